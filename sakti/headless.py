@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import signal
 import sys
 import time
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias, assert_never
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from sakti.agent import program_io
 from sakti.agent.session import lifecycle
 from sakti.agent.session.lifecycle import observe_on_exit
 from sakti.agent.session.session import Options, Session
@@ -57,14 +57,10 @@ from sakti.core.events import (
     TurnStarted,
     to_json,
 )
-from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
 from sakti.core.text import counted, json_line, one_line, sanitise
-from sakti.core.types import Json, Usage, display_name, plain_values
-from sakti.store.secrets import MaskedStream, mask_output, masked
-
-with lazy_imports:
-    from sakti.agent import plans, program_io
+from sakti.core.types import Json, Usage, display_name, join_values
+from sakti.store.secrets import MaskedStream, mask_output, mask_secrets
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
@@ -97,11 +93,11 @@ class Limits(Struct, frozen=True):
         time = None if self.seconds is None else self.seconds - seconds
         if any(rest is not None and rest <= 0 for rest in (usd, calls, time)):
             return None
-        return dataclasses.replace(
+        return replace(
             settings,
-            max_usd=_least(settings.max_usd, usd),
+            max_usd=_lower_limit(settings.max_usd, usd),
             max_steps=settings.max_steps if calls is None else min(settings.max_steps, calls),
-            max_seconds=_least(settings.max_seconds, time),
+            max_seconds=_lower_limit(settings.max_seconds, time),
         )
 
     def describe_reached(self, usage: Usage, steps: int, seconds: float) -> str:
@@ -115,7 +111,7 @@ class Limits(Struct, frozen=True):
         return ""
 
 
-def _least(one: float | None, other: float | None) -> float | None:
+def _lower_limit(one: float | None, other: float | None) -> float | None:
     return min((x for x in (one, other) if x is not None), default=None)
 
 
@@ -271,7 +267,7 @@ class _Run:
             self._finished.append(TurnFinished(thread, "limit", "", 0, Usage(), text, "Limit reached", "run_limit"))
             print(f"sakti: {text}", file=sys.stderr)
             return "limit"
-        session.workspace.config = dataclasses.replace(session.workspace.config, agent=limits)
+        session.workspace.config = replace(session.workspace.config, agent=limits)
         await session.submit(prompt)
         await session.wait()
         self._left_out = await lifecycle.settle_new_files(session.workspace, None)
@@ -310,7 +306,7 @@ class _Run:
             for one in self._masked.of(event):
                 _print(json_line(mask_output(to_json(one))))
         elif self._output == "text" or (isinstance(event, Notice) and event.severity == "error"):
-            _tell(event)
+            _print_progress(event)
 
     def _fail(self, status: str, message: str, title: str = "") -> str:
         """Print one sentence on standard error, and the result; returns `status`."""
@@ -325,7 +321,7 @@ class _Run:
         result = self._describe(status, text, error) | self._name_left_out()
         if self._plan is not None:
             result["plan"] = self._plan
-            result["text"] = text = text or plans.to_markdown(plans.read_plan(self._plan))
+            result["text"] = text = text or Session.describe_plan(self._plan)
         if self._schema is not None:
             result["structured_output"] = value
         self._print_result(result, text)
@@ -385,11 +381,11 @@ def _print(line: str, *, is_json: bool = True) -> None:
         sys.stdout.flush()
 
 
-def _tell(event: Event) -> None:
+def _print_progress(event: Event) -> None:
     """Tell what happens to a person who watches standard error."""
     match event:
         case ToolStarted(call):
-            what = one_line(masked(plain_values(call.arguments or {})), 100)
+            what = one_line(mask_secrets(join_values(call.arguments or {})), 100)
             line = f"▸ {display_name(call.name)}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"
@@ -399,12 +395,12 @@ def _tell(event: Event) -> None:
                 line += f"  {one_line(result.content, 200)}"
         case AgentStarted() | AgentFinished():
             line = f"  {event.in_words}"
-        case RetryScheduled(attempt, most, delay, reason):
-            line = f"… {one_line(reason, 200)} Trying again in {delay:.0f} s ({attempt} of {most})."
-        case Notice(severity, title, message) if severity != "information":
-            line = f"! {one_line(title)}: {one_line(message, 400)}"
-        case TurnFinished(error=error, error_title=title) if error:
-            line = f"sakti: {one_line(title or '')}: {sanitise(error)}"
+        case RetryScheduled():
+            line = f"… {event.in_words}"
+        case Notice(severity=severity) if severity != "information":
+            line = f"! {event.in_words}"
+        case TurnFinished(error=error) if error:
+            line = f"sakti: {event.in_words}"
         case (
             TurnStarted() | StepStarted() | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta()
             | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | TurnFinished() | ApprovalRequested()

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import structs, to_builtins
+from msgspec import to_builtins
 
-from sakti.actions.scope import bar, confirm
+from sakti.actions.scope import confirm, show_progress_bar
 from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
@@ -32,14 +32,14 @@ YES = flag("--yes", help="Do not ask for confirmation.")
 
 def _describe_finding(finding: checks.Finding) -> str:
     line = f"{'✓' if finding.ok else '✗'} {finding.name}: {finding.detail}"
-    return f"{line}\n  {finding.mend}" if finding.mend and not finding.ok else line
+    return f"{line}\n  {finding.advice}" if finding.advice and not finding.ok else line
 
 
 @action(shell="db check")
 async def check(scope: Scope) -> Value:
     """Check for damage and repair the search index, even in a damaged file. Exit 1 if a problem remains."""
     findings = checks.inspect(scope.database)
-    if any(f.mendable and not f.ok for f in findings) and all(f.ok for f in findings if not f.mendable):
+    if any(f.is_repairable and not f.ok for f in findings) and all(f.ok for f in findings if not f.is_repairable):
         findings = scope.in_store(upkeep.check)
     ok = all(f.ok for f in findings)
     return Text(
@@ -61,14 +61,15 @@ async def recover(scope: Scope) -> Value:
     out += recovered.repaired
     if not recovered.rows:
         out.append("No row of the file could be read: the new database is empty.")
-    out.append(f"The new database is {recovered.path}; the damaged file is now {recovered.kept}.")
+    out.append(f"The new database is {recovered.path}; the damaged file is now {recovered.damaged}.")
     out += [f"There is also a backup: {copy}" for copy in recovered.copies]
     return Text(
         tuple(out),
         json={
-            **structs.asdict(recovered),
             "path": str(recovered.path),
-            "kept": str(recovered.kept),
+            "kept": str(recovered.damaged),
+            "rows": recovered.rows,
+            "repaired": recovered.repaired,
             "lost": recovered.lost_rows,
         },
     )
@@ -77,7 +78,7 @@ async def recover(scope: Scope) -> Value:
 @action(shell="db stats", needs="store")
 async def stats(scope: Scope) -> Value:
     """Show how much the database holds."""
-    values = await scope.store.read(upkeep.stats, scope.store.path)
+    values = await scope.store.read(upkeep.collect_stats, scope.store.path)
     lines = (
         f"{name.replace('_', ' '):<20} {value:,}" if isinstance(value, int) else f"{name:<20} {value}"
         for name, value in values.items()
@@ -97,9 +98,9 @@ async def rebuild_index(scope: Scope) -> Value:
 async def optimize(scope: Scope) -> Value:
     """Merge the search index, which makes searches faster."""
     store = scope.store
-    before = (await store.read(upkeep.stats, store.path))["bytes"]
-    await upkeep.optimize(store)
-    after = (await store.read(upkeep.stats, store.path))["bytes"]
+    before = (await store.read(upkeep.collect_stats, store.path))["bytes"]
+    await upkeep.optimize_indexes(store)
+    after = (await store.read(upkeep.collect_stats, store.path))["bytes"]
     text = f"The search index is merged ({before:,} → {after:,} bytes)."
     return Done(text, json={"bytes_before": before, "bytes_after": after})
 
@@ -136,17 +137,17 @@ async def archive(scope: Scope, days: int) -> Value:
     Only messages that are observed and not linked to an open task, and long enough to be worth it. The file is beside
     the database and its name ends in .archive. If this is interrupted, texts that were moved stay moved.
     """
-    with bar("archiving messages", "count") as show:
+    with show_progress_bar("archiving messages", "count") as show:
         before = scope.now() - days * 86_400_000
         done = await archiving.archive(scope.store, before=before, progress=show)
-    told = (
+    text = (
         f"{counted(done.messages, 'message')} moved to {done.path} ({done.bytes:,} bytes). Keep it beside the database;"
         " `sakti db vacuum` returns the space to the disk."
         if done.messages
         else f"No observed message older than {counted(days, 'day')} can be moved: they are short, or belong to "
         "an open task."
     )
-    return Done(told, json={"path": str(done.path), "messages": done.messages, "bytes": done.bytes,
+    return Done(text, json={"path": str(done.path), "messages": done.messages, "bytes": done.bytes,
                             "removed": done.removed})  # fmt: skip
 
 
@@ -164,21 +165,21 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     forks and the workspace's working memory stay. Without --yes it only lists what would be removed.
     """
     before = scope.now() - days * 86_400_000
-    found = scope.in_store(lambda store: thread_purge.purge(store, before=before, do=yes, keep_copies=keep_copies))
-    told = thread_purge.wipe_free_space(found) if yes else ""
-    out = [f"{'removed' if yes else 'would go'}  {line}" for line in found.in_words()]
-    if found.empty:
+    purged = scope.in_store(lambda store: thread_purge.purge(store, before=before, do=yes, keep_copies=keep_copies))
+    remains = thread_purge.wipe_free_space(purged) if yes else ""
+    out = [f"{'removed' if yes else 'would be removed'}  {line}" for line in purged.in_words()]
+    if purged.empty:
         out.append("Nothing deleted to remove.")
     elif not yes:
         out.append("Nothing was removed. --yes removes it for good.")
-    return Text((*out, *([told] if told else [])), json={"removed": yes, **found.as_json(), "left": told})
+    return Text((*out, *filter(None, [remains])), json={"removed": yes, **purged.as_json(), "left": remains})
 
 
-def _confirm_masking(scope: Scope, found: thread_purge.Redacted) -> bool:
+def _confirm_masking(scope: Scope, secrets: thread_purge.Redacted) -> bool:
     """Show the texts with secrets and ask; False without a terminal. Raises `Refused` for no."""
     if scope.json or not sys.stdin.isatty():
         return False
-    print("\n".join(found.in_words()))
+    print("\n".join(secrets.in_words()))
     if not confirm("Mask these secrets for good? Copies of the database are removed."):
         raise Refused("Nothing was changed.")
     return True
@@ -198,17 +199,17 @@ async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
     def run(do: bool) -> thread_purge.Redacted:
         return scope.in_store(lambda store: thread_purge.redact(store, do=do, keep_copies=keep_copies))
 
-    found = run(do=False)
-    if yes or (not found.empty and _confirm_masking(scope, found)):
+    secrets = run(do=False)
+    if yes or (not secrets.empty and _confirm_masking(scope, secrets)):
         yes = True
-        found = run(do=True)
-    remains = thread_purge.wipe_free_space(found) if yes else ""
-    out = [f"{'masked' if yes else 'found'}  {line}" for line in found.in_words()]
-    if found.empty:
+        secrets = run(do=True)
+    remains = thread_purge.wipe_free_space(secrets) if yes else ""
+    out = [f"{'masked' if yes else 'found'}  {line}" for line in secrets.in_words()]
+    if secrets.empty:
         out.append("No secrets found.")
     elif not yes:
         out.append("Nothing was changed. --yes masks them for good.")
-    return Text((*out, *filter(None, [remains])), json={"masked": yes, **found.as_json(), "left": remains})
+    return Text((*out, *filter(None, [remains])), json={"masked": yes, **secrets.as_json(), "left": remains})
 
 
 @action(YES, shell="db vacuum")

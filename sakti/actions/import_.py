@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from sakti.actions.scope import bar, confirm
+from sakti.actions.scope import confirm, show_progress_bar
 from sakti.actions.search import read_since
-from sakti.actions.spec import MEMORY, action, arg, flag, option
+from sakti.actions.spec import IMPORT_PROGRAMS, MEMORY, action, arg, flag, option
 from sakti.actions.tasks.changes import AS
-from sakti.actions.values import USAGE, Card, Open, Refused, Rows, Text, Value, one
+from sakti.actions.values import USAGE, Card, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import byte_size, counted
 
@@ -34,13 +34,11 @@ with lazy_imports:
 GONE = 20  # issues that are named
 SHOWN = 10  # problems that are named of a program
 NOTHING = 2  # exit code if there is nothing to import
-# as in `importers.READERS`, which the shell does not load for a command line
-PROGRAMS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 
 
 @action(
-    arg("program", f"{', '.join(PROGRAMS)}, beads (tasks), or all: every history in the home folder.", default=None,
-        choices=(*PROGRAMS, "beads", "all")),
+    arg("program", f"{', '.join(IMPORT_PROGRAMS)}, beads (tasks), or all: every history in the home folder.",
+        default=None, choices=(*IMPORT_PROGRAMS, "beads", "all")),
     arg("path", "Its folder or file (default: the usual place).", kind="path", default=None),
     flag("--dry-run", help="Only show what would be imported."),
     flag("--here", help="Only threads of this workspace."),
@@ -71,22 +69,22 @@ async def import_(scope: Scope, program: str | None, path: Path | None, as_: str
         dry_run=chosen["dry_run"],
         hold_open=chosen["watch"],
     )
-    roots = _roots(program, path, options)
+    roots = _choose_roots(program, path, options)
     if chosen["watch"]:
         return scope.in_store(lambda store: _watch(scope, store, options, roots))
     asks = program == "all" and bool(roots) and not (chosen["yes"] or options.dry_run)
     return scope.in_store(lambda store: _import_roots(scope, store, options, roots, asks))
 
 
-def _roots(program: str | None, path: Path | None, options: ImportOptions) -> list[tuple[Importer, Path]]:
+def _choose_roots(program: str | None, path: Path | None, options: ImportOptions) -> list[tuple[Importer, Path]]:
     """Return the importers that are meant and the places they read. Raises Refused."""
     if not program:
-        raise Refused(f"Name a program: {', '.join(PROGRAMS)}, beads, or all.", code=USAGE)
+        raise Refused(f"Name a program: {', '.join(IMPORT_PROGRAMS)}, beads, or all.", code=USAGE)
     if program != "all":
-        return [_root(program, path, options)]
+        return [_find_root(program, path, options)]
     if path is not None:
         raise Refused("`sakti import all` takes no path; name a program.", code=USAGE)
-    return programs.present(options.home, options.workspace)
+    return programs.list_present(options.home, options.workspace)
 
 
 def _read_pair(text: str) -> tuple[str, str]:
@@ -96,9 +94,9 @@ def _read_pair(text: str) -> tuple[str, str]:
     return before.rstrip("/") or "/", after.rstrip("/") or "/"
 
 
-def _root(program: str, path: Path | None, options: ImportOptions) -> tuple[Importer, Path]:
+def _find_root(program: str, path: Path | None, options: ImportOptions) -> tuple[Importer, Path]:
     """Return the importer of a program and the place it reads. Raises Refused."""
-    importer = programs.reader(program)
+    importer = programs.make_importer(program)
     place = path.expanduser() if path is not None else importer.place(options.home, options.workspace)
     if place is None:
         raise Refused(f"`sakti import {program}` needs the path of a file.", code=USAGE)
@@ -111,28 +109,28 @@ async def _import_roots(
     scope: Scope, store: Store, options: ImportOptions, roots: list[tuple[Importer, Path]], asks: bool
 ) -> Value:
     if asks:
-        await _ask(scope, store, options, roots)
-    return _show(await _import(importing.Service(store, options), roots), options.dry_run)
+        await _confirm_all(scope, store, options, roots)
+    return _show_report(await _import(importing.Service(store, options), roots), options.dry_run)
 
 
 async def _import(service: Service, roots: list[tuple[Importer, Path]]) -> RunReport:
-    with bar("importing", "bytes") as show:
+    with show_progress_bar("importing", "bytes") as show:
         return await service.import_all(roots, lambda program, done, of: show(done, of, f"importing {program}"))
 
 
-async def _ask(scope: Scope, store: Store, options: ImportOptions, roots: list[tuple[Importer, Path]]) -> None:
+async def _confirm_all(scope: Scope, store: Store, options: ImportOptions, roots: list[tuple[Importer, Path]]) -> None:
     """Show what the home folder holds and ask. Raises Refused."""
     report = await _import(importing.Service(store, replace(options, dry_run=True)), roots)
     if not any(source.new for source in report.sources):
         return
     if scope.json or not sys.stdin.isatty():
         raise Refused("This imports every history in the home folder; --yes confirms it.", code=USAGE)
-    scope.tell(Text(tuple(map(describe, report.sources))))
+    scope.tell(Text(tuple(map(describe_source, report.sources))))
     if not confirm("Import them?"):
         raise Refused("Nothing was imported.")
 
 
-def describe(source: SourceReport) -> str:
+def describe_source(source: SourceReport) -> str:
     """Return one line about a program: its threads, messages, workspaces and size."""
     threads = source.threads + source.child_threads
     return (
@@ -145,8 +143,8 @@ def _has_content(source: SourceReport) -> bool:
     return bool(source.messages or source.tasks or source.raw)
 
 
-def _show(report: RunReport, dry_run: bool) -> Value:
-    lines = [line for source in report.sources for line in _lines(source, dry_run)]
+def _show_report(report: RunReport, dry_run: bool) -> Value:
+    lines = [line for source in report.sources for line in _list_results(source, dry_run)]
     is_empty = not any(_has_content(s) for s in report.sources)
     if is_empty:
         where = "no thread matches the options" if report.sources else "no history of another program was found"
@@ -157,7 +155,7 @@ def _show(report: RunReport, dry_run: bool) -> Value:
     return Text(tuple(lines), json=report.as_json(), exit=NOTHING if is_empty else 0)
 
 
-def _figures(source: SourceReport, dry_run: bool) -> str:
+def _describe_figures(source: SourceReport, dry_run: bool) -> str:
     """Describe what came in from one program."""
     would = "would be new" if dry_run else "new"
     parts = [f"{source.new:,} {would}", f"{source.unchanged:,} unchanged"]
@@ -172,11 +170,11 @@ def _figures(source: SourceReport, dry_run: bool) -> str:
     return f"{threads}, {counted(source.messages, 'message')}: {', '.join(parts)}"
 
 
-def _lines(source: SourceReport, dry_run: bool) -> list[str]:
+def _list_results(source: SourceReport, dry_run: bool) -> list[str]:
     """Return the figures of one program and its problems."""
     if not (source.messages or source.problems or source.tasks):
         return []
-    lines = [f"{source.program:<12} {_figures(source, dry_run)}"]
+    lines = [f"{source.program:<12} {_describe_figures(source, dry_run)}"]
     for problem in source.problems[:SHOWN]:
         where = f"{problem.file}:{problem.line}" if problem.line else problem.file
         lines.append(f"  {where}: {problem.why}")
@@ -189,7 +187,9 @@ async def _watch(scope: Scope, store: Store, options: ImportOptions, roots: list
     service = importing.Service(store, options)
 
     def tell(report: RunReport) -> None:
-        scope.tell(Text(tuple(line for source in report.sources if source.new for line in _lines(source, False))))
+        scope.tell(
+            Text(tuple(line for source in report.sources if source.new for line in _list_results(source, False)))
+        )
 
     followed = await importing.watch(service, roots, tell)
     names = ", ".join(followed) or "none: nothing was imported before"
@@ -265,7 +265,7 @@ class HistoryImport:
 
 
 def _show_card(report: RunReport, was_stopped: bool) -> Card:
-    rows = [(source.program, _figures(source, False)) for source in report.sources]
+    rows = [(source.program, _describe_figures(source, False)) for source in report.sources]
     problems = sum(len(source.problems) for source in report.sources)
     if problems:
         rows.append(("problems", f"{problems}; `sakti import all --dry-run` names them"))
@@ -289,12 +289,12 @@ async def import_in_chat(scope: Scope) -> Value:
 
         async def import_one(number: int) -> Value:
             with scope.working("importing"):
-                return await history.run([one(sources, number).program])
+                return await history.run([pick_numbered(sources, number).program])
 
-        text = tuple(f"{number}. {describe(source)}" for number, source in enumerate(sources, 1))
+        text = tuple(f"{number}. {describe_source(source)}" for number, source in enumerate(sources, 1))
         return Rows(text, "imports", tuple(sources), NO_HISTORY, what="imports that program", pick=import_one)
 
-    return Open("import", history, instead=list_rows)
+    return Open("import", history, fallback=list_rows)
 
 
 # --- beads --------------------------------------------------------------------------------------------------

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from sakti.actions import registry
-from sakti.actions.scope import bar
+from sakti.actions.scope import show_progress_bar
 from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag
-from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
+from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import ConfigError, NoModelError, SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
@@ -39,7 +39,7 @@ with lazy_imports:
 async def config(scope: Scope, name: str) -> Value:
     """Show each setting with its value, origin, meaning and possible values."""
     loaded = scope.settings()
-    every = core_config.flat(loaded.config).items()
+    every = core_config.flatten(loaded.config).items()
     origins = loaded.origins
     rows = [(n, core_config.masked_value(n, v), origins.get(n, "default")) for n, v in every if n.startswith(name)]
     if not rows:
@@ -49,7 +49,7 @@ async def config(scope: Scope, name: str) -> Value:
         for n, v, origin in rows
         for line in (
             f"{n:<44} {agent_settings.as_toml(v) or 'not set':<16} {origin}",
-            f"    {core_config.meaning(n).help} Takes {core_config.takes(n)}.",
+            f"    {core_config.meaning(n).help} Takes {core_config.describe_values(n)}.",
         )
     ]
     lines += [f"! {warning}" for warning in loaded.warnings]
@@ -57,44 +57,44 @@ async def config(scope: Scope, name: str) -> Value:
     return Text(
         tuple(lines),
         json={
-            n: {"value": v, "origin": o, "help": core_config.meaning(n).help, "takes": core_config.takes(n)}
+            n: {"value": v, "origin": o, "help": core_config.meaning(n).help, "takes": core_config.describe_values(n)}
             for n, v, o in rows
         },
     )
 
 
 @action(
-    arg("wanted", default=""),
+    arg("filter", default=""),
     chat="settings",
     needs="session",
     summary="show and change settings",
 )
-async def settings(scope: Scope, wanted: str) -> Value:
+async def settings(scope: Scope, filter: str) -> Value:
     """Show changed settings, or those that match the words; NAME = VALUE changes one."""
     session, user_file = scope.session, resources.config_home() / "config.toml"
     project_file = session.workspace.root / ".sakti" / "config.toml"
-    name, changes, text = (part.strip() for part in wanted.partition("="))
+    name, changes, text = (part.strip() for part in filter.partition("="))
     if changes:
         value = agent_settings.value_of(session.workspace.config, name, text)
         files = {"user_file": user_file, "project_file": project_file}
         return Done(await settings_file.change(session, user_file, name, value, **files))
-    found = agent_settings.list_settings(
+    listed = agent_settings.list_settings(
         session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
     )
 
     async def list_rows() -> Value:
-        asked = wanted.lower().split()
-        rows = [s for s in found if (all(w in s.name for w in asked) if asked else s.origin != "default")]
-        which = "with these words" if asked else "not at the default"
+        words = filter.lower().split()
+        rows = [s for s in listed if (all(w in s.name for w in words) if words else s.origin != "default")]
+        which = "with these words" if words else "not at the default"
         return Rows(
             tuple(f"{s.name} = {s.text or 'not set'}  ({s.origin})  {s.meaning.help}" for s in rows),
             "settings",
             tuple(rows),
-            head=f"{counted(len(rows), 'setting')} of {len(found)} {which}",
+            head=f"{counted(len(rows), 'setting')} of {len(listed)} {which}",
             tail="/settings WORDS shows others; /settings NAME = VALUE changes one in your own file.",
         )
 
-    return Open("settings", (found, user_file, project_file), list_rows)
+    return Open("settings", (listed, user_file, project_file), list_rows)
 
 
 NONE = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server, or run `sakti local install`."
@@ -104,12 +104,14 @@ NONE = "set ANTHROPIC_API_KEY or OPENAI_API_KEY, start a local server, or run `s
 async def models(scope: Scope) -> Value:
     """Show the model that would be used, why, and what its provider offers."""
     config = scope.config
-    choice = await providers.select(flag=None, config_model=config.model, env=scope.env, settings=config.providers)
+    choice = await providers.select_model(
+        flag=None, config_model=config.model, env=scope.env, settings=config.providers
+    )
     if choice is None:
         if not scope.json:
             raise NoModelError(NONE)
         return Rows((), json=_describe_choice(None, ()), exit=5)
-    provider = providers.create(choice.model, config.providers, scope.env)
+    provider = providers.create_provider(choice.model, config.providers, scope.env)
     listed: list[ModelInfo] = []
     problem = ""
     try:
@@ -119,7 +121,7 @@ async def models(scope: Scope) -> Value:
     finally:
         await provider.close()
     head = f"{choice.model}  ({choice.reason})"
-    return Rows(tuple(map(_line, listed)), empty=problem, head=head, json=_describe_choice(choice, listed))
+    return Rows(tuple(map(_format_model, listed)), empty=problem, head=head, json=_describe_choice(choice, listed))
 
 
 def _describe_choice(choice: SelectedModel | None, listed: Sequence[ModelInfo]) -> dict[str, object]:
@@ -131,10 +133,10 @@ def _describe_choice(choice: SelectedModel | None, listed: Sequence[ModelInfo]) 
     }
 
 
-def _line(m: ModelInfo) -> str:
+def _format_model(m: ModelInfo) -> str:
     window = f"{m.context_window // 1000}k" if m.context_window else "?"
-    known = m.input_price is not None and m.output_price is not None
-    price = f"${m.input_price:g} / ${m.output_price:g} per million" if known else ""
+    has_price = m.input_price is not None and m.output_price is not None
+    price = f"${m.input_price:g} / ${m.output_price:g} per million" if has_price else ""
     return f"  {m.full_name:<48} {window:>6}  {price}"
 
 
@@ -148,22 +150,22 @@ async def model(scope: Scope, name: str) -> Value | None:
         return None  # an event says it
 
     async def list_rows() -> Value:
-        known = await session.views.models()
+        offered = await session.views.models()
         now = session.workspace.models.selection.model if session.workspace.models.selection else None
 
         async def use(number: int) -> None:
-            await session.set_model(one(known, number).full_name)
+            await session.set_model(pick_numbered(offered, number).full_name)
 
         return Rows(
-            tuple(map(_line, known)),
+            tuple(map(_format_model, offered)),
             "models",
-            tuple(known),
+            tuple(offered),
             head=f"The model is {now or 'none'}; /model PROVIDER/NAME changes it.",
             what="chooses a model",
             pick=use,
         )
 
-    return Open("models", instead=list_rows)
+    return Open("models", fallback=list_rows)
 
 
 GROUP = CommandGroup("local", "Install and manage the embedded model, a small one for questions.", UPKEEP)
@@ -173,17 +175,17 @@ GROUP = CommandGroup("local", "Install and manage the embedded model, a small on
 async def install(scope: Scope) -> Value:
     """Download the weights (1.1 GB, Apache-2.0). An interrupted download continues where it stopped."""
     if local_model.default_path().is_file() and local_model.weights_ready() and local_model.get_choice() is None:
-        told = f"Already installed: {local_model.path()}"
+        text = f"Already installed: {local_model.path()}"
     else:
         try:
-            told = f"Installed: {_with_progress(local_install.Installer(workspace=scope.workspace))}"
+            text = f"Installed: {_install_with_progress(local_install.Installer(workspace=scope.workspace))}"
         except local_install.Cancelled as e:
             raise Refused(e.message) from e
     hint = () if local_model.runtime_ready() else ("To run it, install the extra: pip install 'sakti[local]'",)
-    return Text((told, *hint))
+    return Text((text, *hint))
 
 
-def _with_progress(installer: Installer) -> Path:
+def _install_with_progress(installer: Installer) -> Path:
     """Run the installer in a thread with a progress bar; ctrl+c stops it cleanly."""
     stopped = threading.Event()
     installer.cancelled = stopped.is_set
@@ -195,7 +197,7 @@ def _with_progress(installer: Installer) -> Path:
         except SaktiError as e:
             outcome["error"] = e
 
-    with bar("fetching", "bytes") as show:
+    with show_progress_bar("fetching", "bytes") as show:
         installer.progress = show
         thread = threading.Thread(target=work)
         thread.start()
@@ -233,7 +235,7 @@ async def use(scope: Scope, path: Path | None, default: bool) -> Value:
     if (path is None) != default:
         raise Refused("Name a GGUF file, or --default.", code=USAGE)
     try:
-        return Text((f"The local model is now {local_model.use(path)}",))
+        return Text((f"The local model is now {local_model.use_file(path)}",))
     except SaktiError as e:
         raise Refused(f"{e.title}: {e.message}") from e
 
@@ -259,8 +261,10 @@ async def doctor(scope: Scope) -> Value:
         path = Path(named or resources.data_home() / "sakti.db").expanduser()
         problem = [doctor_report.Line("config", False, e.message)]
     answers = scope.live.workspace.models.selection if scope.live is not None else None
-    found = await doctor_report.examine(path, scope.env, scope.workspace, config, answers, own_commands=registry.chat())
-    lines = [*problem, *found]
+    findings = await doctor_report.examine(
+        path, scope.env, scope.workspace, config, answers, own_commands=registry.chat_commands()
+    )
+    lines = [*problem, *findings]
     lines.sort(key=lambda line: "✗!✓".index(line.sign))
     ok = not any(line.problem for line in lines)
     return Text(

@@ -40,19 +40,21 @@ def parse(text: str, own: Iterable[str] = (), skills: Container[str] = ()) -> Ty
         return Typed("shell", argument=stripped[1:].strip())
     if stripped.startswith("#") and not stripped.startswith("##") and len(stripped) > 1 and "\n" not in stripped:
         return Typed("note", argument=stripped[1:].strip())
-    command = _parse_command(stripped[1:], (*registry.chat(), *own), skills) if stripped.startswith("/") else None
+    command = (
+        _parse_command(stripped[1:], (*registry.chat_commands(), *own), skills) if stripped.startswith("/") else None
+    )
     return command or Typed("message", argument=text)
 
 
-def _parse_command(line: str, known: Sequence[str], skills: Container[str]) -> Typed | None:
+def _parse_command(line: str, commands: Sequence[str], skills: Container[str]) -> Typed | None:
     """Parse a line behind its slash; None for a text to send to the model."""
     name, _, argument = line.partition(" ")
-    if name in known:
+    if name in commands:
         return Typed("command", name, argument.strip())
     if (words := line.split(maxsplit=1)) and words[0] in skills:
         return None
     if name and all(c.isalnum() or c in "-_:" for c in name):
-        near = difflib.get_close_matches(name, known, 3) or [c for c in known if c.startswith(name)]
+        near = difflib.get_close_matches(name, commands, 3) or [c for c in commands if c.startswith(name)]
         return Typed("unknown", name, argument.strip(), near)
     return None
 
@@ -63,16 +65,20 @@ async def run(scope: Scope, typed: Typed, own: Mapping[str, Action] | None = Non
     Raises `SaktiError`, a `Refused` without a title of its own under the command's.
     """
     try:
-        action, given = call((own or {}).get(typed.name) or registry.chat()[typed.name], typed.argument, own)
+        action, arguments = resolve_call(
+            (own or {}).get(typed.name) or registry.chat_commands()[typed.name], typed.argument, own
+        )
         if action.after_turn and scope.session.busy:
             raise Refused(f"The agent is working: wait, or stop it with Esc, then {action.after_turn}.")
-        return await action.run(scope, **given)
+        return await action.run(scope, **arguments)
     except Refused as e:
         e.title = e.title or f"/{typed.name}"
         raise
 
 
-def call(action: Action, argument: str, own: Mapping[str, Action] | None = None) -> tuple[Action, dict[str, Any]]:
+def resolve_call(
+    action: Action, argument: str, own: Mapping[str, Action] | None = None
+) -> tuple[Action, dict[str, Any]]:
     """Resolve a command with `argument` to its action, itself or one under it, and its arguments.
 
     In `/tasks close! T text`, ! stands for --force; `own` are a surface's own commands. Raises `Refused` with what to
@@ -80,32 +86,32 @@ def call(action: Action, argument: str, own: Mapping[str, Action] | None = None)
     """
     word, _, rest = argument.partition(" ")
     forced = word.endswith("!")
-    under = registry.under(action.chat, own or {})
-    found = under.get(word.removesuffix("!"))
-    if found is not None and not _fits(found, rest, forced):
-        found = None
+    under = registry.subcommands(action.chat, own or {})
+    subcommand = under.get(word.removesuffix("!"))
+    if subcommand is not None and not _is_meant(subcommand, rest, forced):
+        subcommand = None
     try:
-        if found is None:
+        if subcommand is None:
             return action, spec.read_chat(action, argument)
-        given = spec.read_chat(found, rest)
+        arguments = spec.read_chat(subcommand, rest)
     except spec.UsageError as e:
-        usage = f"Write /{action.chat} alone or with {forms(under)}."
-        raise Refused(usage if found is None and under else str(e)) from e
-    return found, given | {"force": True} if forced else given
+        usage = f"Write /{action.chat} alone or with {describe_forms(under)}."
+        raise Refused(usage if subcommand is None and under else str(e)) from e
+    return subcommand, arguments | {"force": True} if forced else arguments
 
 
-def _fits(action: Action, rest: str, forced: bool) -> bool:
+def _is_meant(action: Action, rest: str, forced: bool) -> bool:
     """Return whether a word names this action; actions without arguments allow no more words."""
     force = any(a.name == "force" for a in action.args)
     return (force or not forced) and (bool(spec.chat_args(action)) or not rest.strip())
 
 
-def forms(under: Mapping[str, Action]) -> str:
+def describe_forms(under: Mapping[str, Action]) -> str:
     """Describe a command's arguments: `claim TASK, close TASK SUMMARY, undo`."""
     return ", ".join(" ".join((word, *map(spec.format_argument, spec.chat_args(a)))) for word, a in under.items())
 
 
-def unknown(typed: Typed) -> Refused:
+def unknown_command_error(typed: Typed) -> Refused:
     """Make the error for a command that does not exist."""
     near = [f"/{s}" for s in typed.suggestions]
     hint = f"Did you mean {', '.join(near)}?" if near else "/help lists all commands."
@@ -140,7 +146,7 @@ def query_at(before: str) -> CompletionQuery | None:
     """Return the query for the text before the cursor."""
     if match := _COMMAND.match(before):
         return CompletionQuery("command", match[1], 0)
-    if (match := _ARGUMENT.match(before)) and match[1] in registry.chat():
+    if (match := _ARGUMENT.match(before)) and match[1] in registry.chat_commands():
         return CompletionQuery("argument", match[2], match.start(2), match[1])
     if match := _FILE.search(before):
         return CompletionQuery("file", match[1], match.start())
@@ -151,10 +157,10 @@ def query_at(before: str) -> CompletionQuery | None:
 
 def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]:
     """Skills that begin with `text`, then those that hold it, written behind `sign`."""
-    known = [s for s in skills if text in s.name]
-    known.sort(key=lambda s: (not s.name.startswith(text), s.name))
+    matches = [s for s in skills if text in s.name]
+    matches.sort(key=lambda s: (not s.name.startswith(text), s.name))
     label = "{sign}{s.name} {s.hint}" if sign == "/" else "{sign}{s.name}"
-    return [Choice(f"{sign}{s.name} ", label.format(sign=sign, s=s).strip(), s.description) for s in known]
+    return [Choice(f"{sign}{s.name} ", label.format(sign=sign, s=s).strip(), s.description) for s in matches]
 
 
 def prompt_choices(text: str, prompts: Mapping[str, str]) -> list[Choice]:
@@ -168,9 +174,9 @@ def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
 
     `own` are those that only this surface has.
     """
-    known = (*registry.chat().values(), *own)
-    first = sorted((c for c in known if c.chat.startswith(text)), key=lambda c: c.chat != text)
-    rest = [c for c in known if c not in first and text and text in c.chat]
+    commands = (*registry.chat_commands().values(), *own)
+    first = sorted((c for c in commands if c.chat.startswith(text)), key=lambda c: c.chat != text)
+    rest = [c for c in commands if c not in first and text and text in c.chat]
     return [
         Choice(f"/{c.chat}" + (" " if c.hint else ""), f"/{c.chat} {c.hint}".strip(), c.in_short)
         for c in (*first, *rest)
@@ -178,36 +184,36 @@ def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
 
 
 def argument_choices(command: str, text: str) -> list[Choice]:
-    return [Choice(c, c) for c in registry.choices(command) if c.startswith(text) and c != text]
+    return [Choice(c, c) for c in registry.list_choices(command) if c.startswith(text) and c != text]
 
 
 def model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:
     """Models by name, with their window; one that is written out is not offered."""
-    known = {m.full_name: m for m in models if sanitise(m.full_name) == m.full_name}
+    windows = {m.full_name: m.context_window for m in models if sanitise(m.full_name) == m.full_name}
     return [
-        Choice(name, name, f"{count_k(known[name].context_window or 0)} window" if known[name].context_window else "")
-        for name in fuzzy(text, known, MAX_SHOWN)
+        Choice(name, name, f"{count_k(window)} window" if (window := windows[name]) else "")
+        for name in match_fuzzy(text, windows, MAX_SHOWN)
         if name != text
     ]
 
 
 def file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
-    return [Choice(f"@{path} ", path) for path in fuzzy(text, paths, MAX_SHOWN)]
+    return [Choice(f"@{path} ", path) for path in match_fuzzy(text, paths, MAX_SHOWN)]
 
 
-def fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
+def match_fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
     """Return the best `limit` of `candidates` that hold the characters of `text` in order.
 
     A match in the file name, at its start and in a short path comes first.
     """
-    wanted = text.lower()
-    if not wanted:
+    query = text.lower()
+    if not query:
         return sorted(candidates, key=lambda c: (c.count("/"), c))[:limit]
     exact: list[tuple[int, int, str]] = []
     rest: list[str] = []
     for candidate in candidates:
         low = candidate.lower()
-        at = low.rfind(wanted)
+        at = low.rfind(query)
         if at < 0:
             rest.append(candidate)
             continue
@@ -215,11 +221,11 @@ def fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
         exact.append((0 if at == name else 1 if at > name else 2, len(low), candidate))
     exact.sort()
     best = [c for _, _, c in exact[:limit]]
-    return best if len(best) == limit else best + _match_loosely(wanted, rest)[: limit - len(best)]
+    return best if len(best) == limit else best + _match_loosely(query, rest)[: limit - len(best)]
 
 
-def _match_loosely(wanted: str, candidates: Iterable[str]) -> list[str]:
+def _match_loosely(query: str, candidates: Iterable[str]) -> list[str]:
     """Return those of `candidates` that hold the characters in order, those close together first."""
-    pattern = re.compile(".*?".join(map(re.escape, wanted)))
+    pattern = re.compile(".*?".join(map(re.escape, query)))
     loose = [(m.end() - m.start(), len(c), c) for c in candidates if (m := pattern.search(c.lower()))]
     return [c for _, _, c in sorted(loose)]

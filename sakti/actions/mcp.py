@@ -38,16 +38,16 @@ async def mcp(scope: Scope, all_workspaces: bool) -> None:
     server.serve(sys.stdin.buffer, sys.stdout.buffer, scope.database, all_workspaces=all_workspaces)
 
 
-def _work() -> ModuleType:
+def _import_administration() -> ModuleType:
     return importlib.import_module("sakti.agent.mcp.administration")  # not for lists of commands
 
 
-def _view() -> ModuleType:
+def _import_view() -> ModuleType:
     return importlib.import_module("sakti.agent.reports.mcp_view")
 
 
 def _list_servers(scope: Scope) -> ServerList:
-    return _view().load_all(scope.workspace, scope.config.mcp, scope.env)
+    return _import_view().load_all(scope.workspace, scope.config.mcp, scope.env)
 
 
 # --- the configuration ------------------------------------------------------------------------------------------------
@@ -73,34 +73,34 @@ async def add(
         return _copy_servers(scope, program, yes)
     if not name or bool(command) == bool(url):
         raise Refused("Write `sakti mcp add NAME -- COMMAND` or `sakti mcp add NAME --url URL`.", code=USAGE)
-    path = _work().add_server(name, command, url, env, scope.config.mcp)
+    path = _import_administration().add_server(name, command, url, env, scope.config.mcp)
     return Done(f"Added {name} to {path}. `sakti mcp test {name}` connects to it.", json={"added": [name]})
 
 
 def _copy_servers(scope: Scope, program: str, yes: bool) -> Value:
     """Copy the servers of another program after showing the change."""
-    copy = _work().plan_copy(program, scope.config.mcp)
+    copy = _import_administration().plan_copy(program, scope.config.mcp)
     described = {"added": list(copy.added), "notes": list(copy.notes)}
     if not copy.added:
         return Text((*copy.notes, f"{copy.source} has no servers to copy."), json=described)
     shown = (*copy.diff, *copy.notes)
     if not yes:
         confirm_change(scope, copy.path, shown)
-    _work().apply_copy(copy)
+    _import_administration().apply_copy(copy)
     return Text((*(shown if yes else ()), f"Added {', '.join(copy.added)} to {copy.path}."), json=described)
 
 
 @action(_NAME, shell="mcp remove")
 async def remove(scope: Scope, name: str) -> Value:
     """Remove a server from your configuration, with its login."""
-    path = _work().remove_server(name, _list_servers(scope))
+    path = _import_administration().remove_server(name, _list_servers(scope))
     return Done(f"Removed {name} from {path}.", json={"removed": name})
 
 
 @action(shell="mcp list")
 async def list_(scope: Scope) -> Value:
     """List the servers of all files, and why one of them does not start."""
-    view, listed = _view(), _list_servers(scope)
+    view, listed = _import_view(), _list_servers(scope)
     lines = tuple(view.list_lines(listed, scope.workspace))
     return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings", json=view.as_json(listed))
 
@@ -111,11 +111,11 @@ async def list_(scope: Scope) -> Value:
 @action(_NAME, shell="mcp test", needs="loop")
 async def test(scope: Scope, name: str) -> Value:
     """Connect to a server; show its version, its tools and their tokens. Exit 1 if it is not ready."""
-    work = _work()
+    work = _import_administration()
     server = work.find_server(_list_servers(scope), name)
     state: ServerState = await work.try_server(scope.make_workspace(), server)
     is_ready = state.state == "ready"
-    lines = [f"{'✓' if is_ready else '✗'} {name}: {_view().describe_state(state)}"]
+    lines = [f"{'✓' if is_ready else '✗'} {name}: {_import_view().describe_state(state)}"]
     lines += [f"  {state.error}"] * bool(state.error)
     lines += [f"  {tool.original_name:<32} {tool.tokens:>6} tokens" for tool in state.tools]
     json = {
@@ -134,7 +134,7 @@ async def login(scope: Scope, name: str) -> Value:
 
     Over ssh, open the printed address in your own browser, and paste the address that it ends at.
     """
-    work, listed = _work(), _list_servers(scope)
+    work, listed = _import_administration(), _list_servers(scope)
     server = work.find_remote(listed, work.find_server(listed, name).name)
     logins = work.import_sdk("sakti.agent.mcp.login")
 
@@ -151,7 +151,7 @@ async def login(scope: Scope, name: str) -> Value:
 @action(_NAME, shell="mcp logout")
 async def logout(scope: Scope, name: str) -> Value:
     """Delete the login of a server from the keyring."""
-    work = _work()
+    work = _import_administration()
     deleted = work.log_out(work.find_remote(_list_servers(scope), name))
     return Done(f"Logged out of {name}." if deleted else f"{name} had no login.", json={"logged_out": deleted})
 
@@ -176,12 +176,12 @@ async def servers(scope: Scope, verb: str, name: str) -> Value | None:
             return await _log_in_here(scope, name)
         case "tools":
             state = _find_started(scope, name)
-            lines = tuple(_view().tool_lines(state))
+            lines = tuple(_import_view().tool_lines(state))
             return Text(lines or (f"{name} is {state.state}.",), title=f"MCP {name}")
         case "restart":
             return await _restart(scope, name)
         case "disable":
-            await _clients(scope).disable(_find_started(scope, name).server.name)
+            await _get_clients(scope).disable(_find_started(scope, name).server.name)
             return Done(f"{name} is off until sakti ends; `enabled = false` in its entry keeps it off.", title="MCP")
         case _:
             return _open_list(scope)
@@ -189,8 +189,8 @@ async def servers(scope: Scope, verb: str, name: str) -> Value | None:
 
 async def _restart(scope: Scope, name: str) -> Value:
     """Restart a server with its entry as it is now, or start one that was added since sakti started."""
-    work, clients = _work(), _clients(scope)
-    listed = _view().load_all(scope.workspace, work.read_current(scope.config.mcp, scope.env), scope.env)
+    work, clients = _import_administration(), _get_clients(scope)
+    listed = _import_view().load_all(scope.workspace, work.read_current(scope.config.mcp, scope.env), scope.env)
     await clients.restart(name, work.find_server(listed, name))
     return Done(f"{name} restarts with its current entry.", title="MCP")
 
@@ -198,17 +198,17 @@ async def _restart(scope: Scope, name: str) -> Value:
 def _open_list(scope: Scope) -> Value:
     listed = _list_servers(scope)
 
-    async def instead() -> Value:
-        view = _view()
+    async def show_text() -> Value:
+        view = _import_view()
         lines = tuple(view.list_lines(listed, scope.workspace, scope.session.workspace.servers.states()))
         return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings")
 
-    return Open("mcp", listed, instead)
+    return Open("mcp", listed, show_text)
 
 
 async def _log_in_here(scope: Scope, name: str) -> Value:
     """Log in to a server in the browser of this machine, and connect to it again."""
-    work, listed = _work(), _list_servers(scope)
+    work, listed = _import_administration(), _list_servers(scope)
     server = work.find_remote(listed, work.find_server(listed, name).name)
     if "SSH_CONNECTION" in scope.env:
         raise Refused(f"Over ssh, run `sakti mcp login {name}` in a shell: there you can paste the address.")
@@ -220,11 +220,11 @@ async def _log_in_here(scope: Scope, name: str) -> Value:
 
     await logins.log_in(server, show)
     if scope.session.workspace.servers.clients is not None:
-        await _clients(scope).restart(name)
+        await _get_clients(scope).restart(name)
     return Done(f"Logged in to {name}.", title="MCP")
 
 
-def _clients(scope: Scope) -> Any:
+def _get_clients(scope: Scope) -> Any:
     """Return the servers of the session. Raises Refused if none was started."""
     clients = scope.session.workspace.servers.clients
     if clients is None:
@@ -254,15 +254,15 @@ async def connect(scope: Scope, program: str, remove: bool, yes: bool) -> Value:
 
     The change is shown first; everything else in the file stays as it is.
     """
-    change = _plan(program, remove)
+    change = _plan_edit(program, remove)
     described = {"program": program, "path": str(change.path), "changed": change.after != change.before}
     if change.after == change.before:
         state = "not connected" if remove else "connected already"
         return Done(f"{program} is {state}; {change.path} was not changed.", json=described)
-    diff = tuple(_diff(change))
+    diff = tuple(_diff_edit(change))
     if not yes:
         confirm_change(scope, change.path, diff)
-    _connections().write(change.path, change.after)
+    _import_connections().write(change.path, change.after)
     done = f"{program} {'no longer uses' if remove else 'uses'} sakti's memory from its next start on."
     return Text((*(diff if yes else ()), done), json=described)
 
@@ -275,13 +275,13 @@ class ConfigurationEdit(NamedTuple):
     after: str | None
 
 
-def _connections() -> ModuleType:
+def _import_connections() -> ModuleType:
     return importlib.import_module("sakti.agent.connections")  # not for lists of commands
 
 
-def _plan(program: str, remove: bool) -> ConfigurationEdit:
+def _plan_edit(program: str, remove: bool) -> ConfigurationEdit:
     """Return the edit of a program's configuration. Raises ConnectError."""
-    module = _connections()
+    module = _import_connections()
     chosen = module.PROGRAMS[program]
     path = Path.home() / chosen.path
     before = module.read(path)
@@ -289,6 +289,6 @@ def _plan(program: str, remove: bool) -> ConfigurationEdit:
     return ConfigurationEdit(path, before, change(chosen, before, shutil.which("sakti") or "sakti"))
 
 
-def _diff(change: ConfigurationEdit) -> list[str]:
+def _diff_edit(change: ConfigurationEdit) -> list[str]:
     before, after, name = (change.before or "").splitlines(), (change.after or "").splitlines(), str(change.path)
     return list(difflib.unified_diff(before, after, name, name, lineterm="", n=2))

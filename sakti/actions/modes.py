@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sakti.actions.spec import action, arg, option
-from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
+from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
@@ -38,7 +38,7 @@ async def mode(scope: Scope, name: str) -> Value:
         rows = ((n, f"{'Current. ' if n == current else ''}{text}") for n, text in modes.items())
         return Card("Modes: /mode NAME changes how the agent works and what is remembered", tuple(rows))
 
-    return Open("choice", ("mode", "Mode", current, modes), instead=list_modes)
+    return Open("choice", ("mode", "Mode", current, modes), fallback=list_modes)
 
 
 @action(arg("name", default="", offers=APPROVAL_MODES), chat="approve", hint="[MODE]", needs="session")
@@ -56,7 +56,7 @@ async def approve(scope: Scope, name: str) -> Value:
         return state
 
     modes = {mode: policy.IN_SHORT[mode] for mode in APPROVAL_MODES}
-    return Open("choice", ("approve", "Approval", session.current.approval_mode, modes), instead=show_mode)
+    return Open("choice", ("approve", "Approval", session.current.approval_mode, modes), fallback=show_mode)
 
 
 @action(chat="plan", needs="session")
@@ -122,7 +122,7 @@ async def agents(scope: Scope) -> Value:
         rows = await children.list_all()
 
         async def use(number: int) -> Value:
-            run = one(rows, number).run
+            run = pick_numbered(rows, number).run
             if await children.stop(run.child_id):
                 return Done(f"The child thread {run.child_id[-8:]} was stopped; its partial report is delivered.")
             if await children.is_elsewhere(run.child_id):
@@ -131,7 +131,7 @@ async def agents(scope: Scope) -> Value:
 
         custom = [f"{a.name}: {one_line(a.description, 100)} ({a.source})" for a in children.custom]
         return Rows(
-            tuple(f"{row.run.child_id[-8:]}  {describe(row)}" for row in rows),
+            tuple(f"{row.run.child_id[-8:]}  {describe_child(row)}" for row in rows),
             "agents",
             tuple(rows),
             "This thread has no child threads.",
@@ -140,16 +140,18 @@ async def agents(scope: Scope) -> Value:
             pick=use,
         )
 
-    return Open("agents", instead=list_rows)
+    return Open("agents", fallback=list_rows)
 
 
-def describe(child: ListedChild) -> str:
+def describe_child(child: ListedChild) -> str:
     """Return a child in a line: its agent, its goal, and its state."""
     return f"{SIGNS[child.state]} {child.run.name}  {one_line(child.run.goal, 120)}  {child.in_words}"
 
 
 @action(
-    option("--revoke", help="Revoke the saved rule with this number.", kind="whole", default=0, metavar="N", said=True),
+    option(
+        "--revoke", help="Revoke the saved rule with this number.", kind="whole", default=0, metavar="N", in_chat=True
+    ),
     shell="rules",
     chat="rules",
     hint="[N]",
@@ -158,7 +160,7 @@ def describe(child: ListedChild) -> str:
 )
 async def rules(scope: Scope, revoke: int) -> Value:
     """List the rules of approvals, or revoke a saved one."""
-    saved = await scope.store.read(user_state.rules, scope.resource)
+    saved = await scope.store.read(user_state.list_rules, scope.resource)
     if revoke:
         if not 1 <= revoke <= len(saved):
             raise Refused(f"There is no saved rule {revoke}; `sakti rules` lists them.", code=USAGE)
@@ -209,7 +211,7 @@ async def jobs(scope: Scope) -> Value:
         numbers = list(jobs)
 
         async def end(number: int) -> Value:
-            survivors = await scope.session.end_background(one(numbers, number))
+            survivors = await scope.session.end_background(pick_numbered(numbers, number))
             return Done(f"Still running: {', '.join(survivors)}." if survivors else "The command was ended.")
 
         return Rows(
@@ -221,7 +223,7 @@ async def jobs(scope: Scope) -> Value:
             pick=end,
         )
 
-    return Open("jobs", instead=list_rows)
+    return Open("jobs", fallback=list_rows)
 
 
 @action(arg("question", default="", metavar="QUESTION"), chat="btw", hint="QUESTION", needs="session",

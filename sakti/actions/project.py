@@ -124,11 +124,11 @@ async def list_(scope: Scope) -> Value:
     review = workspace_trust.review(scope.workspace)
     library = scope.live.workspace.files.library if scope.live is not None else None
     library = library or skill_files.load(scope.workspace, project=review.holds, trusts=review.trusts)
-    return Text(_lines(library, review), title="Skills", kind="findings", json=_json(library))
+    return Text(_list_lines(library, review), title="Skills", kind="findings", json=_describe_library(library))
 
 
-def _lines(library: Library, review: TrustReview) -> tuple[str, ...]:
-    taken = registry.chat()
+def _list_lines(library: Library, review: TrustReview) -> tuple[str, ...]:
+    taken = registry.chat_commands()
     out: list[str] = []
     for skill in library.skills:
         name = f"/{skill.name} {skill.hint}".strip()
@@ -144,7 +144,7 @@ def _lines(library: Library, review: TrustReview) -> tuple[str, ...]:
     return tuple(out) or ("No skills or commands yet: `sakti skills new NAME` creates one.",)
 
 
-def _json(library: Library) -> object:
+def _describe_library(library: Library) -> object:
     return {
         "skills": [
             {"name": s.name, "kind": s.kind, "description": s.description, "file": str(s.path), "offered": s.offered}
@@ -162,7 +162,7 @@ def _json(library: Library) -> object:
 )
 async def new(scope: Scope, name: str, user: bool) -> Value:
     """Create a skill: a folder with a SKILL.md to fill in."""
-    if name in registry.chat():
+    if name in registry.chat_commands():
         raise Refused(f"/{name} is a built-in command: choose another name.", code=USAGE)
     path = skill_files.create_skill(scope.workspace, name, user=user)
     return Done(f"Written: {path}. Fill in description and text; /skills lists it.", json={"file": str(path)})

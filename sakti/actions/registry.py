@@ -26,7 +26,7 @@ class Subject(NamedTuple):
         return next((group for group in self.groups if group.name == word), None)
 
 
-def subject_of(module: ModuleType) -> Subject:
+def read_subject(module: ModuleType) -> Subject:
     """Return the declarations of a module in their order, for a package those of its PARTS."""
     parts: tuple[ModuleType, ...] = getattr(module, "PARTS", (module,))
     actions = [v for part in parts for v in vars(part).values() if isinstance(v, Action)]
@@ -43,50 +43,50 @@ _FILE_OF = {
 
 
 @functools.cache
-def subject(word: str) -> Subject | None:
+def find_subject(word: str) -> Subject | None:
     """Return the file of the shell's command `sakti WORD`, if there is one."""
     name = _FILE_OF.get(word, word + "_" * keyword.iskeyword(word))
-    if name not in _files():
+    if name not in _list_files():
         return None
-    declared = subject_of(importlib.import_module(f"sakti.actions.{name}"))
+    declared = read_subject(importlib.import_module(f"sakti.actions.{name}"))
     return declared if any(a.shell.split()[:1] == [word] for a in declared.actions) else None
 
 
 @functools.cache
-def _files() -> frozenset[str]:
-    found = (p for folder in sakti.actions.__path__ for p in Path(folder).iterdir())
-    return frozenset(p.stem for p in found if p.suffix == ".py" or (p / "__init__.py").exists())
+def _list_files() -> frozenset[str]:
+    paths = (p for folder in sakti.actions.__path__ for p in Path(folder).iterdir())
+    return frozenset(p.stem for p in paths if p.suffix == ".py" or (p / "__init__.py").exists())
 
 
 @functools.cache
-def every() -> tuple[Subject, ...]:
+def list_subjects() -> tuple[Subject, ...]:
     """Return all files that declare an action, by name."""
-    names = sorted(_files() - {"__init__"})
-    found = [subject_of(importlib.import_module(f"sakti.actions.{name}")) for name in names]
-    return tuple(s for s in found if s.actions)
+    names = sorted(_list_files() - {"__init__"})
+    subjects = [read_subject(importlib.import_module(f"sakti.actions.{name}")) for name in names]
+    return tuple(s for s in subjects if s.actions)
 
 
 @functools.cache
-def chat() -> dict[str, Action]:
+def chat_commands() -> dict[str, Action]:
     """Return slash commands by name, in the order in which lists show them, without those under another."""
-    found = {a.chat: a for s in every() for a in s.actions if a.chat and " " not in a.chat}
-    return dict(sorted(found.items(), key=lambda item: _place(item[0])))
+    commands = {a.chat: a for s in list_subjects() for a in s.actions if a.chat and " " not in a.chat}
+    return dict(sorted(commands.items(), key=lambda item: _sort_key(item[0])))
 
 
-def under(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Action]:
+def subcommands(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Action]:
     """Return the slash commands `/name WORD …` by that word."""
-    all_ = (*(a for s in every() for a in s.actions), *(own or {}).values())
+    all_ = (*(a for s in list_subjects() for a in s.actions), *(own or {}).values())
     return {a.chat.partition(" ")[2]: a for a in all_ if a.chat.startswith(f"{name} ")}
 
 
-def choices(name: str) -> tuple[str, ...]:
+def list_choices(name: str) -> tuple[str, ...]:
     """Words that complete the first argument of a slash command."""
-    if name not in chat():
+    if name not in chat_commands():
         return ()
-    first = chat()[name].args[:1]
+    first = chat_commands()[name].args[:1]
     offered = first[0].choices or first[0].offers if first else ()
     offered = mode_names() if offered == "modes" else offered
-    return (*(() if isinstance(offered, str) else offered), *under(name))
+    return (*(() if isinstance(offered, str) else offered), *subcommands(name))
 
 
 # What lists begin with; a new command stands behind these, by its name.
@@ -96,10 +96,10 @@ _FIRST = (
 ).split()
 
 
-def _place(name: str) -> tuple[int, str]:
+def _sort_key(name: str) -> tuple[int, str]:
     return (_FIRST.index(name) if name in _FIRST else _FIRST.index("clear"), name)
 
 
 def shell_words() -> set[str]:
     """Return the first words of the shell's commands."""
-    return {a.shell.split()[0] for s in every() for a in s.actions if a.shell}
+    return {a.shell.split()[0] for s in list_subjects() for a in s.actions if a.shell}

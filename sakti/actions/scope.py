@@ -45,7 +45,7 @@ class Scope:
         self.live = live
         self.tell = tell
         self.working = working
-        self.kept: dict[str, Any] = {}  # what an action keeps for its next run in this chat
+        self.state: dict[str, Any] = {}  # of actions that take several runs in this chat
 
     @property
     def session(self) -> Session:
@@ -101,9 +101,9 @@ class Scope:
     def actor(self, name: str | None) -> task_service.Actor:
         """Return who acts: in a chat, what this window has claimed is the user's to change."""
         thread = self.session.thread
-        own = () if thread is None else (thread.id,)
+        claims = () if thread is None else (thread.id,)
         return task_service.Actor(
-            self.board, "user:you", self.now(), name="you", lease_ms=task_service.SHELL_CLAIM_MS, also=own
+            self.board, "user:you", self.now(), name="you", lease_ms=task_service.SHELL_CLAIM_MS, also=claims
         )
 
     def settings(self, overrides: Sequence[str] = ()) -> LoadedConfig:
@@ -136,7 +136,7 @@ Show: TypeAlias = Callable[..., None]  # (done, of how many, doing what)
 
 
 @contextmanager
-def bar(what: str, unit: Literal["bytes", "count"]) -> Generator[Show]:
+def show_progress_bar(what: str, unit: Literal["bytes", "count"]) -> Generator[Show]:
     """Draw a bar as long as the block runs; it yields what moves it on."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -46,11 +46,11 @@ async def setup(scope: Scope) -> Value:
 
     async def list_rows() -> Value:
         session = scope.session
-        found = machine.rows(await machine.look(session.workspace.env, session.workspace.config.providers))
-        lines = [f"{'found' if good else 'missing'}: {text}" for good, text in found]
+        rows = machine.rows(await machine.look(session.workspace.env, session.workspace.config.providers))
+        lines = [f"{'found' if good else 'missing'}: {text}" for good, text in rows]
         return Text((*lines, machine.talks_to(session.workspace.models.selection), *WAYS))
 
-    return Open("setup", instead=list_rows)
+    return Open("setup", fallback=list_rows)
 
 
 @action(chat="quit", needs="session")
@@ -80,7 +80,7 @@ async def help(scope: Scope, topic: str) -> Value:
         return Text((page,), title=f"Help: {name}", kind="markdown", json={"topic": name, "text": page})
     if scope.live:
         return Open("help")
-    summaries = {name: summary_of(read_page(name)) for name in TOPICS}
+    summaries = {name: read_summary(read_page(name)) for name in TOPICS}
     width = max(map(len, TOPICS))
     lines = [f"{name:<{width}}  {summary}" for name, summary in summaries.items()]
     return Text((*lines, "", "`sakti help TOPIC` shows one; so does `/help TOPIC` in the chat."), json=summaries)
@@ -91,13 +91,13 @@ def find_topic(word: str, command: str) -> str:
 
     Raises `Refused`, with the nearest topic behind `command`.
     """
-    wanted = word.lower()
-    if wanted in TOPICS:
-        return wanted
+    topic = word.lower()
+    if topic in TOPICS:
+        return topic
     headings = {name: re.findall(r"\w+", read_page(name).partition("\n")[0].lower()) for name in TOPICS}
-    if match := next((name for name, words in headings.items() if wanted in words), None):
+    if match := next((name for name, words in headings.items() if topic in words), None):
         return match
-    near = difflib.get_close_matches(wanted, TOPICS, 1)
+    near = difflib.get_close_matches(topic, TOPICS, 1)
     hint = f"Did you mean `{command} {near[0]}`?" if near else f"The topics are {', '.join(TOPICS)}."
     raise Refused(f"There is no help topic {word[:40]!r}. {hint}", code=USAGE)
 
@@ -107,6 +107,6 @@ def read_page(topic: str) -> str:
     return _LINK_TO_PAGE.sub(r"\1", (PAGES / f"{topic}.md").read_text("utf-8"))
 
 
-def summary_of(page: str) -> str:
+def read_summary(page: str) -> str:
     """Return the sentence under the heading."""
     return page.split("\n", 3)[2]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import to_builtins
 
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
-from sakti.actions.values import USAGE, Open, Refused, Rows, Value, one
+from sakti.actions.values import USAGE, Open, Refused, Rows, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import format_minute
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -44,28 +44,28 @@ async def search(
     scope: Scope, query: list[str], all_workspaces: bool, explain: bool, limit: int, offset: int, **chosen: Any
 ) -> Value:
     """Search all messages, observations and tasks."""
-    asked = " ".join(query)
+    text = " ".join(query)
     where = text_search.Scope(
         None if all_workspaces else scope.resource,
         chosen["thread"],
         tuple(chosen["kind"]),
         read_since(chosen["since"]),
     )
-    page = await scope.store.search(text_search.search, asked, where, limit=limit, offset=offset)
+    page = await scope.store.search(text_search.search, text, where, limit=limit, offset=offset)
     described = {
-        "query": asked,
+        "query": text,
         "total": page.total,
         "with_all": page.with_all,
         "notes": page.notes,
         "results": [_describe_hit(h, explain) for h in page.hits],
     }
     if not page.hits:
-        nothing = f"Only {page.total} found for {asked!r}." if page.total else f"Nothing found for {asked!r}."
+        nothing = f"Only {page.total} found for {text!r}." if page.total else f"Nothing found for {text!r}."
         more = f" {'; '.join(page.notes)}." if page.notes else ""
         return Rows((), empty=nothing + more, json=described)
     shown = f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else ""
     tail = "; ".join((f"{page.found}{shown}", *page.notes))
-    return Rows(_lines(page, explain), tail=tail, json=described)
+    return Rows(_format_hits(page, explain), tail=tail, json=described)
 
 
 def read_since(since: str | None) -> int | None:
@@ -86,9 +86,9 @@ def _describe_hit(h: Hit, explain: bool) -> dict[str, object]:
     return {**{name: getattr(h, name) for name in names}, "marks": [list(m) for m in h.marks], **parts}
 
 
-def _lines(page: SearchPage, explain: bool = False) -> tuple[str, ...]:
+def _format_hits(page: SearchPage, explain: bool = False) -> tuple[str, ...]:
     """Return the lines of each hit, a rule above the first one with some of the words only."""
-    lines = {hit.rank: _line(hit, explain) for hit in page.hits}
+    lines = {hit.rank: _format_hit(hit, explain) for hit in page.hits}
     first = (page.with_all or page.total) + 1
     if first in lines:
         lines[first] = f"     ── {page.total - first + 1} with some of the words ──\n{lines[first]}"
@@ -100,11 +100,10 @@ def _explain_score(hit: Hit) -> str:
     return f"score {ranking.score(hit.parts):.3f}, {hit.score:.0%} of the best: {parts}"
 
 
-def _line(hit: Hit, explain: bool = False) -> str:
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(hit.time / 1000))
+def _format_hit(hit: Hit, explain: bool = False) -> str:
     where = " · ".join(n for n in (hit.origin, hit.thread_title or hit.thread_id) if n)
     notes = " · ".join(n for n in (hit.reason, hit.others) if n)
-    lines = [f"{hit.rank:>3}  {when}  {hit.kind:<11} {hit.role:<9} {where}", f"     {hit.snippet}"]
+    lines = [f"{hit.rank:>3}  {format_minute(hit.time)}  {hit.kind:<11} {hit.role:<9} {where}", f"     {hit.snippet}"]
     if notes:
         lines[0] += f"  ({notes})"
     if explain:
@@ -131,13 +130,13 @@ async def find_hits(session: Session, query: str, where: Literal["thread", "work
     notes = "".join(f"; {note}" for note in page.notes)
 
     async def show(number: int) -> Value:
-        return await _around(session, one(page.hits, number))
+        return await _show_around(session, pick_numbered(page.hits, number))
 
     head = f"{page.found}{shown}{notes}"
-    return Rows(_lines(page), "hits", tuple(page.hits), head=head, what=WHAT, pick=show)
+    return Rows(_format_hits(page), "hits", tuple(page.hits), head=head, what=WHAT, pick=show)
 
 
-async def _around(session: Session, hit: Hit) -> Value:
+async def _show_around(session: Session, hit: Hit) -> Value:
     """Return a message with its neighbours; else the hit itself, then the message that it was made from."""
     views, head = session.views, ""
     thread_id, index, target = hit.thread_id, hit.position, hit.id

@@ -26,8 +26,8 @@ class Arg(NamedTuple):
     """An argument of `run`, by its parameter's name.
 
     Without `flags` it is positional. `many`: may be repeated, the value is a list. `optional`: an option that may
-    stand alone, its value is then "". `said`: in the chat the option's value is written without its flag, behind the
-    positional arguments. `choices` are all that it takes; `offers` are what a shell completes it to where that is not
+    stand alone, its value is then "". `in_chat`: in the chat the option's value is written without its flag, behind
+    the positional arguments. `choices` are all that it takes; `offers` are what a shell completes it to if that is not
     the same, and the chat if they are words: words, or the name of what is looked up (`sakti.cli.offers`).
     """
 
@@ -44,7 +44,7 @@ class Arg(NamedTuple):
     offers: str | tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-    said: bool = False
+    in_chat: bool = False
 
     @property
     def label(self) -> str:
@@ -119,10 +119,12 @@ def flag(*flags: str, help: str = "", name: str = "") -> Arg:
 
 def limit(default: int, high: int | None = None) -> Arg:
     """Declare `--limit`."""
-    told = f"Maximum number (default {default})."
-    return option("--limit", help=told, kind="whole", default=default, low=1, high=high, metavar="N")
+    about = f"Maximum number (default {default})."
+    return option("--limit", help=about, kind="whole", default=default, low=1, high=high, metavar="N")
 
 
+# as in `importers.READERS`, which the shell does not load for a command line
+IMPORT_PROGRAMS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 JSON = flag("--json", help="One JSON object on standard output.")
 SET = option("-o", "--set", metavar="NAME=VALUE", many=True, help="Set any setting for this run.", name="overrides",
              offers="settings")  # fmt: skip
@@ -138,23 +140,24 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
     Raises `UsageError`.
     """
     values: dict[str, Any] = {a.name: [] if a.many and a.default is None else a.default for a in action.args}
-    wanted = chat_args(action)
+    positional = chat_args(action)
     rest = line.strip()
-    for n, a in enumerate(wanted):
-        text, _, rest = (rest, "", "") if n == len(wanted) - 1 else rest.partition(" ")
+    for n, a in enumerate(positional):
+        text, _, rest = (rest, "", "") if n == len(positional) - 1 else rest.partition(" ")
         rest = rest.strip()
         if text:
-            values[a.name] = [convert(a, w, a.label) for w in text.split()] if a.many else convert(a, text, a.label)
+            converted = [convert_text(a, word, a.label) for word in (text.split() if a.many else (text,))]
+            values[a.name] = converted if a.many else converted[0]
         elif a.required:
-            raise UsageError(f"Write /{action.chat} {' '.join(map(format_argument, wanted))}.")
+            raise UsageError(f"Write /{action.chat} {' '.join(map(format_argument, positional))}.")
     if rest:
         raise UsageError(f"/{action.chat} takes no arguments.")
     return values
 
 
 def chat_args(action: Action) -> list[Arg]:
-    """Return the arguments that a line of the chat may have: positional ones and those that are `said`."""
-    return [a for a in action.args if not a.flags or a.said]
+    """Return the arguments that a line of the chat may have: positional ones and options that are `in_chat`."""
+    return [a for a in action.args if not a.flags or a.in_chat]
 
 
 def format_argument(a: Arg) -> str:
@@ -163,7 +166,7 @@ def format_argument(a: Arg) -> str:
     return name if a.required else f"[{name}]"
 
 
-def convert(a: Arg, text: str, name: str) -> Any:
+def convert_text(a: Arg, text: str, name: str) -> Any:
     """Convert `text` to a value of `a`; `name` is what errors call it. Raises `UsageError`."""
     if a.optional and not text:
         return text

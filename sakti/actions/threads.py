@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from sakti.actions.spec import CHAT, CommandGroup, action, arg, flag, limit, option
-from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
+from sakti.actions.spec import CHAT, IMPORT_PROGRAMS, CommandGroup, action, arg, flag, limit, option
+from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted, one_line
+from sakti.core.text import counted, format_minute, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -38,8 +37,7 @@ with lazy_imports:
 
 GROUP = CommandGroup("threads", "The threads of this workspace.", CHAT)
 FORMS = ("md", "json", "html")
-ORIGINS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
-SHORTEST = 6  # signs of a message's id
+SHORTEST = 6  # characters of a message's id
 WHICH = arg("thread", "Id, the end of it, or part of the title.", offers="threads")
 WHAT = "continues a thread; /threads rename, fork, delete, restore, export act on one"
 
@@ -58,7 +56,7 @@ def _describe_summary(summary: ThreadSummary) -> dict[str, Any]:
 
 @action(limit(20), flag("--deleted", help="Only deleted threads."),
         flag("--all-workspaces", help="Threads of all workspaces."),
-        option("--origin", metavar="NAME", choices=ORIGINS, help="Only threads imported from a program."),
+        option("--origin", metavar="NAME", choices=IMPORT_PROGRAMS, help="Only threads imported from a program."),
         shell="threads list", chat="threads",
         needs="store", summary="list threads; those of `sakti run` are marked")  # fmt: skip
 async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, origin: str | None = None) -> Value:
@@ -69,49 +67,47 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
     async def list_rows() -> Value:
         live = scope.live
         where = None if all_workspaces else scope.resource
-        rows = await scope.store.read(stored_threads.summaries, where, limit if live is None else 100, origin or "")
+        rows = await scope.store.read(
+            stored_threads.list_summaries, where, limit if live is None else 100, origin or ""
+        )
         listed = [session_queries.ThreadSummary.of(row) for row in rows]
         titles = thread_titles.told_apart(s.thread for s in listed)
-        found = [each for s in listed for each in (s, *s.children)]
+        summaries = [each for s in listed for each in (s, *s.children)]
 
         async def go_on(number: int) -> None:
             if live is not None:
-                await live.open_thread(one(found, number).thread.id)
+                await live.open_thread(pick_numbered(summaries, number).thread.id)
 
         return Rows(
-            tuple(_row(s, titles.get(s.thread.id, s.thread.title), all_workspaces) for s in found),
+            tuple(_format_row(s, titles.get(s.thread.id, s.thread.title), all_workspaces) for s in summaries),
             "threads",
-            tuple(found),
+            tuple(summaries),
             "No thread yet." if all_workspaces else "No thread in this workspace yet.",
             what=WHAT,
             pick=go_on if live is not None else None,
-            json={"threads": [_describe_summary(s) for s in found]},
+            json={"threads": [_describe_summary(s) for s in summaries]},
         )
 
-    return Open("threads", instead=list_rows)
+    return Open("threads", fallback=list_rows)
 
 
-def _row(found: ThreadSummary, title: str, with_workspace: bool) -> str:
-    thread = found.thread
+def _format_row(summary: ThreadSummary, title: str, with_workspace: bool) -> str:
+    thread = summary.thread
     origin = imports.origin_of(thread.metadata)
     run = "run: " if thread.metadata.get(thread_titles.HEADLESS) else f"{origin}: " if origin else ""
     where = f"  ({thread.resource_id})" if with_workspace else ""
-    size = f"{found.messages:>5} messages {found.tokens:>8} tokens"
-    undone = f"  ↶ {counted(len(found.undone), 'undone branch', 'undone branches')}" if found.undone else ""
-    indent = f"  └ {core_types.SIGNS[found.state]} " if found.state else "  └ " if thread.parent_id else ""
-    state = f"  ({core_types.describe_state(found.state)})" if found.state else ""
-    return f"{thread.id[-8:]}  {_when(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
-
-
-def _when(time_ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
+    size = f"{summary.messages:>5} messages {summary.tokens:>8} tokens"
+    undone = f"  ↶ {counted(len(summary.undone), 'undone branch', 'undone branches')}" if summary.undone else ""
+    indent = f"  └ {core_types.SIGNS[summary.state]} " if summary.state else "  └ " if thread.parent_id else ""
+    state = f"  ({core_types.describe_state(summary.state)})" if summary.state else ""
+    return f"{thread.id[-8:]}  {format_minute(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
 
 
 async def _list_deleted(scope: Scope) -> Value:
-    found = await scope.store.read(thread_removal.list_deleted, scope.resource)
-    lines = tuple(f"{c.thread.id[-8:]}  deleted {_when(c.deleted_at or 0)}  {c.in_words()}" for c in found)
+    deleted = await scope.store.read(thread_removal.list_deleted, scope.resource)
+    lines = tuple(f"{c.thread.id[-8:]}  deleted {format_minute(c.deleted_at or 0)}  {c.in_words()}" for c in deleted)
     empty = "No deleted thread in this workspace."
-    return Rows(lines, empty=empty, json={"threads": [c.as_json() for c in found]})
+    return Rows(lines, empty=empty, json={"threads": [c.as_json() for c in deleted]})
 
 
 @action(arg("old", "Path of the folder before it was moved.", metavar="OLD"), shell="threads adopt",
@@ -121,7 +117,7 @@ async def adopt(scope: Scope, old: str) -> Value:
     root = os.path.normpath(scope.workspace / Path(old).expanduser())
     if root == scope.resource:
         raise Refused(f"{root} is this workspace.", code=USAGE)
-    stored = await scope.store.read(user_state.holdings, root)
+    stored = await scope.store.read(user_state.count_holdings, root)
     if stored.is_empty:
         raise Refused(f"Nothing is stored under {root}. `sakti threads list --all-workspaces` shows all threads.")
     if Path(root).exists():
@@ -133,37 +129,38 @@ async def adopt(scope: Scope, old: str) -> Value:
 @action(WHICH, shell="threads show", needs="store")
 async def show(scope: Scope, thread: str) -> Value:
     """Show the messages of a thread."""
-    found = (await _matching(scope, thread))[0]
-    rows = thread_removal.without(await scope.store.read(stored_messages.after, found.id, -1))
-    lines = (f"── {m.role} · {_when(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows)
-    return Text(
-        tuple(lines), json={"thread": to_builtins(found), "messages": [thread_export.message_json(m) for m in rows]}
+    shown = (await _find_threads(scope, thread))[0]
+    rows = thread_removal.exclude_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
+    lines = tuple(
+        f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows
     )
+    messages = [thread_export.message_json(m) for m in rows]
+    return Text(lines, json={"thread": to_builtins(shown), "messages": messages})
 
 
 @action(WHICH, arg("step", "Number of the model call (default: the newest).", kind="whole", default=None, low=1),
         shell="threads request", needs="store")  # fmt: skip
 async def request(scope: Scope, thread: str, step: int | None) -> Value:
     """Show the request that a past step sent: tools, blocks, messages."""
-    found = await _one(scope, thread)
-    past = await scope.store.read(history.read_request, found.id, step)
+    target = await _find_thread(scope, thread)
+    past = await scope.store.read(history.read_request, target.id, step)
     if past is None:
         raise Refused(history.explain_no_request(step))
     past = secrets.mask_output(past)
     at = past.step
-    head = f"Step {at.number} · {at.model} · {_when(at.created_at)} · {at.input_tokens:,} tokens in\n"
+    head = f"Step {at.number} · {at.model} · {format_minute(at.created_at)} · {at.input_tokens:,} tokens in\n"
     lines = (f"── {p.kind}{'' if p.index is None else f' {p.index}'}\n{p.text}\n" for p in past.pieces)
-    told = {"step": at.number, "model": at.model, "created_at": at.created_at, **past.settings}
-    return Text((head, *lines), json={**told, "pieces": [to_builtins(p) for p in past.pieces]})
+    described = {"step": at.number, "model": at.model, "created_at": at.created_at, **past.settings}
+    return Text((head, *lines), json={**described, "pieces": [to_builtins(p) for p in past.pieces]})
 
 
 @action(WHICH, arg("title"), shell="threads rename", chat="threads rename", needs="store")
 async def rename(scope: Scope, thread: str, title: str) -> Value:
     """Set a thread's title."""
-    async with _actions(scope) as actions:
-        found = await _one(scope, thread)
-        said = await actions.rename(found.id, title)
-        return Done(said, json={"thread": to_builtins((await actions.contents(found.id)).thread)})
+    async with _open_actions(scope) as actions:
+        target = await _find_thread(scope, thread)
+        sentence = await actions.rename(target.id, title)
+        return Done(sentence, json={"thread": to_builtins((await actions.contents(target.id)).thread)})
 
 
 @action(arg("title"), chat="rename", hint="TITLE", needs="session")
@@ -182,23 +179,23 @@ async def rename_open(scope: Scope, title: str) -> Value:
 )
 async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
     """Start a new thread from the messages of another one and their observations."""
-    async with _actions(scope) as actions:
-        made = await actions.fork((await _one(scope, thread)).id, upto)
+    async with _open_actions(scope) as actions:
+        copied = await actions.fork((await _find_thread(scope, thread)).id, upto)
     if scope.live is not None:
-        await scope.live.open_thread(made.id)
+        await scope.live.open_thread(copied.id)
         return None
-    text = f"{made.id[-8:]}  {made.title}: {counted(made.metadata['forked_at'] + 1, 'message')}."
-    return Done(f"{text} `sakti -r {made.id[-8:]}` continues it.", json={"thread": to_builtins(made)})
+    text = f"{copied.id[-8:]}  {copied.title}: {counted(copied.metadata['forked_at'] + 1, 'message')}."
+    return Done(f"{text} `sakti -r {copied.id[-8:]}` continues it.", json={"thread": to_builtins(copied)})
 
 
 @action(WHICH, shell="threads delete", chat="threads delete", needs="store")
 async def delete(scope: Scope, thread: str) -> Value:
     """Delete a thread from lists and search; `restore` undoes it, `sakti db purge` removes it for good."""
-    async with _actions(scope) as actions:
-        found = await _one(scope, thread)
-        gone = await actions.delete(found.id)
-    back = "/threads restore" if scope.live is not None else f"`sakti threads restore {found.id[-8:]}`"
-    return Done(f"Deleted {gone.in_words()}. {back} restores it.", json=gone.as_json())
+    async with _open_actions(scope) as actions:
+        target = await _find_thread(scope, thread)
+        removed = await actions.delete(target.id)
+    back = "/threads restore" if scope.live is not None else f"`sakti threads restore {target.id[-8:]}`"
+    return Done(f"Deleted {removed.in_words()}. {back} restores it.", json=removed.as_json())
 
 
 @action(arg("message", "Id, or the end of it: `threads show` has them."), shell="threads delete-message",
@@ -207,17 +204,17 @@ async def delete_message(scope: Scope, message: str) -> Value:
     """Delete one message (a call with its result) from thread, search, exports and prompt history."""
     if len(message) < SHORTEST:
         raise Refused(f"write at least the last {SHORTEST} characters of the message's id.", code=USAGE)
-    found = await scope.store.read(memory_log.find_message, scope.resource, message)
-    if found is None:
+    stored = await scope.store.read(memory_log.find_message, scope.resource, message)
+    if stored is None:
         raise Refused(f"No message of this workspace has an id that ends with {message!r}.")
-    async with _actions(scope) as actions:
-        gone = await actions.delete_message(found[0])
-    text = "Removed" if len(gone.message_ids) == 1 else "Removed, the call with its result"
+    async with _open_actions(scope) as actions:
+        removed = await actions.delete_message(stored[0])
+    text = "Removed" if len(removed.message_ids) == 1 else "Removed, the call with its result"
     text += ", from the database and its copies; undo and time travel do not show it."
-    if gone.lines:
-        text += f" {gone.lines} log lines were made from it and the messages around it:"
+    if removed.lines:
+        text += f" {removed.lines} log lines were made from it and the messages around it:"
         text += " `sakti memory log` shows them, `sakti memory forget` removes one."
-    return Done(text, json=to_builtins(gone))
+    return Done(text, json=to_builtins(removed))
 
 
 @action(arg("thread", "Id, the end of it, or part of the title (default: the one deleted last).", default="",
@@ -225,24 +222,24 @@ async def delete_message(scope: Scope, message: str) -> Value:
         shell="threads restore", chat="threads restore", needs="store")  # fmt: skip
 async def restore(scope: Scope, thread: str) -> Value:
     """Restore a deleted thread."""
-    async with _actions(scope) as actions:
+    async with _open_actions(scope) as actions:
         if thread:
-            found = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
+            matches = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
         else:
             last = await actions.find_last_deleted()
             if last is None:
                 raise Refused("This workspace has no deleted thread.")
-            found = [last]
-        if len(found) != 1:
+            matches = [last]
+        if len(matches) != 1:
             listed = "`sakti threads list --deleted` shows them."
-            raise Refused(f"{thread!r} matches {len(found)} deleted threads; {listed}")
-        restored = await actions.restore(found[0].id)
+            raise Refused(f"{thread!r} matches {len(matches)} deleted threads; {listed}")
+        restored = await actions.restore(matches[0].id)
     return Done(f"Restored {restored.title or 'untitled'!r}.", json={"thread": to_builtins(restored)})
 
 
 @action(
     WHICH,
-    option("--format", name="form", default="md", choices=FORMS, said=True, help="Format of the file."),
+    option("--format", name="form", default="md", choices=FORMS, in_chat=True, help="Format of the file."),
     option("-o", "--output", kind="path", metavar="FILE", help="File to write (default: standard output)."),
     shell="threads export",
     chat="threads export",
@@ -252,12 +249,12 @@ async def restore(scope: Scope, thread: str) -> Value:
 async def export(scope: Scope, thread: str, form: str, output: Path | None) -> Value:
     """Export a thread with its observation log as Markdown, JSON or one self-contained HTML page."""
     chosen = thread_actions.check_form(form)
-    found = await _one(scope, thread)
+    target = await _find_thread(scope, thread)
     if output is None and scope.live is None:
-        text = await scope.store.read(thread_actions.text_of, found.id, chosen)
+        text = await scope.store.read(thread_actions.text_of, target.id, chosen)
         return Text((text.removesuffix("\n"),), kind="" if chosen == "md" else "document")
-    async with _actions(scope) as actions:
-        path = await actions.export(found.id, form, output)
+    async with _open_actions(scope) as actions:
+        path = await actions.export(target.id, form, output)
     return Done(f"Written to {path}.", shell=(str(path),))
 
 
@@ -303,7 +300,7 @@ async def copy(scope: Scope, what: str) -> Value:
     answers = [m.text for m in page if m.role == "assistant" and m.text.strip()]
     if not answers:
         raise Refused("This thread has no answer yet.")
-    text = secrets.masked(answers[-1])
+    text = secrets.mask_secrets(answers[-1])
     if what == "code":
         blocks = thread_export.code_blocks(text)
         if not blocks:
@@ -327,10 +324,10 @@ async def new(scope: Scope) -> None:
     needs="session",
     after_turn="delete the message",
 )
-async def delete_said(scope: Scope, which: str) -> Value:
+async def delete_newest(scope: Scope, which: str) -> Value:
     """Delete a message of this thread for good; a preview comes first."""
-    named: thread_actions.OneMessage = scope.kept.setdefault("delete-message", thread_actions.OneMessage(scope.session))
-    return Done(await named.run(which), title="Delete a message")
+    deletion = scope.state.setdefault("delete-message", thread_actions.OneMessage(scope.session))
+    return Done(await deletion.run(which), title="Delete a message")
 
 
 @action(arg("thread", default=""), chat="resume", hint="[THREAD]", needs="session", after_turn="open another thread")
@@ -338,37 +335,37 @@ async def resume(scope: Scope, thread: str) -> Value | None:
     """Switch to another thread."""
     if not thread:
         return await list_.run(scope, limit=100, deleted=False, all_workspaces=False)
-    await scope.session.open_thread((await _matching(scope, thread))[0].id)
+    await scope.session.open_thread((await _find_threads(scope, thread))[0].id)
     return None
 
 
-async def _matching(scope: Scope, text: str) -> list[Thread]:
+async def _find_threads(scope: Scope, text: str) -> list[Thread]:
     """Return the selected threads, newest first; in a chat also by list number. Raises Refused."""
     if scope.live is None:
-        found = await scope.store.read(stored_threads.find, scope.resource, text)
+        matches = await scope.store.read(stored_threads.find, scope.resource, text)
     else:
         listed = [s.thread for s in await scope.live.views.threads()]
         if text.isdecimal() and len(text) < SHORTEST:
-            return [one(listed, int(text))]
-        found = [t for t in listed if text.lower() in t.title.lower() or t.id.endswith(text)]
-    if not found:
+            return [pick_numbered(listed, int(text))]
+        matches = [t for t in listed if text.lower() in t.title.lower() or t.id.endswith(text)]
+    if not matches:
         listing = "/threads" if scope.live is not None else "`sakti threads list`"
         elsewhere = await scope.store.read(stored_threads.find, None, text)
         raise Refused(thread_titles.explain_missing(text, elsewhere, listing))
-    return found
+    return matches
 
 
-async def _one(scope: Scope, text: str) -> Thread:
+async def _find_thread(scope: Scope, text: str) -> Thread:
     """Return the thread that is meant. Raises `Refused`."""
-    found = await _matching(scope, text)
-    if len(found) > 1:
-        some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in found[:5])
-        raise Refused(f"{text!r} matches {len(found)} threads ({some}); write an id.")
-    return found[0]
+    threads = await _find_threads(scope, text)
+    if len(threads) > 1:
+        some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in threads[:5])
+        raise Refused(f"{text!r} matches {len(threads)} threads ({some}); write an id.")
+    return threads[0]
 
 
 @asynccontextmanager
-async def _actions(scope: Scope) -> AsyncGenerator[thread_actions.ThreadActions]:
+async def _open_actions(scope: Scope) -> AsyncGenerator[thread_actions.ThreadActions]:
     """Give what changes threads here; in the shell, search follows before it ends."""
     if scope.live is not None:
         yield thread_actions.ThreadActions(scope.live)

@@ -14,7 +14,7 @@ from sakti.core.text import counted, one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
-    from sakti.agent.checkpoints.undoing import Past, Result, Undoing, UndoPreview, What
+    from sakti.agent.checkpoints.undoing import PastTurn, Undoing, UndoPreview, UndoResult, What
 
 
 with lazy_imports:
@@ -35,49 +35,54 @@ THREAD = option("--thread", help="Id, the end of it, or part of the title (defau
         summary="undo the last turn (2: the last two), files and messages; a preview comes first")  # fmt: skip
 async def undo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last turns: files and messages. A preview comes first; in plain mode `yes` confirms it."""
-    number, what, yes, every = _read(words)
-    found = undoing.of_session(scope.session)
-    preview = await found.preview(number, what)
+    number, what, yes, every = _read_words(words)
+    changes = undoing.make_undoing(scope.session)
+    preview = await changes.preview(number, what)
     if preview.empty:
-        return Done(await _nothing(found, preview), title="Undo")
+        return Done(await _explain_nothing(changes, preview), title="Undo")
 
-    async def instead() -> Value:
+    async def show_text() -> Value:
         if not yes:
             again = " ".join(("/undo", *words.split(), "yes"))
-            return Text((*lines(preview), f"{again} does it.", *how_conflicts(preview, f"{again} all")), title="Undo")
-        result = await found.undo(preview, take=[i.path for i in preview.plan.conflicts] if every else ())
-        return with_words(result)
+            how = explain_conflicts(preview, f"{again} all")
+            return Text((*describe_preview(preview), f"{again} does it.", *how), title="Undo")
+        return offer_prompt(await changes.undo(preview, take=_select_conflicts(preview, every)))
 
-    return await instead() if yes else Open("undo", (found, preview), instead)
+    return await show_text() if yes else Open("undo", (changes, preview), show_text)
 
 
-def with_words(result: Result) -> Value:
+def offer_prompt(result: UndoResult) -> Value:
     """Describe an undo and put the user's text back into the prompt."""
     done = describe_result(result)
     if not result.prompt:
         return done
 
-    async def instead() -> Value:
+    async def show_text() -> Value:
         return Text((done.sentence, f"Your prompt was: {one_line(result.prompt, 2_000)}"), title=done.title)
 
-    return Open("undone", (done, result.prompt), instead)
+    return Open("undone", (done, result.prompt), show_text)
 
 
-def _read(words: str) -> tuple[int, What, bool, bool]:
+def _read_words(words: str) -> tuple[int, What, bool, bool]:
     number, what = 1, "both"
-    given = words.split()
-    for word in given:
+    chosen = words.split()
+    for word in chosen:
         if word.isdecimal() and 0 < int(word) < 10_000:
             number = int(word)
         elif word in ("files", "conversation"):
             what = word
         elif word not in ("yes", "all"):
             raise Refused("Write /undo, /undo 2, /undo files or /undo conversation.", code=USAGE)
-    return number, what, "yes" in given, "all" in given
+    return number, what, "yes" in chosen, "all" in chosen
 
 
-async def _nothing(found: Undoing, preview: UndoPreview) -> str:
-    if preview.what == "files" and any(t.changed is not None and not t.undone for t in await found.turns()):
+def _select_conflicts(preview: UndoPreview, is_forced: bool) -> list[str]:
+    """Return the paths that are restored although they changed since."""
+    return [item.path for item in preview.plan.conflicts] if is_forced else []
+
+
+async def _explain_nothing(changes: Undoing, preview: UndoPreview) -> str:
+    if preview.what == "files" and any(t.changed is not None and not t.undone for t in await changes.turns()):
         return "All files are already as they were before these turns."
     return "No file was changed in this thread." if preview.what == "files" else "This thread has no messages yet."
 
@@ -99,56 +104,52 @@ async def undo(
     """Undo the last turns of a thread: files and messages. Exit 1: a file could not be restored."""
     if files and conversation:
         raise Refused("--files and --conversation exclude each other.", code=USAGE)
-    found = await of_thread(scope, thread)
-    preview = await found.preview(number, "files" if files else "conversation" if conversation else "both")
+    changes = await find_undoing(scope, thread)
+    preview = await changes.preview(number, "files" if files else "conversation" if conversation else "both")
     if preview.empty:
-        raise Refused(await _nothing(found, preview))
-    json = as_json(preview)
+        raise Refused(await _explain_nothing(changes, preview))
+    json = preview_json(preview)
     if not yes:
-        how = how_conflicts(preview, "--restore-conflicts")
-        text = (*lines(preview), "Nothing was changed; --yes does it.", *how)
+        how = explain_conflicts(preview, "--restore-conflicts")
+        text = (*describe_preview(preview), "Nothing was changed; --yes does it.", *how)
         return Text(text, json=json, exit=int(files and bool(preview.remains) and not preview.plan.items))
-    take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
-    result = await found.undo(preview, take=take)
+    result = await changes.undo(preview, take=_select_conflicts(preview, restore_conflicts))
     done = describe_result(result, command="`sakti redo`")
-    left = [*result.left, *result.kept]
-    json = {**json, "done": True, "left": left, **to_builtins(result.remains), "prompt": result.prompt}
+    json |= {"done": True, "left": list_unrestored(result), **to_builtins(result.remains), "prompt": result.prompt}
     return Text(done.lines, json=json, exit=int(not result.is_complete))
 
 
-async def of_thread(scope: Scope, thread: str) -> Undoing:
+async def find_undoing(scope: Scope, thread: str) -> Undoing:
     """Return the undoing of a thread, of the open one in a chat. Raises `Refused`."""
     if scope.live is not None:
-        return undoing.of_session(scope.live)
+        return undoing.make_undoing(scope.live)
     if thread:
-        found = await scope.store.read(stored_threads.find, scope.resource, thread)
+        threads = await scope.store.read(stored_threads.find, scope.resource, thread)
     else:
-        found = await scope.store.read(stored_threads.recent, scope.resource, 1)
-    if thread and not found:
+        threads = await scope.store.read(stored_threads.list_recent, scope.resource, 1)
+    if thread and not threads:
         elsewhere = await scope.store.read(stored_threads.find, None, thread)
         raise Refused(thread_titles.explain_missing(thread, elsewhere))
-    if len(found) != 1:
-        problem = f"{thread!r} matches {len(found)} threads" if thread else "This workspace has no thread"
+    if len(threads) != 1:
+        problem = f"{thread!r} matches {len(threads)} threads" if thread else "This workspace has no thread"
         raise Refused(f"{problem}; `sakti threads list` shows them.")
-    return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), found[0], None)
+    return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), threads[0], None)
 
 
 # --- words --------------------------------------------------------------------------------------------------------
 
 
-def lines(preview: UndoPreview) -> tuple[str, ...]:
+def describe_preview(preview: UndoPreview) -> tuple[str, ...]:
     """Describe an undo before it is done."""
     turns, plan = preview.turns, preview.plan
     if preview.completes is not None:
         out = [f"Complete the last undo: {preview.in_words()}."]
     elif preview.again is not None:
         out = [f"Redo: {preview.in_words()}."]
+    elif turns:
+        out = [f"Undo {counted(len(turns), 'turn')}, from {format_title(turns[0])!r} on: {preview.in_words()}."]
     else:
-        out = (
-            [f"Undo {counted(len(turns), 'turn')}, from {title_of(turns[0])!r} on: {preview.in_words()}."]
-            if turns
-            else []
-        )
+        out = []
     rows = [f"{SIGNS[i.action]} {one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
             for i in plan.rows]  # fmt: skip
     out += rows[:SHOWN]
@@ -157,15 +158,20 @@ def lines(preview: UndoPreview) -> tuple[str, ...]:
     return (*out, *(f"{kind}: {names}" for kind, names in preview.remains.describe(5)))
 
 
-def title_of(past: Past) -> str:
+def format_title(past: PastTurn) -> str:
     return one_line(past.text, 60) or "(no text)"
 
 
-def how_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
+def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     if not preview.plan.conflicts:
         return ()
     number = counted(sum(bool(r.conflict) for r in preview.plan.rows), "file")
     return (f"{number} changed since and would be left as they are; {how} also restores them.",)
+
+
+def list_unrestored(result: UndoResult) -> list[str]:
+    """Return the paths of files that an undo or a redo left as they are."""
+    return [*result.left, *result.kept]
 
 
 def _enumerate(names: Sequence[str]) -> str:
@@ -173,29 +179,23 @@ def _enumerate(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
 
 
-def describe_result(result: Result, *, redo: bool = False, command: str = "/redo") -> Done:
+def describe_result(result: UndoResult, *, redo: bool = False, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
     text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
-    if names := [one_line(p, 80) for p in (*result.left, *result.kept)]:
+    if names := [one_line(p, 80) for p in list_unrestored(result)]:
         text += f" Left as they are: {_enumerate(names)}."
     for kind, rest in result.remains.describe(10):
         text += f" {kind}: {rest}."
-    text += _describe_tasks(result.tasks, redo=redo)
+    if result.tasks:  # of a plan, on the board
+        problem = "These tasks of the plan could not be restored" if redo else "These tasks were worked on and are kept"
+        text += f" {problem}: {_enumerate([one_line(title, 80) for title in result.tasks])}."
     if result.left and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
 
 
-def _describe_tasks(titles: Sequence[str], *, redo: bool) -> str:
-    """Name the tasks of a plan that an undo left on the board, or a redo could not restore."""
-    if not titles:
-        return ""
-    what = "These tasks of the plan could not be restored" if redo else "These tasks were worked on and are kept"
-    return f" {what}: {', '.join(one_line(t, 80) for t in titles[:10])}{', …' if len(titles) > 10 else ''}."
-
-
-def as_json(preview: UndoPreview) -> dict[str, Any]:
+def preview_json(preview: UndoPreview) -> dict[str, Any]:
     """Return a preview for programs."""
     return {
         "turns": [{"message": t.message.id, "text": t.text, "files": t.files} for t in preview.turns],
@@ -218,7 +218,7 @@ def as_json(preview: UndoPreview) -> dict[str, Any]:
 )
 async def diff(scope: Scope, turn: int, thread: str) -> Value:
     """Show the file changes of the last turn that changed any."""
-    lines = tuple(await (await of_thread(scope, thread)).diff(turn))
+    lines = tuple(await (await find_undoing(scope, thread)).diff(turn))
     return Text(lines, kind="diff", title="Diff", json={"diff": "\n".join(lines)})
 
 
@@ -229,20 +229,20 @@ REDO_WORDS = ("yes", "all")
         summary="undo the last undo; files changed since then are shown first")  # fmt: skip
 async def redo_here(scope: Scope, words: str) -> Value | None:
     """Undo the last undo: its files and its messages. If files changed since, they are shown first."""
-    given = words.split()
-    if not set(given) <= set(REDO_WORDS):
+    chosen = words.split()
+    if not set(chosen) <= set(REDO_WORDS):
         raise Refused("Write /redo.", code=USAGE)
-    found = undoing.of_session(scope.session)
-    preview = await found.redo_preview()
+    changes = undoing.make_undoing(scope.session)
+    preview = await changes.redo_preview()
 
-    async def instead() -> Value:
-        if not given and preview.plan.conflicts:
-            how = how_conflicts(preview, "/redo yes all")
-            return Text((*lines(preview), "/redo yes does it.", *how), title="Redo")
-        take = [i.path for i in preview.plan.conflicts] if "all" in given else []
-        return describe_result(await found.redo(preview, take=take), redo=True)
+    async def show_text() -> Value:
+        if not chosen and preview.plan.conflicts:
+            how = explain_conflicts(preview, "/redo yes all")
+            return Text((*describe_preview(preview), "/redo yes does it.", *how), title="Redo")
+        result = await changes.redo(preview, take=_select_conflicts(preview, "all" in chosen))
+        return describe_result(result, redo=True)
 
-    return Open("redo", (found, preview), instead) if preview.plan.conflicts and not given else await instead()
+    return Open("redo", (changes, preview), show_text) if preview.plan.conflicts and not chosen else await show_text()
 
 
 @action(
@@ -254,9 +254,8 @@ async def redo_here(scope: Scope, words: str) -> Value | None:
 )
 async def redo(scope: Scope, restore_conflicts: bool, thread: str) -> Value:
     """Undo the last undo of a thread. Exit 1: a file was left as it is."""
-    found = await of_thread(scope, thread)
-    preview = await found.redo_preview()
-    take = [i.path for i in preview.plan.conflicts] if restore_conflicts else []
-    result = await found.redo(preview, take=take)
-    left = [*result.left, *result.kept]
-    return Text(describe_result(result, redo=True).lines, json={"left": left}, exit=int(bool(left)))
+    changes = await find_undoing(scope, thread)
+    preview = await changes.redo_preview()
+    result = await changes.redo(preview, take=_select_conflicts(preview, restore_conflicts))
+    paths = list_unrestored(result)
+    return Text(describe_result(result, redo=True).lines, json={"left": paths}, exit=int(bool(paths)))

@@ -93,24 +93,24 @@ class Rows(Value, frozen=True, eq=False):
 
     @property
     def lines(self) -> tuple[str, ...]:
-        found = (self.head, *(self.text or (self.empty,)), self.tail)
-        return tuple(x for x in found if x)
+        parts = (self.head, *(self.text or (self.empty,)), self.tail)
+        return tuple(x for x in parts if x)
 
 
 class Open(Value, frozen=True, eq=False):
     """Result with a view on some surfaces: `view` names it, `data` is its content.
 
-    Any other surface shows what `instead` returns, or refuses with the sentence `missing`.
+    Any other surface shows what `fallback` returns, or refuses with the sentence `missing`.
     """
 
     view: str
     data: Any = None
-    instead: Callable[[], Awaitable[Value | None]] | None = None
+    fallback: Callable[[], Awaitable[Value | None]] | None = None
     missing: str = ""
 
 
-def one(found: Sequence[T], number: int) -> T:
+def pick_numbered(items: Sequence[T], number: int) -> T:
     """Return the one that `number` counts, from 1. Raises `Refused`."""
-    if not 0 < number <= len(found):
-        raise Refused(f"There are {len(found)} to choose from.", title=f"Number {number}")
-    return found[number - 1]
+    if not 0 < number <= len(items):
+        raise Refused(f"There are {len(items)} to choose from.", title=f"Number {number}")
+    return items[number - 1]

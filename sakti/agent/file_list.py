@@ -16,15 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
-from sakti.agent.judge.workspace_view import WorkspaceView, secret_filter
+from sakti.agent.judge.workspace_view import WorkspaceView, make_secret_filter
 from sakti.agent.repository import git
+from sakti.agent.tools import files
 from sakti.core import resources
-from sakti.core.lazy import lazy_imports, lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted, one_line, sanitise
-
-with lazy_imports:
-    from sakti.agent.tools import files
-
 
 LINES = 40  # folders that are named
 ROOT_FILES = 25
@@ -101,7 +98,7 @@ class FileList:
                 names = await _git_files(self._root) if self._trusted() else None
                 if names is None:
                     names = await _walk(self._root)
-                is_secret = secret_filter(self._root, self._place)
+                is_secret = make_secret_filter(self._root, self._place)
                 typed = (p for p in names if p and not is_secret(p) and sanitise(p) == p and "\n" not in p)
                 self._paths = list(itertools.islice(typed, LIMIT))
                 self._read_at = time.monotonic()
@@ -125,7 +122,7 @@ async def _git_files(root: Path) -> list[str] | None:
 
 
 async def _walk(root: Path) -> list[str]:
-    return (await files.listing(root, WorkspaceView(root, root))).paths
+    return (await files.list_folder(root, WorkspaceView(root, root))).paths
 
 
 FILES = 50  # that are named

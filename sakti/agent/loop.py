@@ -81,7 +81,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
     metadata: Json = {}
     turn.began = turn.store.clock.monotonic()
     try:
-        turn.left_out = await turn.store.read(thread_store.left_out, turn.thread_id)
+        turn.left_out = await turn.store.read(thread_store.read_left_out, turn.thread_id)
         user = await _store_user(turn, parts) if parts else await turn_store.last_user(turn)
         turn.emit(TurnStarted(turn.thread_id, user))
         if parts:

@@ -17,7 +17,7 @@ from sakti.store.connection import Connection
 from sakti.store.log import lines as log_lines
 from sakti.store.search import search
 from sakti.store.search.search import Hit
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import messages, removal, threads
 from sakti.tasks import queries
 
@@ -36,15 +36,15 @@ def answer(database: Path, tool: str, arguments: Json, folder: Path, *, all_work
     try:
         match tool:
             case "memory_search":
-                text = opening.ask(database, _search, arguments, scope)
+                text = opening.read_once(database, _search, arguments, scope)
             case "memory_read":
-                text = opening.ask(database, _read, arguments, scope)
+                text = opening.read_once(database, _read, arguments, scope)
             case _:
                 board = str(repository.board_root(Path(resource), shared=True))
-                text = opening.ask(database, _query_tasks, arguments, board)
+                text = opening.read_once(database, _query_tasks, arguments, board)
     except opening.NotReady as e:
         raise SaktiError("The memory cannot be read now: `sakti doctor` says why.") from e
-    return cut(masked(text))
+    return cut(mask_secrets(text))
 
 
 def cut(text: str) -> str:
@@ -108,9 +108,9 @@ def _read(db: Any, arguments: Json, resource: str | None) -> str:
     if thread is None or threads.is_deleted(db, thread.id):
         return NOTHING
     before, after = arguments.get("before", NEIGHBOURS), arguments.get("after", NEIGHBOURS)
-    around = messages.after(db, thread.id, message.index - before - 1, limit=before + after + 1)
+    around = messages.list_after(db, thread.id, message.index - before - 1, limit=before + after + 1)
     origin = imports.origin_of(thread.metadata)
-    shown = removal.without(around)
+    shown = removal.exclude_deleted(around)
     room = max(300, (LARGEST - 200 * len(shown)) // (2 * max(1, len(shown))))
     texts = [
         f"{_source(origin, thread.title, m.created_at, f'{m.role} · id {m.id}')}\n{_body(m, message, room)}"
@@ -134,7 +134,7 @@ def _query_tasks(db: Connection, arguments: Json, board: str) -> str:
         case "list":
             answer = queries.list_tasks(db, board, status=arguments.get("status"), limit=limit)
         case "show" if arguments.get("id"):
-            answer = queries.show(db, board, arguments["id"])
+            answer = queries.show_task(db, board, arguments["id"])
         case "search" if arguments.get("query"):
             answer = queries.search(db, board, arguments["query"], limit)
         case action:

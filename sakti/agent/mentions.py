@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from msgspec.structs import replace
 
-from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret
 from sakti.agent.tools import pictures, textfile
 from sakti.core import content
 from sakti.core.errors import SaktiError
@@ -38,7 +38,7 @@ def with_files(
     parts: list[Part] = [TextPart(text)]
     for name in dict.fromkeys(m.replace("\\ ", " ") for m in MENTION.findall(text)):
         path = place.resolve(name)
-        if not _is_file(path) or secret_reason(path, place):
+        if not _is_file(path) or explain_secret(path, place):
             continue
         if typed is not None and not path.is_relative_to(workspace.resolve()) and name not in typed:
             continue
@@ -62,7 +62,7 @@ def image_in(path: Path) -> tuple[str, int, int] | None:
     """Media type, width and height where the file holds an image that models take, whatever it is called."""
     try:
         with path.open("rb") as file:
-            return content.look(file.read(content.HEAD))
+            return content.read_image_header(file.read(content.HEAD))
     except OSError:
         return None
 
@@ -85,9 +85,9 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
         hint = "Choose another model with /model, or remove the @ to send only its name."
         raise SaktiError(f"{blind} takes no images: {name} was not sent. {hint}", title="Image")
     if size > content.LIMIT:
-        at_most = f"models take {content.in_words(content.LIMIT)} at most"
+        at_most = f"models take {content.format_size(content.LIMIT)} at most"
         raise SaktiError(
-            f"{name} has {content.in_words(size)}, {at_most}: nothing was sent. Shrink it, or remove its @.",
+            f"{name} has {content.format_size(size)}, {at_most}: nothing was sent. Shrink it, or remove its @.",
             title="Image",
         )
     if damage := pictures.find_damage(path):

@@ -13,7 +13,7 @@ from sakti.core.text import counted
 from sakti.store import user_state
 from sakti.store.database import Store
 from sakti.store.threads import threads
-from sakti.store.user_state import Holdings, KnownFolder
+from sakti.store.user_state import Holdings, WorkspaceFolder
 
 _OFFERED = "adoption:"  # of ui_state, before the root of the earlier workspace
 
@@ -31,12 +31,12 @@ async def find_earlier(
         return []
     can_write = saved and not store.not_saved
     folder = await _remember(store, folder, trusted=trusted, can_write=can_write)
-    has_threads = bool(await store.read(threads.recent, folder.root, 1))
+    has_threads = bool(await store.read(threads.list_recent, folder.root, 1))
     if has_threads and not interactive:
         return []
-    earlier = [h for h in await store.read(user_state.same_folders, folder) if not await _exists(h.root)]
+    earlier = [h for h in await store.read(user_state.find_same_folders, folder) if not await _exists(h.root)]
     if has_threads:
-        state = await store.read(user_state.ui_state)
+        state = await store.read(user_state.load_ui_state)
         earlier = [h for h in earlier if _OFFERED + h.root not in state]
     if interactive and can_write:
         for holdings in earlier:
@@ -44,7 +44,7 @@ async def find_earlier(
     return earlier
 
 
-async def _remember(store: Store, folder: KnownFolder, *, trusted: bool, can_write: bool) -> KnownFolder:
+async def _remember(store: Store, folder: WorkspaceFolder, *, trusted: bool, can_write: bool) -> WorkspaceFolder:
     """Store a folder if it is new or has changed; return it with its first commit, if that is known."""
     before = await store.read(user_state.get_folder, folder.root)
     if before is not None and before.inode == folder.inode and before.first_commit:
@@ -56,12 +56,12 @@ async def _remember(store: Store, folder: KnownFolder, *, trusted: bool, can_wri
     return folder
 
 
-def _look_at(root: Path) -> KnownFolder | None:
+def _look_at(root: Path) -> WorkspaceFolder | None:
     try:
         status = root.stat()
     except OSError:
         return None
-    return KnownFolder(str(root), root.name, status.st_dev, status.st_ino)
+    return WorkspaceFolder(str(root), root.name, status.st_dev, status.st_ino)
 
 
 async def _exists(root: str) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from sakti.agent import file_list, titles
+from sakti.agent import titles
 from sakti.agent.repository import local_timezone
 from sakti.agent.session.inbox import Inbox, PromptNews
 from sakti.agent.session.running_turn import RunningTurn, StepEstimate
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent import limits, plans
+    from sakti.agent import file_list, limits, plans
     from sakti.agent.checkpoints import recorder as recording
     from sakti.agent.judge import policy as judge_modes
     from sakti.agent.processors import builtin
@@ -58,8 +58,8 @@ with lazy_imports:
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
+    from sakti.memory import pages as memory_pages
     from sakti.memory import state as memory_state
-    from sakti.memory.working import pages as memory_pages
     from sakti.store import secrets
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import runs
@@ -261,7 +261,7 @@ class OpenThread:
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
                 self.running.past_jobs = await job_log.JobLog(ws.store).find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
-        newest = await ws.store.read(stored_messages.page, thread.id, limit=1)
+        newest = await ws.store.read(stored_messages.list_page, thread.id, limit=1)
         self.usage = await ws.store.read(runs.total_usage, thread.id, "actor")
         await self.prefix.load()
         await engine.open(thread)
@@ -313,7 +313,7 @@ class OpenThread:
     async def _load_newer(self, thread: Thread) -> int:
         """Load the thread again if it has newer messages; return their number."""
         store = self.workspace.store
-        newer = await store.read(stored_messages.after, thread.id, self.last_index)
+        newer = await store.read(stored_messages.list_after, thread.id, self.last_index)
         if newer:
             await self._load(await store.read(stored_threads.get, thread.id) or thread)
         return len(newer)
@@ -351,7 +351,7 @@ class OpenThread:
         self.is_new = False
         thread = replace(
             self.thread,
-            title=titles.first_title(secrets.masked(first_text)),
+            title=titles.first_title(secrets.mask_secrets(first_text)),
             metadata={
                 **self.thread.metadata,
                 prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
@@ -383,7 +383,7 @@ class OpenThread:
 
     async def name(self, text: str) -> None:
         """Give a stored thread a title made of `text` if it has none, or only a greeting or a command."""
-        ws, thread, title = self.workspace, self.thread, titles.first_title(secrets.masked(text))
+        ws, thread, title = self.workspace, self.thread, titles.first_title(secrets.mask_secrets(text))
         if thread is None or thread.title_pinned or not title:
             return
         if not thread.title or (titles.says_little(thread.title) and not titles.says_little(title)):
@@ -544,7 +544,7 @@ class OpenThread:
     def _make_toolbox(self) -> Toolbox:
         """Make the tools; their schemas are ready and counted."""
         ws, approval, state = self.workspace, self.workspace.config.approval, self._make_tool_state()
-        tools = catalog.all_tools(
+        tools = catalog.make_all_tools(
             ws.store,
             resource_id=ws.resource_id,
             owner=ws.owner or None,
@@ -554,7 +554,7 @@ class OpenThread:
         )
         if ws.files.library.offered:
             loaded = prompt.LoadedSkills(lambda: prompt.list_loaded_skills(self.thread), self.note_skills)
-            tools.append(skill_tool.make(lambda: ws.files.library, loaded))
+            tools.append(skill_tool.make_skill_tool(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
         tools += tool_approvals.make_cards(approvals, self.approve_plan)
         tools += [background.make_wait(lambda: bool(self.inbox.queued)), *self.children.tools()]

@@ -14,7 +14,7 @@ from sakti.core.errors import TaskError, ToolError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
-from sakti.store.secrets import masked_value
+from sakti.store.secrets import mask_value
 from sakti.store.tasks import questions
 from sakti.store.threads import fork
 from sakti.store.threads import messages as message_store
@@ -165,7 +165,7 @@ def approve(db: Database, actor: service.Actor, plan: ProposedPlan, ids: Ids, me
             ),
         )
         task_ids.append(task.id)
-    stored: Json = masked_value(
+    stored: Json = mask_value(
         {
             **to_builtins(plan),
             **approval,
@@ -228,7 +228,7 @@ def bring_back(db: Database, thread_id: str, now: int) -> PlanChange | None:
         return None
     remaining: list[str] = []
     for task_id in reversed(undone["deleted"]):
-        place = questions.place_of(db, task_id)
+        place = questions.find_place(db, task_id)
         if place is None or questions.get(db, task_id) is not None:
             continue  # removed for good, or restored by hand
         try:

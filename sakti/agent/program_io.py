@@ -48,7 +48,7 @@ def load(path: Path) -> Any:
     if not isinstance(schema, dict | bool):
         raise ConfigError(f"--json-schema: {path} must hold a JSON object.")
     try:
-        json_schema.verify(schema)
+        json_schema.check_schema(schema)
     except json_schema.UnusableSchema as e:
         raise ConfigError(f"--json-schema: {path} {e}.") from e
     return cast("Any", schema)
@@ -64,7 +64,7 @@ def check(text: str, schema: Any) -> Checked:
     except (ValueError, RecursionError) as e:
         return Checked(problems=(f"It is not JSON: {one_line(str(e), 200)}.",))
     try:
-        problems = [f"{path}: {message}" for path, message in json_schema.violations(value, schema)]
+        problems = [f"{path}: {message}" for path, message in json_schema.find_violations(value, schema)]
     except json_schema.UnusableSchema as e:
         raise ConfigError(f"--json-schema: the schema {e}.") from e
     more = [f"and {len(problems) - PROBLEMS} more"] if len(problems) > PROBLEMS else []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import tomllib
@@ -10,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from sakti.agent.project import trust
 from sakti.agent.project.files import CONFIG, PAGES, ProjectFiles, resolve_inside
@@ -20,20 +19,17 @@ from sakti.core.config import (
     LoadedConfig,
     Meaning,
     check,
-    flat,
+    describe_values,
+    flatten,
     load,
     masked_value,
     meaning,
     replace_setting,
-    takes,
 )
 from sakti.core.errors import ConfigError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
-
-with lazy_imports:
-    from sakti.memory import policy
-    from sakti.memory.working import schema as page_schema
+from sakti.memory import pages as memory_pages
+from sakti.memory import policy
 
 HERE = "this window"  # set on the command line, or while it runs
 
@@ -54,7 +50,7 @@ class Setting(Struct, frozen=True):
     @property
     def takes(self) -> str:
         """Describe what may be written for a setting."""
-        return takes(self.name)
+        return describe_values(self.name)
 
     @property
     def from_environment(self) -> bool:
@@ -66,7 +62,7 @@ def list_settings(config: Config, *, user_file: Path, project_file: Path, env: M
     """Return every setting of `config` with its origin, as the files are now. Raises `ConfigError`."""
     project = project_file if trust.review_settings(project_file).holds else None
     loaded = load(user_file=user_file, project_file=project, env=env)
-    stored, defaults = flat(loaded.config), flat(Config())
+    stored, defaults = flatten(loaded.config), flatten(Config())
     return [
         Setting(
             name,
@@ -75,7 +71,7 @@ def list_settings(config: Config, *, user_file: Path, project_file: Path, env: M
             loaded.origins.get(name, "default") if stored.get(name) == value else HERE,
             meaning(name),
         )
-        for name, value in flat(config).items()
+        for name, value in flatten(config).items()
     ]
 
 
@@ -85,9 +81,8 @@ def as_toml(value: Any) -> str:
         return ""
     if isinstance(value, tuple):
         return f"[{', '.join(as_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = ((f.name, getattr(value, f.name)) for f in dataclasses.fields(value))
-        return as_toml({n: v for n, v in fields if v not in ("", ())})
+    if isinstance(value, Struct):
+        return as_toml({name: field for name, field in structs.asdict(value).items() if field not in ("", ())})
     if isinstance(value, dict):
         pairs = (f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return f"{{{', '.join(pairs)}}}"
@@ -114,7 +109,7 @@ def value_of(config: Config, name: str, text: str) -> Any:
         check(changed)
     except ConfigError as e:
         raise ConfigError(e.message.removeprefix(f"{name}: ")) from None
-    setting = flat(changed)[name]
+    setting = flatten(changed)[name]
     return "none" if setting is None else setting
 
 
@@ -154,9 +149,9 @@ def usable_in(workspace: Path) -> Callable[[str, Any], str]:
                 if resolve_inside(workspace, value) is None:
                     return f"{name} must name a file in the workspace and is not used."
                 if name == PAGES[0]:
-                    page_schema.load(value, workspace)
+                    memory_pages.load_schema(value, workspace)
                 else:
-                    page_schema.template(value, workspace)
+                    memory_pages.load_template(value, workspace)
             elif name == "memory.activate_after_idle":
                 pause = policy.parse_activation_ttl(value, name)
                 if isinstance(pause, int | float) and not IDLE_MS[0] <= pause <= IDLE_MS[1]:

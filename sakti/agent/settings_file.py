@@ -15,7 +15,7 @@ from tomlkit.exceptions import TOMLKitError
 
 from sakti.agent.project import trust
 from sakti.agent.settings import as_lines
-from sakti.core.config import LoadedConfig, flat, load, masked_value, meaning, replace_setting
+from sakti.core.config import LoadedConfig, flatten, load, masked_value, meaning, replace_setting
 from sakti.core.config.reading import SERVERS
 from sakti.core.errors import ConfigError
 
@@ -166,7 +166,7 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
     if name == "approval.mode" and value == "auto" and (refused := session.workspace.refused_auto()):
         raise ConfigError(f"{refused[0].upper()}{refused[1:]}")
     loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.workspace.env)
-    now = flat(loaded.config).get(name)
+    now = flatten(loaded.config).get(name)
     line = (
         as_lines(name, masked_value(name, value)).replace("\n", " ")
         if value is not None

@@ -11,17 +11,15 @@ from msgspec import Struct
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.events import ModelChanged
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
-with lazy_imports:
-    from sakti.providers import keys as stored_keys
-    from sakti.providers import presets
-    from sakti.providers import serving as server_probe
-    from sakti.providers.local import model as local_model
+from sakti.providers import keys as stored_keys
+from sakti.providers import presets
+from sakti.providers import serving as server_probe
+from sakti.providers.local import model as local_model
 
 SHOWN = "welcomed"  # the name that having been shown is kept under
 
@@ -58,9 +56,9 @@ async def look(
     locals_ = [p for p in presets.PRESETS.values() if p.local]
     urls = [(settings[p.name].base_url if p.name in settings else None) or p.base_url for p in locals_]
     answers, name, stored = await asyncio.gather(
-        asyncio.gather(*((probe or server_probe.served_models)(url) for url in urls)),
-        asyncio.to_thread(stored_keys.keyring_name),
-        asyncio.to_thread(stored_keys.kept_keys),
+        asyncio.gather(*((probe or server_probe.fetch_local_models)(url) for url in urls)),
+        asyncio.to_thread(stored_keys.get_keyring_name),
+        asyncio.to_thread(stored_keys.list_stored_keys),
     )
     return Found(
         tuple(k for p in presets.PRESETS.values() for k in p.keys if env.get(k)),

@@ -36,7 +36,7 @@ from sakti.providers import registry
 from sakti.providers.protocol import read_table
 from sakti.providers.web_search import WebAnswer, WebHit, search
 from sakti.store.database import Store
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import messages as stored_messages
 
 LIMITS = HttpLimits(20.0, 2_000_000)
@@ -123,10 +123,10 @@ class SessionSearch:
 
     async def search(self, run: ToolContext, service: str, query: str, limit: int, site: str | None) -> Outcome:
         """Return results for the model. Raises ToolError, HttpError and ProviderError with one sentence."""
-        host = network.read(site) if site else None
+        host = network.parse_host(site) if site else None
         if site and (host is None or host.port is not None or "*" in host.name):
             raise ToolError(f"{one_line(site, 100)!r} is not a host name: site takes one like docs.python.org.")
-        name, words = host.name if host is not None else "", masked(query)
+        name, words = host.name if host is not None else "", mask_secrets(query)
         clock: Clock = run.state.clock
         started = clock.monotonic()
         if service == "provider":
@@ -194,7 +194,7 @@ def describe(service: str, query: str, hits: Sequence[WebHit]) -> Outcome:
     if not hits:
         return Outcome(f"No results from {service}.", details={"matches": 0})
     rows = [row for number, hit in enumerate(hits, 1) for row in _describe_hit(number, hit)]
-    body = masked("\n".join(rows)).replace("</", "<\u200b/")  # nothing in it ends the results
+    body = mask_secrets("\n".join(rows)).replace("</", "<\u200b/")  # nothing in it ends the results
     head = f'<web-search service="{html.escape(service)}" query="{html.escape(one_line(query, 400))}">'
     note = NOTE if reads_like_instructions(body) else ""
     return Outcome(f"{head}\n{body}\n</web-search>{note}", details={"matches": len(hits)})
@@ -252,7 +252,7 @@ class WebPages:
         """Return a page for the model. Raises HttpError, ToolError for an unreadable type."""
 
         def may_open(target: Target) -> bool:
-            return "*" in run.hosts or network.allows(run.hosts, target.host, target.port)
+            return "*" in run.hosts or network.is_allowed(run.hosts, target.host, target.port)
 
         page = self._find_cached(network.parse_url(url), may_open)
         if page is None:
@@ -286,7 +286,7 @@ class WebPages:
             phrase = HTTPStatus(answer.status).phrase if answer.status in list(HTTPStatus) else ""
             raise ToolError(f"{target.host} answered {f'{answer.status} {phrase}'.strip()}.")
         page = WebPage(target, "", len(answer.body), self._clock.now())
-        kind = pictures.kind(answer.body[: textfile.HEAD])
+        kind = pictures.detect_kind(answer.body[: textfile.HEAD])
         if kind == "image":
             shown = await _draw(answer.body, target)
             return replace(page, text=shown.content, images=shown.images)
@@ -300,7 +300,7 @@ class WebPages:
 
     def _describe(self, run: ToolContext, page: WebPage) -> Outcome:
         """Return a page marked as outside text, cut to what a model gets; a file keeps all of it."""
-        text = masked(page.text.strip())
+        text = mask_secrets(page.text.strip())
         shown, file = run.state.cut_output(text, run.call_id, self._counter)
         note = ""
         if file:

@@ -49,12 +49,12 @@ class ActionGroup(WithHelp, TyperGroup):
         return self._build(cmd_name) if cmd_name in self.commands else None
 
 
-def read(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
+def read_command(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
     """Return the action that `argv` names with its values; None after its help or completion was printed.
 
     Ends in SystemExit for a line that cannot be read.
     """
-    has_subject = bool(argv) and shell.subject(argv[0]) is not None
+    has_subject = bool(argv) and shell.find_subject(argv[0]) is not None
     command = build_word(argv[0]) if has_subject else build_program()
     words, name = (list(argv[1:]), f"sakti {argv[0]}") if has_subject else (list(argv), "sakti")
     missing = isinstance(command, ActionGroup) and not words and not command.invoke_without_command
@@ -83,7 +83,9 @@ def _explain(error: typer.TyperException) -> str:
 
 def build_program() -> TyperGroup:
     """Build `sakti` itself with the options of the chat and all commands, for its help and for completion."""
-    commands = sorted(map(build_word, shell.words()), key=lambda command: PANELS.index(str(command.rich_help_panel)))
+    commands = sorted(
+        map(build_word, shell.list_words()), key=lambda command: PANELS.index(str(command.rich_help_panel))
+    )
     params = _build(options.TOP, "sakti", "", dict).params
     return CommandProgram(name="sakti", commands=commands, params=params, help=options.ABOUT, context_settings=SETTINGS,
                    subcommand_metavar="[PROMPT | COMMAND …]")  # fmt: skip
@@ -91,7 +93,7 @@ def build_program() -> TyperGroup:
 
 def build_word(word: str) -> Command:
     """Build the command or the group `sakti WORD`."""
-    subject = shell.subject(word)
+    subject = shell.find_subject(word)
     assert subject is not None
     actions = {a.shell.partition(" ")[2]: a for a in subject.actions if a.shell.split()[:1] == [word]}
     group = subject.group(word)
@@ -149,10 +151,10 @@ def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, v
     """Convert the words of an argument as the chat does. Raises `UsageError`."""
     name = a.flags[-1] if a.flags else a.label
     if isinstance(value, str):
-        return spec.convert(a, value, name)
+        return spec.convert_text(a, value, name)
     if a.required and not value:
         return convert_missing(context, value)
-    return [spec.convert(a, text, name) for text in value or ()] if a.many else value
+    return [spec.convert_text(a, text, name) for text in value or ()] if a.many else value
 
 
 def _parameter(a: Arg) -> inspect.Parameter:
@@ -160,7 +162,7 @@ def _parameter(a: Arg) -> inspect.Parameter:
     settings: dict[str, Any] = {"help": _escape(a.help), "show_default": False, "min": a.low, "max": a.high}
     settings["metavar"] = a.label if a.metavar or not a.choices else "|".join(a.choices)
     if offered := a.offers or a.choices:
-        settings["autocompletion"] = offers.completer(offered)
+        settings["autocompletion"] = offers.make_completer(offered)
     about = typer.Option(*a.flags, **settings) if a.flags else typer.Argument(**settings)
     return inspect.Parameter(
         a.name,

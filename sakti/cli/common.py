@@ -101,24 +101,24 @@ def plain_errors() -> Generator[None]:
         raise SystemExit(INTERRUPTED) from None
 
 
-def workspace() -> Path:
+def find_workspace() -> Path:
     return repository.find_root(Path.cwd())
 
 
-def settings(overrides: Sequence[str] = ()) -> LoadedConfig:
+def load_settings(overrides: Sequence[str] = ()) -> LoadedConfig:
     """Merge all settings, the project's if it is trusted. Raises ConfigError."""
-    review = trust.review(workspace())
+    review = trust.review(find_workspace())
     loaded = project_settings.load_settings(review.project, use=review.holds, overrides=overrides)
     left_out = tuple(w for w in (review.project.problem, review.left_out) if w)
     return replace(loaded, warnings=(*loaded.warnings, *left_out))
 
 
-def own_settings() -> LoadedConfig:
+def load_own_settings() -> LoadedConfig:
     """Load the user's own settings, for what a project may not set; raises `ConfigError`."""
     return load(user_file=resources.config_home() / "config.toml", env=os.environ)
 
 
-def options(
+def make_options(
     *,
     overrides: Sequence[str] = (),
     model: str | None = None,
@@ -153,7 +153,7 @@ def _resolve_added(name: str) -> Path:
     folder = Path(os.path.realpath(Path(name).expanduser()))
     if not folder.is_dir():
         raise Refused(f"--add-dir takes a folder; {name!r} is not one.", code=values.USAGE)
-    if Path.home().resolve().is_relative_to(folder) or boundary.impossible(folder):
+    if Path.home().resolve().is_relative_to(folder) or boundary.explain_impossible(folder):
         raise Refused(f"{folder} is too wide for --add-dir: name the folder that is needed.", code=values.USAGE)
     sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
     if any(folder.is_relative_to(o.resolve()) for o in sakti_folders):
@@ -161,43 +161,43 @@ def _resolve_added(name: str) -> Path:
     return folder
 
 
-def database_path() -> Path:
-    return Path(own_settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
+def find_database() -> Path:
+    return Path(load_own_settings().config.store.path or resources.data_home() / "sakti.db").expanduser()
 
 
-def ask(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+def query_store(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `fn(db, …)`, which only reads, on the user's database; its errors propagate.
 
     No event loop is needed where the database is there and of this version.
     """
     try:
-        return opening.ask(database_path(), fn, *args, **kwargs)
+        return opening.read_once(find_database(), fn, *args, **kwargs)
     except opening.NotReady:
-        return in_store(lambda store: store.read(fn, *args, **kwargs))
+        return run_in_store(lambda store: store.read(fn, *args, **kwargs))
 
 
-def in_store(work: Callable[[Store], Awaitable[T]]) -> T:
+def run_in_store(work: Callable[[Store], Awaitable[T]]) -> T:
     """Open the user's database for `work` and run it; its errors propagate."""
 
     async def run() -> T:
-        chosen = own_settings().config.store
+        chosen = load_own_settings().config.store
         waits = terminal.WaitNotice(chosen.wait)
         store = await store_database.Store.open(
-            database_path(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear
+            find_database(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear
         )
         for notice in store.notices:
             print(f"sakti: {sanitise(notice)}", file=sys.stderr)
         try:
             return await work(store)
         except StoreError as e:
-            raise _for_a_command(e, store.written) from e
+            raise _add_outcome(e, store.written) from e
         finally:
             await store.close()
 
     return loop.run(run())
 
 
-def _for_a_command(error: StoreError, written: int) -> StoreError:
+def _add_outcome(error: StoreError, written: int) -> StoreError:
     """Add to `error` whether a command's changes were saved (`written`)."""
     if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
         return error
@@ -218,7 +218,7 @@ def log_to_file(*, debug: bool = False) -> Path:
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         handler = logging.FileHandler(path)
         lines = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        handler.format = lambda record: secrets.masked(lines.format(record))  # tracebacks, too
+        handler.format = lambda record: secrets.mask_secrets(lines.format(record))  # tracebacks, too
         logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.WARNING)
         for noisy in ("httpx2", "httpcore2", "markdown_it", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)

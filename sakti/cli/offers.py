@@ -25,7 +25,7 @@ MANY = 100  # names that are looked up
 TITLE = 60  # characters of a title
 
 
-def completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
+def make_completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
     """Return the function that lists the words of `kind`, or names of that kind and values of settings."""
 
     def complete(incomplete: str) -> list[Offer]:
@@ -38,25 +38,25 @@ def completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
 
 
 def _threads(*, deleted: bool = False, whole: bool = False) -> Iterable[Offer]:
-    named = _ask(lambda db, resource: opening.newest_threads(db, resource, MANY, deleted))
-    return ((i if whole else i[-8:], _title(title)) for i, title in named)
+    named = _query(lambda db, resource: opening.list_newest_threads(db, resource, MANY, deleted))
+    return ((i if whole else i[-8:], _format_title(title)) for i, title in named)
 
 
 def _tasks() -> Iterable[Offer]:
     def list_names(db: Connection, resource: str) -> list[Offer]:
         return [(t["handle"], t["title"]) for t in queries.list_tasks(db, resource, limit=MANY)["tasks"]]
 
-    return ((handle, _title(title)) for handle, title in _ask(list_names))
+    return ((handle, _format_title(title)) for handle, title in _query(list_names))
 
 
-def _title(title: str) -> str:
+def _format_title(title: str) -> str:
     return one_line(sanitise(title), TITLE)
 
 
-def _ask(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
+def _query(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
     """Ask the database about this workspace; empty without one, or for one of another version."""
     try:
-        return opening.ask(common.database_path(), fn, str(common.workspace()))
+        return opening.read_once(common.find_database(), fn, str(common.find_workspace()))
     except opening.NotReady:
         return []
 
@@ -77,11 +77,11 @@ def _modes() -> Iterable[Offer]:
 
 
 def _providers() -> Iterable[Offer]:
-    return ((f"{name}/", "") for name in sorted({*presets.PRESETS, *common.settings().config.providers}))
+    return ((f"{name}/", "") for name in sorted({*presets.PRESETS, *common.load_settings().config.providers}))
 
 
 def _servers() -> Iterable[Offer]:
-    listed = mcp_view.load_all(common.workspace(), common.settings().config.mcp, os.environ)
+    listed = mcp_view.load_all(common.find_workspace(), common.load_settings().config.mcp, os.environ)
     return ((entry.server.name, mcp_view.describe_way(entry)) for entry in listed.entries)
 
 

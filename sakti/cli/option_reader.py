@@ -27,7 +27,7 @@ def read(args: Sequence[Arg], words: Sequence[str], program: str) -> tuple[dict[
         if a.kind == "flag":
             settings["action"] = "store_true"
         else:
-            settings["type"] = partial(spec.convert, a, name=a.flags[-1])
+            settings["type"] = partial(spec.convert_text, a, name=a.flags[-1])
             settings |= {"action": "append"} if a.many else {"nargs": "?", "const": ""} if a.optional else {}
         parser.add_argument(*a.flags, **settings)
     values = vars(parser.parse_intermixed_args(words))

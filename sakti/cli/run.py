@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import math
 import os
@@ -90,17 +89,17 @@ async def run(
     _check(chosen)
     lines = input_format == "stream-json"
     if not lines:
-        prompt = _with_input(prompt)
+        prompt = _add_input(prompt)
     schema = program_io.load(json_schema) if json_schema is not None else None
     limits = headless.Limits(chosen.pop("max_cost"), chosen.pop("max_turns"), chosen.pop("timeout"))
     debug = chosen.pop("debug")
-    options = replace(_allowing(_options(chosen), allow), own_commands=registry.chat)
+    options = replace(_add_rules(_make_options(chosen), allow), own_commands=registry.chat_commands)
     common.log_to_file(debug=debug)
     numbers = sys.stdin.fileno() if lines else None
     raise SystemExit(headless.run(options, prompt, output, limits=limits, schema=schema, lines=numbers))
 
 
-def _with_input(prompt: str) -> str:
+def _add_input(prompt: str) -> str:
     """Add standard input, if it is no terminal, to the prompt. Raises `Refused` without either."""
     if not sys.stdin.isatty():
         purpose = ", which is added to the prompt" if prompt else ""
@@ -111,13 +110,13 @@ def _with_input(prompt: str) -> str:
     return prompt
 
 
-def _options(chosen: dict[str, Any]) -> Options:
+def _make_options(chosen: dict[str, Any]) -> Options:
     """Make the options of the session; limits of a message and the effort are settings of this run."""
     limits = {name: chosen.pop(name) for name in _MESSAGE_LIMITS}
     more = [f"agent.{name}={value}" for name, value in limits.items() if value is not None]
     effort, overrides, trust = chosen.pop("effort"), chosen.pop("overrides"), chosen.pop("trust")
     more += [f'agent.effort="{effort}"'] if effort else []
-    return common.options(overrides=[*overrides, *more], trusted=trust, **chosen)
+    return common.make_options(overrides=[*overrides, *more], trusted=trust, **chosen)
 
 
 _MESSAGE_LIMITS = ("max_steps", "max_seconds", "max_tokens", "max_usd")
@@ -138,21 +137,21 @@ def _check(chosen: Mapping[str, Any]) -> None:
         raise Refused(f"{options[0]} needs a thread; `sakti threads list` shows them.", code=USAGE)
 
 
-def _allowing(options: Options, rules: list[str]) -> Options:
+def _add_rules(options: Options, rules: list[str]) -> Options:
     """Add rules to those that allow. Raises `Refused` for one that no tool follows."""
     if not rules:
         return options
-    names = {tool.rule_name for tool in catalog.workspace_tools()}
+    names = {tool.rule_name for tool in catalog.list_workspace_tools()}
     for rule in rules:
-        name = judge_rules.tool_of(rule)
+        name = judge_rules.find_tool(rule)
         if name.startswith("mcp__") or judge_rules.names_host(rule):
             continue
-        if name not in names or (name == "bash" and judge_rules.command_rule(rule, name) is None):
+        if name not in names or (name == "bash" and judge_rules.parse_command_rule(rule, name) is None):
             tool_names = ", ".join(sorted(names))
             raise Refused(f'--allow: {rule!r} is not a rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS", '
                           f'"mcp__SERVER__TOOL" or "reach: HOST", with one of {tool_names}.', code=USAGE)  # fmt: skip
-    approval = dataclasses.replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
-    return replace(options, config=dataclasses.replace(options.config, approval=approval))
+    approval = replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
+    return replace(options, config=replace(options.config, approval=approval))
 
 
 DUMB = "TERM is dumb: using plain mode (--plain)"
@@ -166,27 +165,27 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
     gc.disable()  # until the first picture: modules are made, and nothing of them is garbage
     if resume:
         _require_thread(resume)
-    session = sessions.Session(common.options(resume=resume or None, **chosen))
+    session = sessions.Session(common.make_options(resume=resume or None, **chosen))
     common.log_to_file(debug=debug)
     had_terminal = sys.stdin.isatty()
-    code = talk(session, plain=plain, prompt=prompt, pick_thread=resume == "")
+    code = show_chat(session, plain=plain, prompt=prompt, pick_thread=resume == "")
     if had_terminal:
-        terminal.end(code)  # the store is closed, and the shell waits for nothing else
+        terminal.end_process(code)  # the store is closed, and the shell waits for nothing else
     raise SystemExit(code)
 
 
 def _require_thread(name: str) -> None:
     """Raise `ConfigError` if a name fits no thread, or several, before there is a screen."""
-    here = str(common.workspace().resolve())
+    here = str(common.find_workspace().resolve())
 
     async def look(store: Store) -> None:
         if titles.choose_thread(name, await store.read(stored_threads.find, here, name)) is None:
             raise ConfigError(titles.explain_missing(name, await store.read(stored_threads.find, None, name)))
 
-    common.in_store(look)
+    common.run_in_store(look)
 
 
-def talk(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:
+def show_chat(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:
     """Show `session` in the way that is asked for, or that the terminal can; the exit code."""
     plain = plain or session.workspace.config.ui.plain
     dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
@@ -208,5 +207,5 @@ async def tour(scope: Scope) -> None:
     common.log_to_file()
     with tempfile.TemporaryDirectory(prefix="sakti-tour-") as folder:
         session = scripted_tour.tour_session(Path(folder), env=dict(os.environ))
-        code = talk(session, prompt=scripted_tour.FIRST)
-    terminal.end(code)
+        code = show_chat(session, prompt=scripted_tour.FIRST)
+    terminal.end_process(code)

@@ -55,7 +55,7 @@ class ShellScope(Scope):
 
     @property
     def workspace(self) -> Path:
-        return common.workspace()
+        return common.find_workspace()
 
     @property
     def resource(self) -> str:
@@ -63,16 +63,16 @@ class ShellScope(Scope):
 
     @property
     def board(self) -> str:
-        shared = common.own_settings().config.store.share_worktrees
+        shared = common.load_own_settings().config.store.share_worktrees
         return str(repository.board_root(self.workspace, shared=shared))
 
     @property
     def database(self) -> Path:
-        return common.database_path()
+        return common.find_database()
 
     @property
     def config(self) -> Config:
-        return common.settings().config
+        return common.load_settings().config
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -82,24 +82,24 @@ class ShellScope(Scope):
         return int(time.time() * 1000)
 
     def settings(self, overrides: Sequence[str] = ()) -> LoadedConfig:
-        return common.settings(overrides)
+        return common.load_settings(overrides)
 
     def make_workspace(self) -> Workspace:
-        return sessions.Session(common.options(trusted=False)).workspace
+        return sessions.Session(common.make_options(trusted=False)).workspace
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        return common.in_store(work)
+        return common.run_in_store(work)
 
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if self._store is not None:
             return await super().ask(fn, *args, **kwargs)
-        return secrets.mask_output(common.ask(fn, self.board, *args, **kwargs))
+        return secrets.mask_output(common.query_store(fn, self.board, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
         if self._store is not None:
             return await super().change(fn, name, *args, **kwargs)
         actor = self.actor(name)
-        return common.in_store(lambda store: store.write(fn, actor, *args, **kwargs))
+        return common.run_in_store(lambda store: store.write(fn, actor, *args, **kwargs))
 
     def actor(self, name: str | None) -> task_service.Actor:
         """Return who acts: `--as`, else SAKTI_ACTOR, else the user of the shell."""
@@ -112,7 +112,7 @@ class ShellScope(Scope):
         self, thread: str | None, overrides: Sequence[str], models: Models = "none"
     ) -> AsyncGenerator[sessions.Session]:
         def make_session(resume: str | None) -> sessions.Session:
-            chosen = common.options(overrides=overrides, resume=resume, trusted=False)
+            chosen = common.make_options(overrides=overrides, resume=resume, trusted=False)
             return sessions.Session(chosen, store=self._store)
 
         session = make_session(thread)
@@ -144,14 +144,14 @@ OWN = ("run", "tour")  # commands above the actions: they open a chat
 
 
 @functools.cache
-def subject(word: str) -> Subject | None:
+def find_subject(word: str) -> Subject | None:
     """Return the declarations of `sakti WORD`, None if it is no command."""
     if word in OWN:
-        return registry.subject_of(importlib.import_module("sakti.cli.run"))
-    return registry.subject(word) if word.isidentifier() else None
+        return registry.read_subject(importlib.import_module("sakti.cli.run"))
+    return registry.find_subject(word) if word.isidentifier() else None
 
 
-def words() -> list[str]:
+def list_words() -> list[str]:
     """Return the first words of all commands."""
     return sorted({*OWN, *registry.shell_words()})
 
@@ -160,7 +160,7 @@ def explain_unknown(word: str) -> str:
     """Return the error for a word that is no command, with the nearest one."""
     import difflib
 
-    near = difflib.get_close_matches(word, words(), 1)
+    near = difflib.get_close_matches(word, list_words(), 1)
     hint = f"Did you mean `sakti {near[0]}`?" if near else "`sakti --help` shows the commands."
     return f"Unknown command `sakti {word}`. {hint}"
 
@@ -180,16 +180,16 @@ def execute(action: Action, values: dict[str, Any]) -> None:
 def _run(action: Action, values: dict[str, Any], as_json: bool) -> Value | None:
     async def work(scope: ShellScope) -> Value | None:
         value = await action.run(scope, **values)
-        return await value.instead() if isinstance(value, Open) and value.instead is not None else value
+        return await value.fallback() if isinstance(value, Open) and value.fallback is not None else value
 
     if action.needs == "store":
-        return common.in_store(lambda store: work(ShellScope(store, json=as_json)))
+        return common.run_in_store(lambda store: work(ShellScope(store, json=as_json)))
     if action.needs == "nothing":
-        return _drive(work(ShellScope(json=as_json)))
+        return _run_without_loop(work(ShellScope(json=as_json)))
     return loop.run(work(ShellScope(json=as_json)))
 
 
-def _drive(work: Coroutine[Any, Any, Value | None]) -> Value | None:
+def _run_without_loop(work: Coroutine[Any, Any, Value | None]) -> Value | None:
     """Run what never waits without an event loop, whose import costs more than a question to the board."""
     try:
         work.send(None)

@@ -106,7 +106,7 @@ def _run(argv: Sequence[str]) -> None:
         completion.complete()
         return
     try:
-        request = route(argv, shell.subject)
+        request = route(argv, shell.find_subject)
     except UsageError as e:
         common.fail(str(e), common.USAGE)
     match request:
@@ -115,7 +115,7 @@ def _run(argv: Sequence[str]) -> None:
         case PromptRequest(values):
             shell.execute(run_command.run, values)
         case CommandRequest(words):
-            if command := app.read(words):
+            if command := app.read_command(words):
                 shell.execute(*command)
         case CompletionRequest(install, name):
             completion.install(name) if install else completion.show(name)

@@ -36,7 +36,7 @@ _SIGN = "[^\\w\\s\0-\x7f¡¿«»“”„‘’‚…–—]"
 _ODD = lazy_pattern(rf"[^\W\d_]{_SIGN}|{_SIGN}[^\W\d_]|(?<=[^\W\d_])[¡¿]")  # a sign within a word
 
 
-def likely(data: bytes) -> list[str]:
+def guess_encodings(data: bytes) -> list[str]:
     """Return the encodings that `data` may be written in, the likeliest first; none of them is certain."""
     from charset_normalizer import from_bytes
 
@@ -76,10 +76,10 @@ def _sample(data: bytes) -> bytes:
 def _rank(match: CharsetMatch) -> tuple[float, int, int]:
     text = str(match)
     capitals = sum(a.isalpha() and b.isupper() and not b.isascii() for a, b in pairwise(text))  # KOI8 read as cp1251
-    return -_share(text), len(_ODD.findall(text)) + capitals, _index(match)
+    return -_alphabet_share(text), len(_ODD.findall(text)) + capitals, _index(match)
 
 
-def _share(text: str) -> float:
+def _alphabet_share(text: str) -> float:
     """Return the largest share (0 to 1) of letters beyond ASCII that one language's alphabet has."""
     counts = Counter(sign for sign in text.lower() if not sign.isascii() and sign.isalpha())
     held = max(sum(n for sign, n in counts.items() if sign in alphabet) for alphabet in _ALPHABETS)
@@ -94,30 +94,30 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start-of-frame markers (ITU T.81, table B.1)
 
 
-def look(data: bytes) -> tuple[str, int, int] | None:
+def read_image_header(data: bytes) -> tuple[str, int, int] | None:
     """Read media type, width and height of an image that models take from its first bytes.
 
     Pixels; 0 where they cannot be read. None for anything else.
     """
     if data.startswith(_PNG):
-        return ("image/png", *_numbers(">II", data, 16))
+        return ("image/png", *_unpack_pair(">II", data, 16))
     if data[:6] in (b"GIF87a", b"GIF89a"):
-        return ("image/gif", *_numbers("<HH", data, 6))
+        return ("image/gif", *_unpack_pair("<HH", data, 6))
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        return ("image/webp", *_webp(data))
+        return ("image/webp", *_read_webp_size(data))
     if data.startswith(b"\xff\xd8\xff"):
-        return ("image/jpeg", *_jpeg(data))
+        return ("image/jpeg", *_read_jpeg_size(data))
     return None
 
 
-def _numbers(form: str, data: bytes, at: int) -> tuple[int, int]:
+def _unpack_pair(form: str, data: bytes, at: int) -> tuple[int, int]:
     if len(data) < at + struct.calcsize(form):
         return 0, 0
     width, height = struct.unpack_from(form, data, at)
     return width, height
 
 
-def _webp(data: bytes) -> tuple[int, int]:
+def _read_webp_size(data: bytes) -> tuple[int, int]:
     """Read width and height of a WebP image: the three forms of a first chunk (RFC 9649)."""
     match data[12:16]:
         case b"VP8X" if len(data) >= 30:
@@ -126,13 +126,13 @@ def _webp(data: bytes) -> tuple[int, int]:
             bits = int.from_bytes(data[21:25], "little")
             return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
         case b"VP8 ":
-            width, height = _numbers("<HH", data, 26)
+            width, height = _unpack_pair("<HH", data, 26)
             return width & 0x3FFF, height & 0x3FFF
         case _:
             return 0, 0
 
 
-def _jpeg(data: bytes) -> tuple[int, int]:
+def _read_jpeg_size(data: bytes) -> tuple[int, int]:
     """Read width and height from the first start-of-frame segment, skipping the segments before it."""
     at = 2
     while at + 4 <= len(data):
@@ -143,13 +143,13 @@ def _jpeg(data: bytes) -> tuple[int, int]:
             at += 1
             continue
         if marker in _JPEG_SIZES:
-            height, width = _numbers(">HH", data, at + 5)
+            height, width = _unpack_pair(">HH", data, at + 5)
             return width, height
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
     return 0, 0
 
 
-def in_words(size: int) -> str:
+def format_size(size: int) -> str:
     """Format a file size in decimal units, as file managers do: `34 kB`, `1.2 MB`."""
     if size < 1000:
         return f"{size} bytes"

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta, Struct, field, to_builtins
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 
 from sakti.core.config import SessionMode
 from sakti.core.errors import NOT_SAVED
-from sakti.core.text import one_line
+from sakti.core.text import one_line, sanitise
 from sakti.core.types import ChildState, Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
 TurnStatus: TypeAlias = Literal[
@@ -128,6 +129,24 @@ class RetryScheduled(ThreadEvent, frozen=True):
     delay: float
     reason: str
 
+    @property
+    def in_words(self) -> str:
+        attempt = f"attempt {self.attempt} of {self.max_attempts}"
+        return f"{one_line(self.reason, 200)} Trying again in {self.delay:.0f} seconds, {attempt}."
+
+
+# Titles of turns that end without an answer, if the error has none of its own.
+TURN_ENDS: Mapping[str, str] = {
+    "interrupted": "Interrupted",
+    "limit": "Stopped at a limit",
+    "length": "The answer was cut",
+    "repetition": "Stopped",
+    "tripwire": "Withheld",
+    "refused": "Refused",
+    "no_model": "No model",
+    "error": "No answer",
+}
+
 
 class TurnFinished(Struct, frozen=True):
     """End of a turn; `text` is the final answer.
@@ -151,12 +170,18 @@ class TurnFinished(Struct, frozen=True):
         """Return whether a part of an answer is stored, if the turn failed."""
         return bool(self.text or self.steps) and self.error_code not in NOT_SAVED
 
+    @property
+    def in_words(self) -> str:
+        """Name how a turn ended, with its error; "" for an answer."""
+        title = one_line(self.error_title or TURN_ENDS.get(self.status, ""), 100)
+        return f"{title}: {sanitise(self.error)}" if self.error else title
+
 
 # --- the user ---------------------------------------------------------------------------------------------
 
 
-# How far a yes goes: this call, the thread that is open, or the workspace, where its rule is saved.
-# How far a yes goes; `edits` lets a thread edit files as the approval mode of that name does.
+# How far an approval goes: this call, the open thread, or the workspace, where its rule is saved; `edits` lets a
+# thread edit files as the approval mode of that name does.
 Grant: TypeAlias = Literal["once", "thread", "workspace", "edits"]
 
 
@@ -230,7 +255,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
 class ApprovalAnswer(Struct, frozen=True):
     """User's answer to an approval or a card.
 
-    `grant`: how far a yes goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
+    `grant`: how far it goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
     `is_judged`: rules or the approval mode answered, not the user. `answers` are those to the questions of a card.
     Of a plan that is approved: the approval `mode` from now on, and whether it is done in a `fresh` thread; `edited` is
     its Markdown as the user changed it.
@@ -256,14 +281,12 @@ class ApprovalResolved(ThreadEvent, frozen=True):
 class SideQuestion(ThreadEvent, frozen=True):
     """Question asked beside the thread, and its answer.
 
-    `text` is the next piece of the answer while it is "answering" (`is_discarded`: the pieces before are void), then
-    the whole answer, or why there is none.
+    `text` is the next piece of the answer while it is "answering", then the complete answer, or why there is none.
     """
 
     question: str
     state: Literal["answering", "answered", "stopped", "failed"]
     text: str = ""
-    is_discarded: bool = False
 
 
 class QueueChanged(ThreadEvent, frozen=True):
@@ -365,6 +388,10 @@ class Notice(ThreadEvent, frozen=True):
     title: str
     message: str
 
+    @property
+    def in_words(self) -> str:
+        return f"{one_line(self.title, 80)}: {one_line(self.message, 600)}"
+
 
 # --- memory -----------------------------------------------------------------------------------------------
 
@@ -399,7 +426,7 @@ class MemoryStatus(Struct, frozen=True):
     """State of the memory windows, sent once a step and whenever background work starts or ends.
 
     `reason`: why this Observer was chosen. `retry_at`: latest time at which a failed observation is tried again (Unix
-    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.state.Phase`). `unsent`
+    ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.phases.Phase`). `unsent`
     and `unsent_observations`: tokens of both windows that the next request has no room for.
     """
 
@@ -539,7 +566,7 @@ def to_json(event: Event) -> Json:
             "config": event.config,
             **event.fields,
         }
-    return out | _plain(to_builtins(event))
+    return out | to_builtins(event, str_keys=True)
 
 
 def _status_json(event: MemoryStatus) -> Json:
@@ -565,11 +592,3 @@ def _status_json(event: MemoryStatus) -> Json:
         "approximate": event.approximate,
         "unsent": {"messages": event.unsent, "observations": event.unsent_observations},
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType,reportUnknownArgumentType]
-    if isinstance(value, list | tuple):
-        return [_plain(v) for v in value]  # pyright: ignore[reportUnknownVariableType]
-    return value

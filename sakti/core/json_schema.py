@@ -19,18 +19,18 @@ class UnusableSchema(ValueError):
     """A schema that nothing can be checked against; the text says why, as the end of a sentence."""
 
 
-def verify(schema: Any) -> None:
+def check_schema(schema: Any) -> None:
     """Raise UnusableSchema if `schema` is not a JSON Schema."""
-    errors = _library("jsonschema.exceptions")
+    errors = _import_library("jsonschema.exceptions")
     try:
-        _library("jsonschema.validators").validator_for(schema).check_schema(schema)
+        _import_library("jsonschema.validators").validator_for(schema).check_schema(schema)
     except errors.SchemaError as e:
         raise UnusableSchema(f"is not a JSON schema: {one_line(e.message, 200)} at {e.json_path}") from e
     except RecursionError as e:
         raise UnusableSchema("is not a JSON schema: nested too deep") from e
 
 
-def violations(value: Any, schema: Any) -> list[tuple[str, str]]:
+def find_violations(value: Any, schema: Any) -> list[tuple[str, str]]:
     """Return the places where `value` violates `schema`, as JSON path and text, by path.
 
     Raises `UnusableSchema` where the schema refers to what is not in it, its patterns take longer than `LIMIT`, or it
@@ -52,14 +52,14 @@ def violations(value: Any, schema: Any) -> list[tuple[str, str]]:
 
 
 def _violations(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
-    best_match, referencing = _library("jsonschema.exceptions").best_match, _library("referencing")
+    best_match, referencing = _import_library("jsonschema.exceptions").best_match, _import_library("referencing")
     # an empty registry: nothing is fetched from an address that a schema names
-    validator = _library("jsonschema.validators").validator_for(schema)(schema, registry=referencing.Registry())
+    validator = _import_library("jsonschema.validators").validator_for(schema)(schema, registry=referencing.Registry())
     try:
         for error in sorted(validator.iter_errors(value), key=lambda e: e.json_path):
             nearest = best_match([error])  # of "not valid under any of the given schemas" the part that is nearest
             yield nearest.json_path, one_line(nearest.message, 300)
-    except _library("referencing.exceptions").Unresolvable as e:
+    except _import_library("referencing.exceptions").Unresolvable as e:
         raise UnusableSchema(f"refers to {e.ref}, which is not in it") from e
     except RecursionError:
         yield "$", "It is nested too deep."
@@ -80,7 +80,7 @@ def _has_patterns(schema: Any) -> bool:
     return False
 
 
-def _library(name: str) -> Any:
+def _import_library(name: str) -> Any:
     """Import a module of jsonschema, which has no types, when a schema is used."""
     return importlib.import_module(name)
 

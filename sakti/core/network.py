@@ -108,7 +108,7 @@ def tls_context(url: str, env: Mapping[str, str] = environ) -> ssl.SSLContext:
         if (path := env.get(name)) and not Path(path).exists():
             raise _certificate_error(name, path, "does not exist")
     try:
-        return _verifying(*(env.get(name) for name in _CERTIFICATES))
+        return _make_tls_context(*(env.get(name) for name in _CERTIFICATES))
     except OSError as e:
         name = next((n for n in _CERTIFICATES if env.get(n)), _CERTIFICATES[0])
         raise _certificate_error(name, env.get(name, ""), f"cannot be read ({e.strerror or e})") from e
@@ -119,7 +119,7 @@ def _certificate_error(name: str, path: str, problem: str) -> ProviderError:
 
 
 @functools.cache
-def _verifying(*_paths: str | None) -> ssl.SSLContext:
+def _make_tls_context(*_paths: str | None) -> ssl.SSLContext:
     import httpcore2
 
     return httpcore2.default_ssl_context()
@@ -162,7 +162,7 @@ def _is_port(text: str) -> bool:
     return text.isascii() and text.isdigit() and 0 < int(text) < 65_536
 
 
-def read(text: str) -> NetworkHost | None:
+def parse_host(text: str) -> NetworkHost | None:
     """Read `example.org`, `*.example.org` or `example.org:8443`; None for anything else.
 
     A name is compared in lower case, as it is resolved (IDNA), without the dot at its end. One that programs resolve
@@ -183,15 +183,15 @@ def read(text: str) -> NetworkHost | None:
     return NetworkHost(name, int(port) if colon else None)
 
 
-def allows(entries: Iterable[str], name: str, port: int) -> bool:
+def is_allowed(entries: Iterable[str], name: str, port: int) -> bool:
     """Return whether one of `entries` covers a host at a port.
 
     Complete labels are compared; `*.` covers one or more before them.
     """
-    host = read(name)
+    host = parse_host(name)
     if host is None or host.port is not None or "*" in host.name:
         return False
-    return any(_covers(entry, host.name, port) for text in entries if (entry := read(text)) is not None)
+    return any(_covers(entry, host.name, port) for text in entries if (entry := parse_host(text)) is not None)
 
 
 def _covers(entry: NetworkHost, name: str, port: int) -> bool:
@@ -202,15 +202,15 @@ def _covers(entry: NetworkHost, name: str, port: int) -> bool:
     return name == entry.name
 
 
-def missing(wanted: Iterable[str], allowed: Collection[str]) -> list[str]:
+def find_uncovered(wanted: Iterable[str], allowed: Collection[str]) -> list[str]:
     """Return those hosts of `wanted` that `allowed` does not cover."""
     out: list[str] = []
     for text in wanted:
-        host = read(text)
+        host = parse_host(text)
         if host is None or text in allowed or str(host) in allowed:
             continue
         ports = USUAL_PORTS if host.port is None else (host.port,)
-        if "*" in host.name or not all(allows(allowed, host.name, port) for port in ports):
+        if "*" in host.name or not all(is_allowed(allowed, host.name, port) for port in ports):
             out.append(str(host))
     return list(dict.fromkeys(out))
 
@@ -272,10 +272,10 @@ def parse_url(text: str, private: Sequence[str] = ()) -> Target:
     host = _parse_host(name, "[" in parts.netloc)
     if host not in private and _is_local(host):
         raise private_refusal(host)
-    return _write_target(parts, host, _DEFAULT_PORTS[parts.scheme] if port is None else port)
+    return _make_target(parts, host, _DEFAULT_PORTS[parts.scheme] if port is None else port)
 
 
-def _write_target(parts: SplitResult, host: str, port: int) -> Target:
+def _make_target(parts: SplitResult, host: str, port: int) -> Target:
     """Rebuild a URL, so that every later reader finds the host that was checked."""
     shown = f"[{host}]" if ":" in host else host
     where = shown if port == _DEFAULT_PORTS[parts.scheme] else f"{shown}:{port}"
@@ -295,7 +295,7 @@ def _parse_host(name: str, is_bracketed: bool) -> str:
         if address.scope_id is not None:
             raise invalid
         return str(address)
-    host = read(name)
+    host = parse_host(name)
     if host is None or host.port is not None or "*" in host.name:
         raise invalid
     if not _NUMBER.fullmatch(host.name.rpartition(".")[2]):

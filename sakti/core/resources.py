@@ -126,7 +126,7 @@ def search_path(workspace: Path, path: str | None = None) -> str:
     `path` is the process's own PATH if None.
     """
     entries = path if path is not None else os.environ.get("PATH", os.defpath)
-    return os.pathsep.join(e for e in entries.split(os.pathsep) if _outside(e, workspace))
+    return os.pathsep.join(e for e in entries.split(os.pathsep) if _is_outside(e, workspace))
 
 
 def find_program(name: str, workspace: Path, path: str | None = None) -> str | None:
@@ -134,7 +134,7 @@ def find_program(name: str, workspace: Path, path: str | None = None) -> str | N
     for folder in search_path(workspace, path).split(os.pathsep):
         for end in _ENDS if folder else ():
             program = shutil.which(os.path.join(folder, name + end))  # noqa: PTH118 - a folder keeps its spelling
-            if program and _outside(str(Path(os.path.realpath(program)).parent), workspace):
+            if program and _is_outside(str(Path(os.path.realpath(program)).parent), workspace):
                 return program
     return None
 
@@ -145,7 +145,7 @@ def safe_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     return {**env, "PATH": search_path(workspace, env.get("PATH", os.defpath)) or os.defpath}
 
 
-def _outside(folder: str, workspace: Path) -> bool:
+def _is_outside(folder: str, workspace: Path) -> bool:
     if not os.path.isabs(folder):  # noqa: PTH117 - as written: an empty entry is the current folder
         return False
     if folder.rstrip("/") in _SYSTEM or workspace == Path(workspace.anchor):
@@ -154,10 +154,10 @@ def _outside(folder: str, workspace: Path) -> bool:
         top = workspace.stat()
     except OSError:
         return True  # nothing is in a folder that is not there
-    return not any(os.path.samestat(top, seen) for seen in _above(Path(os.path.realpath(folder))))
+    return not any(os.path.samestat(top, seen) for seen in _stat_parents(Path(os.path.realpath(folder))))
 
 
-def _above(folder: Path) -> Iterator[os.stat_result]:
+def _stat_parents(folder: Path) -> Iterator[os.stat_result]:
     """Yield the stat of `folder` and its parents: files are compared by identity, not by spelling."""
     for place in (folder, *folder.parents):
         try:

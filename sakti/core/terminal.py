@@ -73,14 +73,14 @@ def stop_by_signals(numbers: Iterable[int], stop: Callable[[], object], code: in
             undo.callback(signal.signal, number, signal.signal(number, hear))
 
 
-def end_if_repeated(number: int, heard: set[int]) -> None:
+def end_on_second_sigterm(number: int, heard: set[int]) -> None:
     """Remember a signal; the second SIGTERM ends the process in `STOPPING_S`, whatever hangs."""
     if number == signal.SIGTERM and number in heard:
         end_within(STOPPING_S, 128 + number)
     heard.add(number)
 
 
-def end(code: int) -> NoReturn:
+def end_process(code: int) -> NoReturn:
     """End the process at once with `code`, after flushing output and logs.
 
     The interpreter's own end takes every module apart that was loaded, seconds of work on a busy machine with what a
@@ -93,7 +93,7 @@ def end(code: int) -> NoReturn:
     os._exit(code)
 
 
-async def then_end(work: Awaitable[int]) -> int:
+async def run_then_end(work: Awaitable[int]) -> int:
     """Give the exit code of `work`, and end the process with it `GRACE` seconds later at the latest.
 
     The end of an event loop waits for its threads: what was being loaded for a first answer that nobody waits for any

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -151,7 +152,7 @@ def join_surrogates(text: str) -> str:
     return text
 
 
-def phrase(text: str) -> re.Pattern[str]:
+def phrase_pattern(text: str) -> re.Pattern[str]:
     """Compile a case-insensitive pattern for `text`; white space matches any white space."""
     return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
 
@@ -188,6 +189,11 @@ def format_duration(ms: int) -> str:
     if seconds >= 60:
         return f"{int(seconds) // 60} m {int(seconds) % 60:02d} s"
     return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"
+
+
+def format_minute(time_ms: int) -> str:
+    """Format a Unix time in ms as local date and time: `2026-01-15 14:30`."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
 
 
 FOLD_LINES = 50  # lines from which a pasted block is shown as a sign

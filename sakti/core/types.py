@@ -59,31 +59,31 @@ class ToolCallPart(Struct, frozen=True):
     raw: str = ""
 
     def __post_init__(self) -> None:
-        if self.arguments is not None and not storable(self.arguments):
+        if self.arguments is not None and not is_storable(self.arguments):
             structs.force_setattr(self, "raw", self.raw or _value_text(self.arguments))
             structs.force_setattr(self, "arguments", None)
         for name in ("id", "name", "raw"):
             structs.force_setattr(self, name, clean_surrogates(getattr(self, name)))
 
 
-def storable(value: Any, depth: int = DEEPEST) -> bool:
+def is_storable(value: Any, depth: int = DEEPEST) -> bool:
     """Return whether a JSON value can be stored and sent again.
 
     It must not be nested deeper than `depth`, and its texts must be valid UTF-8.
     """
     match value:
         case str():
-            return value.isascii() or _encodes(value)
+            return value.isascii() or _is_utf8(value)
         case dict():
             entries = cast("Json", value).items()
-            return depth > 0 and all(storable(k, depth) and storable(v, depth - 1) for k, v in entries)
+            return depth > 0 and all(is_storable(k, depth) and is_storable(v, depth - 1) for k, v in entries)
         case list():
-            return depth > 0 and all(storable(v, depth - 1) for v in cast("list[Any]", value))
+            return depth > 0 and all(is_storable(v, depth - 1) for v in cast("list[Any]", value))
         case _:
             return True
 
 
-def _encodes(text: str) -> bool:
+def _is_utf8(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -362,12 +362,12 @@ class ModelInfo(Struct, frozen=True):
         return not self.small and (self.context_window is None or self.context_window >= MEMORY_TOOLS_FROM)
 
 
-def plain_values(value: Any) -> str:
+def join_values(value: Any) -> str:
     """Return the values in a call's arguments as text, at any depth, without names."""
     if isinstance(value, dict):
-        return " ".join(map(plain_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        return " ".join(map(join_values, value.values()))  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
     if isinstance(value, list | tuple):
-        return " ".join(map(plain_values, value))  # pyright: ignore[reportUnknownArgumentType]
+        return " ".join(map(join_values, value))  # pyright: ignore[reportUnknownArgumentType]
     return str(value)
 
 
@@ -379,7 +379,7 @@ def plain_text(parts: Sequence[Part]) -> str:
             case TextPart(text):
                 out.append(text)
             case ToolCallPart(_, name, arguments, raw):
-                values = raw if arguments is None else plain_values(arguments)
+                values = raw if arguments is None else join_values(arguments)
                 out.append(f"{name} {values}")
             case ToolResultPart(content=content):
                 out.append(content)
@@ -425,7 +425,7 @@ def display_name(tool: str) -> str:
     return f"mcp {server} · {name}"
 
 
-def unwrap(call: ToolCallPart) -> ToolCallPart:
+def unwrap_call(call: ToolCallPart) -> ToolCallPart:
     """Return the call that `call_tool` runs; any other call unchanged."""
     arguments = call.arguments
     if call.name != CALL or arguments is None:
@@ -441,7 +441,7 @@ def list_arguments(arguments: Json) -> str:
     return one_line(", ".join(f"{name}={value}" for name, value in arguments.items()), 300)
 
 
-def mcp_pattern(name: str) -> str:
+def make_tool_pattern(name: str) -> str:
     """Return the pattern for a name in agent files: `mcp__SERVER` means all tools of a server."""
     if not name.startswith(PREFIX) or "*" in name:
         return name

@@ -5,7 +5,7 @@ entries into threads and messages, `service` drives an import. Here is the table
 
 To add a program, write a class with the methods of `Importer`, name it in `READERS` and in `PROGRAMS` of
 `actions.import_`, and describe its files in `help/import.md`. Ids of entries must be unique within the program; text
-that the program wrote must never come in as the user's.
+that the program wrote must never be imported as the user's.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ READERS = {
 }
 
 
-def reader(program: str) -> Importer:
+def make_importer(program: str) -> Importer:
     """Return the importer of a program."""
     module, _, name = READERS[program].partition(".")
     return getattr(importlib.import_module(f"sakti.importers.{module}"), name)()
 
 
 async def find_present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
-    """Return what `present` does, without holding up the event loop."""
-    return await asyncio.to_thread(present, home, workspace)
+    """Run `list_present` without blocking the event loop."""
+    return await asyncio.to_thread(list_present, home, workspace)
 
 
-def present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
+def list_present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
     """Return the programs that have something to import, and where."""
     out: list[tuple[Importer, Path]] = []
-    for importer in map(reader, READERS):
+    for importer in map(make_importer, READERS):
         root = importer.place(home, workspace)
         if root is not None and root.is_dir() and next(iter(importer.find(root, Findings())), None) is not None:
             out.append((importer, root))

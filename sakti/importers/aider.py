@@ -9,14 +9,14 @@ from pathlib import Path
 
 from sakti.core.types import MarkerPart, TextPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 NAME = ".aider.chat.history.md"
 _START = "# aider chat started at "
 _PROMPT, _PRINTED = "#### ", "> "
 
 
-class Aider:
+class Aider(Importer):
     program = "aider"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -26,7 +26,10 @@ class Aider:
         if root.is_file():
             yield Source(self.program, root, root.parent)
             return
-        for path in files_below_root(root, findings):
+        path = root / NAME
+        if not inputs.is_inside(path, root):
+            findings.add(path, 0, "it is a link out of the folder")
+        elif path.is_file():
             yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
@@ -34,7 +37,7 @@ class Aider:
         kind, text, index, start, time = "", list[str](), 0, "", 0
         for line in _read(source.path, findings):
             if line.startswith(_START):
-                yield from _block(thread, kind, text, start, index, time)
+                yield from _make_entry(thread, kind, text, start, index, time)
                 start = line.removeprefix(_START).strip()
                 time = _read_start(start)
                 thread = ThreadInfo(
@@ -42,24 +45,13 @@ class Aider:
                 )
                 kind, text, index = "", [], 0
                 continue
-            of = "user" if line.startswith(_PROMPT.rstrip()) else "printed" if line.startswith(">") else "assistant"
-            if of != kind and (line.strip() or of != "assistant"):
-                yield from _block(thread, kind, text, start, index, time)
+            line_kind = _find_kind(line)
+            if line_kind != kind and (line.strip() or line_kind != "assistant"):
+                yield from _make_entry(thread, kind, text, start, index, time)
                 index += bool(text)
-                kind, text = of, []
-            text.append(_bare(line, of))
-        yield from _block(thread, kind, text, start, index, time, is_open=True)
-
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
-
-
-def files_below_root(root: Path, findings: Findings) -> list[Path]:
-    path = root / NAME
-    if not inputs.leads_inside(path, root):
-        findings.add(path, 0, "it is a link out of the folder")
-        return []
-    return [path] if path.is_file() else []
+                kind, text = line_kind, []
+            text.append(_remove_mark(line, line_kind))
+        yield from _make_entry(thread, kind, text, start, index, time, is_open=True)
 
 
 def _read(path: Path, findings: Findings) -> Iterator[str]:
@@ -71,10 +63,17 @@ def _read(path: Path, findings: Findings) -> Iterator[str]:
         findings.add(path, 0, e.strerror or str(e))
 
 
-def _bare(line: str, of: str) -> str:
+def _find_kind(line: str) -> str:
+    if line.startswith(_PROMPT.rstrip()):
+        return "user"
+    return "printed" if line.startswith(_PRINTED.rstrip()) else "assistant"
+
+
+def _remove_mark(line: str, kind: str) -> str:
     """Return a line without its mark; two spaces at its end are Markdown's line break."""
-    line = line.removeprefix(_PROMPT) if of == "user" else line.removeprefix(_PRINTED) if of == "printed" else line
-    return line.rstrip(" ") if of != "assistant" else line
+    if kind == "assistant":
+        return line
+    return line.removeprefix(_PROMPT if kind == "user" else _PRINTED).rstrip(" ")
 
 
 def _read_start(text: str) -> int:
@@ -84,7 +83,7 @@ def _read_start(text: str) -> int:
         return 0
 
 
-def _block(
+def _make_entry(
     thread: ThreadInfo | None, kind: str, text: list[str], start: str, index: int, time: int, is_open: bool = False
 ) -> Iterator[Entry]:
     """Yield the entry of consecutive lines of one kind."""

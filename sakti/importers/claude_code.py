@@ -1,7 +1,7 @@
 """Read the history of claude-code: JSON lines for each session and child, and typed prompts.
 
-A line is a block of an answer, a prompt, a result, or something of the program. Lines form a tree by `uuid` and
-`parentUuid`; a forked session repeats the lines of its parent with their ids. Written by version 2.1.
+A line is a block of an answer, a prompt, a result, or the program's own. Lines form a tree by `uuid` and `parentUuid`;
+a forked session repeats the lines of its parent with their ids. This is the format of version 2.1.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, TextPart, ThinkingPart
 from sakti.importers import entries, inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo, TodoItem
 
 PROMPTS = "history.jsonl"
 _SESSIONS = "projects/*/*.jsonl"
@@ -38,7 +38,7 @@ COMPACTED = MarkerPart("compaction", "claude-code compacted the conversation her
 _STATUS = {"pending": "open", "in_progress": "in_progress", "completed": "closed"}
 
 
-class ClaudeCode:
+class ClaudeCode(Importer):
     program = "claude-code"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -60,11 +60,11 @@ class ClaudeCode:
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         if source.path.name == PROMPTS:
-            yield from _prompts(source, offset, findings)
+            yield from _read_prompts(source, offset, findings)
         elif offset:
-            yield from _session(source.path, offset, findings)
+            yield from _read_session(source.path, offset, findings)
         else:
-            yield from entries.newest_first(lambda some: _session(source.path, 0, some), findings)
+            yield from entries.newest_first(lambda some: _read_session(source.path, 0, some), findings)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         info = ThreadInfo(source.path.stem)
@@ -83,8 +83,8 @@ class ClaudeCode:
                 )
 
 
-def _thread(path: Path, findings: Findings) -> ThreadInfo:
-    """Return the thread of a file, without what its lines tell."""
+def _make_thread(path: Path, findings: Findings) -> ThreadInfo:
+    """Return the thread of a file, without the fields that its lines contain."""
     if path.parent.name != "subagents":
         return ThreadInfo(path.stem, file=str(path))
     session = path.parent.parent.name
@@ -93,8 +93,8 @@ def _thread(path: Path, findings: Findings) -> ThreadInfo:
     return ThreadInfo(f"{session}/{path.stem}", file=str(path), title=title, parent=session)
 
 
-def _session(path: Path, offset: int, findings: Findings) -> Iterator[Entry]:
-    thread, is_first = _thread(path, findings), True
+def _read_session(path: Path, offset: int, findings: Findings) -> Iterator[Entry]:
+    thread, is_first = _make_thread(path, findings), True
     for line in inputs.read_lines(path, offset, findings):
         value = line.value
         if value is None:
@@ -110,10 +110,10 @@ def _session(path: Path, offset: int, findings: Findings) -> Iterator[Entry]:
                 thread.file,
                 thread.parent,
             )
-        yield from _line_entries(_beside(thread, value), line, value, path, findings)
+        yield from _line_entries(_find_thread(thread, value), line, value, path, findings)
 
 
-def _beside(thread: ThreadInfo, value: Json) -> ThreadInfo:
+def _find_thread(thread: ThreadInfo, value: Json) -> ThreadInfo:
     """Return the thread of a line: older versions wrote children into the file of their parent."""
     if not value.get("isSidechain") or thread.parent:
         return thread
@@ -131,36 +131,36 @@ def _line_entries(
         title = one_line(inputs.as_text(value, _TITLES[kind]), 60)
         yield Entry(thread, f"title:{inputs.short_hash(path, line.start)}", kind="note", title=title, end=line.end)
     elif kind == "system" and value.get("subtype") == "compact_boundary" and uuid:
-        yield _with(base, "system", (COMPACTED,))
+        yield _with_parts(base, "system", (COMPACTED,))
     elif kind == "assistant" and uuid:
-        yield from _answer(base, value, findings)
+        yield from _read_answer(base, value, findings)
     elif kind == "user" and uuid:
-        yield from _user(base, value, line, path, findings)
+        yield from _read_user(base, value, line, path, findings)
     elif uuid:
         yield base
     elif kind not in _METADATA:
-        yield from _unknown(thread, line, value, path, findings)
+        yield from _report_unknown_line(thread, line, value, path, findings)
 
 
-def _with(base: Entry, role: Role, parts: tuple[Part, ...]) -> Entry:
+def _with_parts(base: Entry, role: Role, parts: tuple[Part, ...]) -> Entry:
     """Return the entry of a line with its parts."""
     kind = "boundary" if role == "system" else "message"
     return replace(base, role=role, parts=parts, kind=kind, counted=role in ("user", "assistant"))
 
 
-def _answer(base: Entry, value: Json, findings: Findings) -> Iterator[Entry]:
+def _read_answer(base: Entry, value: Json, findings: Findings) -> Iterator[Entry]:
     message = inputs.as_dict(value, "message")
     content = message.get("content")
-    parts = tuple(part for block in inputs.blocks_of(content) for part in _answer_part(block, findings))
+    parts = tuple(part for block in inputs.read_blocks(content) for part in _read_answer_part(block, findings))
     if not parts or value.get("isApiErrorMessage") or value.get("isMeta"):
         yield base
         return
     is_open = message.get("stop_reason") is None
     answer = inputs.as_text(message, "id") or base.id
-    yield replace(_with(base, "assistant", parts), answer=answer, is_open=is_open)
+    yield replace(_with_parts(base, "assistant", parts), answer=answer, is_open=is_open)
 
 
-def _answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
+def _read_answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
     kind, text = block.get("type"), inputs.as_text(block, "text")
     if kind == "text":
         return inputs.text_part(text)
@@ -173,20 +173,20 @@ def _answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
     return (MarkerPart("raw", f"{kind}: {text}" if text else str(kind)),)
 
 
-def _user(base: Entry, value: Json, line: inputs.Line, path: Path, findings: Findings) -> Iterator[Entry]:
+def _read_user(base: Entry, value: Json, line: inputs.Line, path: Path, findings: Findings) -> Iterator[Entry]:
     """Yield the entries of a line of role user: results, or a prompt, or neither."""
     if any(map(value.get, _NOT_TYPED)):
         yield base
         return
-    blocks = inputs.blocks_of(inputs.lookup(value, "message", "content"))
-    results = tuple(part for block in blocks for part in _result(block))
-    parts = tuple(part for block in blocks for part in _prompt_part(block))
+    blocks = inputs.read_blocks(inputs.lookup(value, "message", "content"))
+    results = tuple(part for block in blocks for part in _read_result(block))
+    parts = tuple(part for block in blocks for part in _read_prompt_part(block))
     _report_unknown(blocks, line, path, findings)
     if results:
-        yield _with(base, "tool", results)
+        yield _with_parts(base, "tool", results)
         base = replace(base, id=f"{base.id}:text", parent=base.id)
     if parts:
-        yield _with(base, "user", parts)
+        yield _with_parts(base, "user", parts)
     elif not results:
         yield base
 
@@ -196,14 +196,14 @@ def _report_unknown(blocks: Iterable[Json], line: inputs.Line, path: Path, findi
         findings.add(path, line.number, f"unknown block {one_line(kind, 40)}")
 
 
-def _prompt_part(block: Json) -> tuple[Part, ...]:
+def _read_prompt_part(block: Json) -> tuple[Part, ...]:
     if block.get("type") == "text":
         return _find_typed(inputs.as_text(block, "text"))
     source = inputs.as_dict(block, "source")
     return inputs.image_part(source.get("media_type"), source.get("data"))
 
 
-def _result(block: Json) -> tuple[Part, ...]:
+def _read_result(block: Json) -> tuple[Part, ...]:
     if block.get("type") != "tool_result":
         return ()
     content = block.get("content")
@@ -216,33 +216,37 @@ def _result(block: Json) -> tuple[Part, ...]:
 
 
 def _find_typed(text: str) -> tuple[Part, ...]:
-    """Return what the user typed of a text."""
+    """Return the text that the user typed as parts: none if the program wrote it."""
     text = _REMINDER.sub("", text)
     return () if _NOTICE.match(text) else inputs.text_part(text)
 
 
-def _unknown(thread: ThreadInfo, line: inputs.Line, value: Json, path: Path, findings: Findings) -> Iterator[Entry]:
+def _report_unknown_line(
+    thread: ThreadInfo, line: inputs.Line, value: Json, path: Path, findings: Findings
+) -> Iterator[Entry]:
     """Report a line of an unknown type; its text is kept."""
     name = one_line(str(value.get("type")), 40)
     findings.add(path, line.number, f"unknown type {name}")
-    texts = [inputs.as_text(value, key) for key in ("content", "text", "message", "display")]
-    nested = inputs.as_text(value, "message", "content")
-    if text := "\n".join(filter(None, (*texts, nested))):
+    texts = (
+        inputs.join_texts(value, "content", "text", "message", "display"),
+        inputs.as_text(value, "message", "content"),
+    )
+    if text := "\n".join(filter(None, texts)):
         yield inputs.raw_entry(thread, line, path, text)
 
 
-def _prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
-    """Yield the typed prompts of sessions that have no transcript any more."""
+def _read_prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
+    """Yield the typed prompts of sessions whose transcript was deleted."""
     on_disk = {path.stem for path in source.root.glob(_SESSIONS)}
     for line in inputs.read_lines(source.path, offset, findings):
         value = line.value or {}
         session, text = inputs.as_text(value, "sessionId"), inputs.as_text(value, "display")
         if session in on_disk or not text.strip() or text.startswith("/"):
             continue
-        yield _prompt(source.path, value, line.end)
+        yield _make_prompt(source.path, value, line.end)
 
 
-def _prompt(path: Path, value: Json, end: int) -> Entry:
+def _make_prompt(path: Path, value: Json, end: int) -> Entry:
     """Return the entry of a typed prompt; those without a session are a thread for each day and project."""
     session, text = inputs.as_text(value, "sessionId"), inputs.as_text(value, "display")
     time, project = inputs.read_time(value.get("timestamp")), inputs.as_text(value, "project")

@@ -1,7 +1,7 @@
 """Read the history of codex: a rollout of JSON lines for each session.
 
-Only lines of type `response_item` are taken: events repeat them. A fork names the session that it goes on from and up
-to which line; older versions copied these lines. Written by version 0.169.
+Only lines of type `response_item` are imported: events repeat them. A fork names the session that it continues and the
+line at which it begins; older versions copied the lines before. This is the format of version 0.169.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, ThinkingPart, ToolCallPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 _SESSIONS = ("sessions/**/rollout-*.jsonl", "archived_sessions/**/rollout-*.jsonl")
 _IMPORTED = "external_agent_session_imports.json"  # sessions of other programs that codex imported itself
@@ -31,13 +31,13 @@ _LINES = frozenset(
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _RESULTS = frozenset(("function_call_output", "custom_tool_call_output", "local_shell_call_output"))
 COMPACTED = MarkerPart("compaction", "codex compacted the conversation here.")
-_ENDS = ("task_complete", "turn_complete", "turn_aborted")  # events behind an answer
+_ENDS = ("task_complete", "turn_complete", "turn_aborted")  # events after an answer
 _DEEPEST = 20  # forks of forks
 _ID = lazy_pattern(r"[\w-]+")
 _IGNORED = frozenset(("web_search_call", "ghost_snapshot", "compaction", "other"))
 
 
-class Codex:
+class Codex(Importer):
     program = "codex"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -47,7 +47,7 @@ class Codex:
         if root.is_file():
             yield Source(self.program, root, root.parent)
             return
-        copies = _copies(root, findings)
+        copies = _find_copies(root, findings)
         paths = [path for pattern in _SESSIONS for path in inputs.files_below(root, pattern, findings)]
         for path in sorted(paths, key=lambda path: path.name):  # by time: parents first
             if not any(session in path.name for session in copies):
@@ -56,15 +56,12 @@ class Codex:
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         rollout = _Rollout(source.path, findings)
         entries = rollout.entries(offset)
-        originals = iter(()) if offset or rollout.thread.parent else _originals(rollout, source.root)
+        originals = iter(()) if offset or rollout.thread.parent else _read_originals(rollout, source.root)
         yield from _join_fork(entries, originals, rollout.has_copies)
 
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
 
-
-def _copies(root: Path, findings: Findings) -> set[str]:
-    """Return the ids of sessions that codex imported from files which are still there."""
+def _find_copies(root: Path, findings: Findings) -> set[str]:
+    """Return the ids of sessions that codex imported from files that still exist."""
     value = inputs.read_json(root / _IMPORTED, findings)
     records = inputs.as_list(value) or inputs.as_list(value, "imports") or inputs.as_list(value, "records")
     copies: set[str] = set()
@@ -76,18 +73,15 @@ def _copies(root: Path, findings: Findings) -> set[str]:
     return copies
 
 
-def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
-    """Yield the entries of the session that a fork goes on from, up to the fork."""
-    name, base = (
-        inputs.as_text(rollout.head, "forked_from_id"),
-        inputs.as_dict(rollout.head, "history_base"),
-    )
+def _read_originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]:
+    """Yield the entries of the session that a fork continues, up to the fork."""
+    name, base = inputs.as_text(rollout.head, "forked_from_id"), inputs.as_dict(rollout.head, "history_base")
     if not name or depth > _DEEPEST or not _ID.fullmatch(name):
         return
     for pattern in _SESSIONS:
         for path in inputs.files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
             before, end = _Rollout(path, Findings()), base.get("end_ordinal_exclusive")
-            originals = _originals(before, root, depth + 1)
+            originals = _read_originals(before, root, depth + 1)
             entries = before.entries(0, end if isinstance(end, int) else math.inf)
             if not before.has_copies:
                 yield from originals
@@ -97,7 +91,7 @@ def _originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[Entry]
 
 
 def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies: bool) -> Iterator[Entry]:
-    """Yield the entries of a fork: copies under the ids of their originals, the rest behind them."""
+    """Yield the entries of a fork: copies under the ids of their originals, then the rest."""
     last = ""
     originals = (original for original in originals if original.kind != "end")
     for original in () if has_copies else originals:
@@ -127,7 +121,7 @@ class _Rollout:
 
     @property
     def has_copies(self) -> bool:
-        """Whether a fork repeats the lines before it."""
+        """Return whether a fork repeats the lines before it."""
         return "history_base" not in self.head
 
     def entries(self, offset: int, end: float = math.inf) -> Iterator[Entry]:
@@ -156,7 +150,7 @@ class _Rollout:
             yield from self._unknown(line, value, kind)
 
     def _read_head(self) -> Json:
-        """Return what the first line tells of the session."""
+        """Return the session's data from the first line."""
         for line in inputs.read_lines(self._path, 0, Findings()):
             if line.value is not None and line.value.get("type") == "session_meta":
                 return self._read_meta(inputs.as_dict(line.value, "payload"))
@@ -194,7 +188,7 @@ class _Rollout:
     def _item(self, line: inputs.Line, value: Json, payload: Json) -> Iterator[Entry]:
         kind = inputs.as_text(payload, "type")
         if kind == "message":
-            parts, role = _message(payload), inputs.speaker(payload.get("role"))
+            parts, role = _read_message(payload), inputs.to_role(payload.get("role"))
             if parts and role is not None:  # the others are the program's own
                 yield self._entry(line, value, role, parts)
         elif kind == "reasoning":
@@ -204,12 +198,12 @@ class _Rollout:
             if text.strip():
                 yield self._entry(line, value, "assistant", (ThinkingPart(text),))
         elif kind in _CALLS:
-            call = _call(payload)
+            call = _read_call(payload)
             self._names[call.id] = call.name
             yield self._entry(line, value, "assistant", (call,))
         elif kind in _RESULTS:
             call_id = inputs.as_text(payload, "call_id")
-            result = _result(payload, self._names.pop(call_id, ""))
+            result = _read_result(payload, self._names.pop(call_id, ""))
             yield self._entry(line, value, "tool", (result,))
         elif kind not in _IGNORED:
             yield from self._unknown(line, payload, f"item {kind}")
@@ -217,12 +211,11 @@ class _Rollout:
     def _unknown(self, line: inputs.Line, value: Json, kind: str) -> Iterator[Entry]:
         self._findings.add(self._path, line.number, f"unknown type {one_line(kind, 40)}")
         payload = inputs.as_dict(value, "payload") or value
-        text = "\n".join(filter(None, (inputs.as_text(payload.get(k)) for k in ("text", "message", "content"))))
-        if text:
+        if text := inputs.join_texts(payload, "text", "message", "content"):
             yield inputs.raw_entry(self.thread, line, self._path, text)
 
 
-def _message(payload: Json) -> tuple[Part, ...]:
+def _read_message(payload: Json) -> tuple[Part, ...]:
     """Return the parts of a prompt or an answer, without what the program wrote into a prompt."""
     parts: list[Part] = []
     is_answer = payload.get("role") == "assistant"
@@ -238,7 +231,7 @@ def _message(payload: Json) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _call(payload: Json) -> ToolCallPart:
+def _read_call(payload: Json) -> ToolCallPart:
     action = inputs.as_dict(payload, "action")
     if payload.get("type") == "local_shell_call":
         return inputs.call_part(payload.get("call_id") or payload.get("id"), "shell", action)
@@ -246,7 +239,7 @@ def _call(payload: Json) -> ToolCallPart:
     return inputs.call_part(payload.get("call_id"), payload.get("name"), arguments)
 
 
-def _result(payload: Json, name: str) -> Part:
+def _read_result(payload: Json, name: str) -> Part:
     output = payload.get("output")
     if isinstance(output, str) and output.startswith('{"output":'):  # older versions wrap it
         try:

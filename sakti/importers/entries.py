@@ -18,8 +18,8 @@ Kind: TypeAlias = Literal["message", "boundary", "raw", "note", "end"]
 class ThreadInfo(Struct, frozen=True):
     """Thread of a source; its entries share it.
 
-    `id` is unique within the program. `parent` is the id of the thread that started this one. `unless`: ids of threads
-    of which one that was imported makes this one superfluous.
+    `id` is unique within the program. `parent` is the id of the thread that started this one. `unless`: this thread is
+    skipped if one of these was imported.
     """
 
     id: str
@@ -36,9 +36,9 @@ class Entry(Struct, frozen=True):
     """One entry of a source.
 
     `id` is unique within the program. `parent` is the entry before it, "" if that is the last one of the thread.
-    Entries of one role with the same `answer` that follow each other are one message. `kind`: a note is no message; it
-    only stands for a line on which others hang. An end says that the answer before it is finished. `counted`: it is a
-    message of its own in the source. `is_open`: the source may still change it.
+    Consecutive entries of one role with the same `answer` are one message. `kind`: a note is no message but the parent
+    of others; an end says that the answer before it is complete. `counted`: it is a separate message in the source.
+    `is_open`: the source may still change it.
     """
 
     thread: ThreadInfo
@@ -111,14 +111,15 @@ class Importer(Protocol):
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]: ...
 
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]: ...
+    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
+        return iter(())
 
 
 def newest_first(read: Callable[[Findings], Iterable[Entry]], findings: Findings) -> Iterator[Entry]:
     """Yield the entries of the branch with the newest leaf, then the others.
 
     Parents stay before their children. `read` reads the source from its beginning. A source without branches is read
-    once to see that, and once more; no entry of it is held.
+    twice, so that its entries need not be in memory at once.
     """
     if not _has_branches(read(Findings())):
         yield from read(findings)
@@ -130,17 +131,16 @@ def newest_first(read: Callable[[Findings], Iterable[Entry]], findings: Findings
 
 
 def _has_branches(entries: Iterable[Entry]) -> bool:
-    """Return whether an entry hangs on one that is not in the step before it.
+    """Return whether the parent of an entry is not in the step before it.
 
-    A step is a prompt, or an answer and the results of its calls: each result hangs on the line of its own call.
+    A step is a prompt, or an answer and the results of its calls: the parent of a result is the line of its call.
     """
     step: set[str] = set()
     answer, is_first = "", True
     for entry in entries:
-        goes_on = _belongs_to_parent(entry, answer)
         if not is_first and entry.parent and entry.parent not in step:
             return True
-        if not goes_on:
+        if not _belongs_to_parent(entry, answer):
             step.clear()
             answer = entry.answer
         step.add(entry.id)
@@ -168,7 +168,7 @@ def _newest_branch(entries: Iterable[Entry]) -> set[str]:
 
 
 def _belongs_to_parent(entry: Entry, answer: str) -> bool:
-    """Return whether an entry goes on in a step: a note, a result, or another line of an answer."""
+    """Return whether an entry continues a step: a note, a result, or another line of an answer."""
     return entry.kind != "message" or entry.role == "tool" or (bool(entry.answer) and entry.answer == answer)
 
 

@@ -1,4 +1,4 @@
-"""Read files and values of other programs, of which nothing is certain: types, times, encodings.
+"""Read files and values of other programs, whose types, times and encodings may be anything.
 
 JSON lines are read from an offset on, with a bound for each line.
 """
@@ -38,7 +38,7 @@ def files_below(root: Path, pattern: str, findings: Findings) -> list[Path]:
         return []
     for path in matches:
         try:
-            if not leads_inside(path, root):
+            if not is_inside(path, root):
                 findings.add(path, 0, "it is a link out of the folder")
             elif stat.S_ISREG(path.stat().st_mode):
                 listed.append(path)
@@ -47,14 +47,14 @@ def files_below(root: Path, pattern: str, findings: Findings) -> list[Path]:
     return listed
 
 
-def leads_inside(path: Path, root: Path) -> bool:
+def is_inside(path: Path, root: Path) -> bool:
     """Return whether a path, after links, is below a folder."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 def is_file(path: Path) -> bool:
     """Return whether a path of another program names a regular file; it may be no path at all."""
-    status = state_of(path)
+    status = read_status(path)
     return status is not None and stat.S_ISREG(status.st_mode)
 
 
@@ -92,30 +92,30 @@ def _decode(data: bytes | str) -> Any:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = data.decode("utf-8", "replace") if isinstance(data, bytes) else data
-        return _clean(json.loads(text))
+        return _clean_texts(json.loads(text))
 
 
 def _is_too_deep(value: Any) -> bool:
     level: list[Any] = [value]
     for _ in range(DEEPEST):
-        level = [child for one in level for child in _children(one)]
+        level = [child for one in level for child in _list_children(one)]
         if not level:
             return False
     return True
 
 
-def _children(value: Any) -> Iterable[Any]:
+def _list_children(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return cast("Json", value).values()
     return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
-def _clean(value: Any) -> Any:
+def _clean_texts(value: Any) -> Any:
     if isinstance(value, str):
         return clean_surrogates(value)
     if isinstance(value, dict):
-        return {clean_surrogates(k): _clean(v) for k, v in cast("Json", value).items()}
-    return [_clean(v) for v in cast("list[Any]", value)] if isinstance(value, list) else value
+        return {clean_surrogates(k): _clean_texts(v) for k, v in cast("Json", value).items()}
+    return [_clean_texts(v) for v in cast("list[Any]", value)] if isinstance(value, list) else value
 
 
 def read_time(value: Any) -> int:
@@ -132,7 +132,7 @@ def read_time(value: Any) -> int:
     return 0
 
 
-def text_of(value: Any) -> str:
+def to_text(value: Any) -> str:
     """Return a value as text: a text itself, the texts of a list of blocks, else JSON."""
     if value is None:
         return ""
@@ -151,7 +151,7 @@ def _block_text(block: Any) -> str:
             return text
         if mapping.get("type") in ("image", "input_image", "image_url"):
             return ""
-    return text_of(block)
+    return to_text(block)
 
 
 def lookup(value: Any, *keys: str) -> Any:
@@ -179,13 +179,18 @@ def as_text(value: Any, *keys: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def blocks_of(content: Any) -> list[Json]:
+def join_texts(value: Json, *keys: str) -> str:
+    """Return the texts of several keys, a line for each."""
+    return "\n".join(filter(None, (as_text(value, key) for key in keys)))
+
+
+def read_blocks(content: Any) -> list[Json]:
     """Return the blocks of a message's content, which may be plain text."""
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else as_list(content)
     return [as_dict(block) for block in blocks]
 
 
-def speaker(value: Any) -> Literal["user", "assistant"] | None:
+def to_role(value: Any) -> Literal["user", "assistant"] | None:
     """Return a role if it is the user's or the model's."""
     return value if value in ("user", "assistant") else None
 
@@ -207,7 +212,7 @@ def call_part(call_id: Any, name: Any, arguments: Any) -> ToolCallPart:
 
 
 def result_part(call_id: Any, name: Any, content: Any, is_error: bool = False) -> ToolResultPart:
-    return ToolResultPart(str(call_id or ""), str(name or ""), text_of(content), is_error)
+    return ToolResultPart(str(call_id or ""), str(name or ""), to_text(content), is_error)
 
 
 def image_part(media_type: Any, data: Any, name: str = "") -> tuple[Part, ...]:
@@ -225,8 +230,8 @@ def short_hash(*pieces: object) -> str:
     return hashlib.sha256("\0".join(map(str, pieces)).encode("utf-8", "replace")).hexdigest()[:24]
 
 
-def state_of(path: Path) -> os.stat_result | None:
-    """Return the status of a file, None if it is missing or its name is none."""
+def read_status(path: Path) -> os.stat_result | None:
+    """Return the status of a file, None if it is missing or its name is invalid."""
     try:
         return path.stat()
     except (OSError, ValueError):
@@ -236,8 +241,8 @@ def state_of(path: Path) -> os.stat_result | None:
 class Line(Struct, frozen=True):
     """Line of a file.
 
-    `number` counts from 1 at the offset where reading began; `start` and `end` are offsets. `value` is None if it is no
-    JSON object; then `text` is what it says. `is_cut`: the file ends in it.
+    `number` counts from 1 at the offset where reading began; `start` and `end` are offsets. `value` is None and `text`
+    its content if it is no JSON object. `is_cut`: the file ends in it.
     """
 
     number: int
@@ -253,12 +258,12 @@ def read_lines(path: Path, offset: int, findings: Findings) -> Iterator[Line]:
     try:
         with path.open("rb") as file:
             file.seek(offset)
-            yield from _lines(file, path, findings)
+            yield from _read_lines(file, path, findings)
     except OSError as e:
         findings.add(path, 0, e.strerror or str(e))
 
 
-def _lines(file: BinaryIO, path: Path, findings: Findings) -> Iterator[Line]:
+def _read_lines(file: BinaryIO, path: Path, findings: Findings) -> Iterator[Line]:
     number, start = 0, file.tell()
     while data := file.readline(LONGEST):
         number += 1
@@ -268,8 +273,8 @@ def _lines(file: BinaryIO, path: Path, findings: Findings) -> Iterator[Line]:
             findings.add(path, number, f"the line is longer than 16 MB; {dropped:,} bytes were left out")
         is_cut = not data.endswith(b"\n") and not dropped
         if data.strip():
-            yield _read(data, dropped, Line(number, start, end, None, is_cut=is_cut), path, findings)
-        if is_cut:  # what is written behind it meanwhile belongs to this line
+            yield _parse_line(data, dropped, Line(number, start, end, None, is_cut=is_cut), path, findings)
+        if is_cut:  # the program may be writing the rest of this line
             return
         findings.read_to = start = end
 
@@ -284,7 +289,7 @@ def _skip_rest(file: BinaryIO) -> int:
     return skipped
 
 
-def _read(data: bytes, dropped: int, line: Line, path: Path, findings: Findings) -> Line:
+def _parse_line(data: bytes, dropped: int, line: Line, path: Path, findings: Findings) -> Line:
     try:
         value: Any = None if dropped else decode_json(data)
     except ValueError:

@@ -1,11 +1,11 @@
 """Read the database of Mastra: threads, messages of both shapes of content, and its memory.
 
 The new shape is JSON with `"format": 2` and parts, whatever the column `type` says. The old one is a plain string or an
-array of parts. Written by `@mastra/memory` 1.31 on libSQL.
+array of parts. This is the format of `@mastra/memory` 1.31 on libSQL.
 
-Of its memory, working memory becomes a page. The newest generation of a record becomes the active group of one here,
-older ones its superseded past, with their times. Groups cover the messages that Mastra observed, so that they are not
-observed again.
+Working memory becomes a page. The newest generation of a memory record becomes an active group, older ones become
+superseded groups, with their times. Groups cover the messages that Mastra observed, so that they are not observed
+again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from sakti.core.errors import StoreError
 from sakti.core.types import FilePart, Json, MarkerPart, Message, Part, ThinkingPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 from sakti.importers.writer import ImportWriter
 from sakti.memory.log import lines
 from sakti.store import copies, imports
@@ -29,7 +29,7 @@ from sakti.store.database import Store
 from sakti.store.imports import THREAD, EntryOrigin
 from sakti.store.memory import group_rows, records
 from sakti.store.memory.group_rows import Group, NewLine
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import messages
 
 RESOURCE, ONLY = "mastra:", "mastra-only:"  # before a resource that stands for a folder
@@ -44,7 +44,7 @@ _RECORD = (
 )
 
 
-class Mastra:
+class Mastra(Importer):
     program = "mastra"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -57,10 +57,7 @@ class Mastra:
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         with copies.open_foreign(source.path) as db:
-            yield from _entries(db, source, findings)
-
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
+            yield from _read_entries(db, source, findings)
 
 
 def read_threads(db: copies.ForeignDatabase, source: Source) -> dict[str, ThreadInfo]:
@@ -98,7 +95,7 @@ def read_metadata(value: Any) -> Json:
         return {}
 
 
-def _entries(db: copies.ForeignDatabase, source: Source, findings: Findings) -> Iterator[Entry]:
+def _read_entries(db: copies.ForeignDatabase, source: Source, findings: Findings) -> Iterator[Entry]:
     threads = read_threads(db, source)
     for row in db.table("mastra_messages", _MESSAGE, "thread_id, createdAt, rowid"):
         thread_id = str(row.get("thread_id"))
@@ -108,7 +105,7 @@ def _entries(db: copies.ForeignDatabase, source: Source, findings: Findings) -> 
             thread = threads[thread_id] = ThreadInfo(
                 thread_key(source, thread_id), f"{RESOURCE}", file=str(source.path)
             )
-        yield from _message(thread, row)
+        yield from _read_message(thread, row)
 
 
 def entry_id(thread: ThreadInfo, message: str) -> str:
@@ -120,7 +117,7 @@ def results_id(thread: ThreadInfo, message: str) -> str:
     return f"{thread.id}:{message}#results"
 
 
-def _message(thread: ThreadInfo, row: Json) -> Iterator[Entry]:
+def _read_message(thread: ThreadInfo, row: Json) -> Iterator[Entry]:
     message_id, time = str(row["id"]), inputs.read_time(row.get("createdAt"))
     content = row.get("content")
     role = inputs.as_text(row, "role")
@@ -129,7 +126,7 @@ def _message(thread: ThreadInfo, row: Json) -> Iterator[Entry]:
     if role == "tool" or (results and not parts):
         yield Entry(thread, own_id, "tool", tuple(results), time)
         return
-    speaking = inputs.speaker(role)
+    speaking = inputs.to_role(role)
     if speaking is None:  # a system message: the program's own
         yield Entry(thread, own_id, kind="note", time=time)
         return
@@ -299,12 +296,12 @@ class _Covered(Struct, frozen=True):
 
 
 def _write_record(db: Database, writer: ImportWriter, record: Generations) -> str:
-    """Store the groups of a record; return why not, if it cannot be done."""
+    """Store the groups of a record; return the reason if that is impossible, else ""."""
     newest = record.rows[-1]
     covered = [c for i, t in record.threads if (c := _find_covered(db, writer, record, i, t)) is not None]
     state = inputs.short_hash(newest.get("activeObservations"), newest.get("bufferedObservationChunks"))
     mark = f"log:{record.threads[0][1].id}:{newest.get('id')}:{state}" if record.threads else ""
-    if not covered or imports.known_entries(db, writer.program, [mark]):
+    if not covered or imports.find_entries(db, writer.program, [mark]):
         return ""
     stored = _open_record(db, writer, record, covered[0])
     if not imports.remove_imported_log(db, stored.id):
@@ -347,8 +344,8 @@ def _set_figures(db: Database, record_id: str, thread_id: str, rows: Sequence[Js
 def _find_covered(
     db: Database, writer: ImportWriter, record: Generations, thread_id: str, thread: ThreadInfo
 ) -> _Covered | None:
-    """Return the observed messages of a thread: up to its cursor, and those behind it without a gap."""
-    origin = imports.known_entries(db, writer.program, [THREAD + thread.id]).get(THREAD + thread.id)
+    """Return the observed messages of a thread: up to its cursor, and later ones without a gap."""
+    origin = imports.find_entries(db, writer.program, [THREAD + thread.id]).get(THREAD + thread.id)
     if origin is None:
         return None
     until = record.observed_at.get(thread_id, 0)
@@ -356,7 +353,7 @@ def _find_covered(
     known_ahead = _message_ids(db, writer, thread, ahead)
     listed: list[Message] = []
     resource = ""
-    for message in messages.after(db, origin.thread_id, -1):
+    for message in messages.list_after(db, origin.thread_id, -1):
         resource = message.resource_id
         if message.created_at > until and message.id not in known_ahead:
             break
@@ -365,13 +362,13 @@ def _find_covered(
 
 
 def _message_ids(db: Database, writer: ImportWriter, thread: ThreadInfo, ids: Iterable[str]) -> set[str]:
-    """Return the messages here of some of Mastra's, with the results of their calls."""
+    """Return the ids that messages of Mastra have here, with those of the results of their calls."""
     keys = [key for i in ids for key in (entry_id(thread, i), results_id(thread, i))]
-    return {o.message_id for o in imports.known_entries(db, writer.program, keys).values() if o.message_id}
+    return {o.message_id for o in imports.find_entries(db, writer.program, keys).values() if o.message_id}
 
 
 class _Groups:
-    """Makes the groups of one record."""
+    """Build the groups of one record."""
 
     def __init__(self, writer: ImportWriter, record_id: str, is_shared: bool) -> None:
         self._writer, self._record_id, self._is_shared = writer, record_id, is_shared
@@ -420,7 +417,7 @@ class _Groups:
         return out
 
     def _group(self, row: Json, text: str, thread_id: str, span: Sequence[Message]) -> Group:
-        stored = masked(text)
+        stored = mask_secrets(text)
         return Group(
             self._writer.ids.new(),
             self._record_id,
@@ -452,14 +449,14 @@ class _Groups:
 
 
 def _write_page(db: Database, writer: ImportWriter, page: Page) -> str:
-    """Store a page of working memory unless there is one; return why not, if it is another one."""
-    origin = imports.known_entries(db, writer.program, [THREAD + page.thread.id]).get(THREAD + page.thread.id)
+    """Store a page of working memory; return the reason if another one exists, else ""."""
+    origin = imports.find_entries(db, writer.program, [THREAD + page.thread.id]).get(THREAD + page.thread.id)
     if origin is None:
         return ""
     resource = writer.workspace_of(page.thread.cwd)
     scope, owner = ("thread", origin.thread_id) if page.of_thread else ("resource", resource)
-    current = records.working_memory(db, scope, owner)
-    content = masked(page.content)
+    current = records.read_working_memory(db, scope, owner)
+    content = mask_secrets(page.content)
     if current is not None:
         return "" if content.strip() == current[0].strip() else f"a page of {scope} {owner} already exists and was kept"
     version = records.PageVersion(

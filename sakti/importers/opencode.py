@@ -8,7 +8,7 @@ from pathlib import Path
 from sakti.core.errors import StoreError
 from sakti.core.types import FilePart, Json, MarkerPart, Part, TextPart, ThinkingPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo, TodoItem
 from sakti.store import copies
 
 _NAME = "opencode.db"
@@ -18,7 +18,7 @@ COMPACTED = MarkerPart("compaction", "opencode compacted the conversation here."
 _METADATA = frozenset(("step-start", "step-finish", "patch", "snapshot", "agent", "retry", "subtask"))
 
 
-class OpenCode:
+class OpenCode(Importer):
     program = "opencode"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -31,7 +31,7 @@ class OpenCode:
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         with copies.open_foreign(source.path) as db:
-            yield from _entries(db, source.path, findings)
+            yield from _read_entries(db, source.path, findings)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         with copies.open_foreign(source.path) as db:
@@ -42,7 +42,7 @@ class OpenCode:
                     yield TodoItem(ThreadInfo(str(row["session_id"])), str(row.get("position")), title, status=status)
 
 
-def _entries(db: copies.ForeignDatabase, path: Path, findings: Findings) -> Iterator[Entry]:
+def _read_entries(db: copies.ForeignDatabase, path: Path, findings: Findings) -> Iterator[Entry]:
     if not db.columns("session") or not db.columns("message") or not db.columns("part"):
         raise StoreError(f"{path} is not a database of opencode: a table is missing.", code="unreadable")
     order = "parent_id IS NOT NULL, time_created, id" if "parent_id" in db.columns("session") else "id"
@@ -56,10 +56,10 @@ def _entries(db: copies.ForeignDatabase, path: Path, findings: Findings) -> Iter
             str(path),
             inputs.as_text(row, "parent_id"),
         )
-        yield from _messages(db, thread, path, findings)
+        yield from _read_messages(db, thread, path, findings)
 
 
-def _messages(db: copies.ForeignDatabase, thread: ThreadInfo, path: Path, findings: Findings) -> Iterator[Entry]:
+def _read_messages(db: copies.ForeignDatabase, thread: ThreadInfo, path: Path, findings: Findings) -> Iterator[Entry]:
     sql = "SELECT id, time_created, data FROM message WHERE session_id = ? ORDER BY time_created, id"
     for row in db.rows(sql, (thread.id,)):
         message_id = str(row["id"])
@@ -74,12 +74,12 @@ def _messages(db: copies.ForeignDatabase, thread: ThreadInfo, path: Path, findin
             continue
         time = inputs.read_time(row["time_created"])
         if data.get("role") == "user":
-            yield from _prompt(Entry(thread, message_id, "user", time=time, answer=message_id), read)
+            yield from _read_prompt(Entry(thread, message_id, "user", time=time, answer=message_id), read)
         else:
-            yield from _answer(Entry(thread, message_id, "assistant", time=time, answer=message_id), data, read)
+            yield from _read_answer(Entry(thread, message_id, "assistant", time=time, answer=message_id), data, read)
 
 
-def _prompt(base: Entry, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
+def _read_prompt(base: Entry, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
     shown: list[Part] = []
     for _, part in parts:
         if part.get("type") == "text" and not part.get("synthetic") and not part.get("ignored"):
@@ -88,29 +88,29 @@ def _prompt(base: Entry, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
             url, name = inputs.as_text(part, "url"), inputs.as_text(part, "filename")
             shown += inputs.image_part(part.get("mime"), url, name) or (FilePart(name or url[:200], ""),)
     if shown:
-        yield _with(base, base.id, tuple(shown))
+        yield _make_entry(base, base.id, tuple(shown))
 
 
-def _answer(base: Entry, data: Json, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
+def _read_answer(base: Entry, data: Json, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
     """Yield the entries of an answer: its parts in their order, results behind the calls."""
     is_open = not inputs.lookup(data, "time", "completed") and not data.get("error")
     if data.get("summary") is True:
         yield Entry(base.thread, base.id, parts=(COMPACTED,), time=base.time, kind="boundary", counted=False)
         return
-    shown = [(part_id, own_parts) for part_id, part in parts if (own_parts := _own_part(part)) is not None]
+    shown = [(part_id, own_parts) for part_id, part in parts if (own_parts := _read_part(part)) is not None]
     for part_id, own_parts in shown:
-        yield _with(base, part_id, own_parts, is_open)
+        yield _make_entry(base, part_id, own_parts, is_open)
     if not shown:
         error = inputs.as_dict(data, "error")
         text = inputs.as_text(error, "data", "message") or inputs.as_text(error, "name")
-        yield _with(base, base.id, (MarkerPart("error" if text else "interrupted", text),), is_open)
+        yield _make_entry(base, base.id, (MarkerPart("error" if text else "interrupted", text),), is_open)
     for part_id, part in parts:
-        if result := _result(part):
+        if result := _read_result(part):
             entry_id = f"{part_id}#result"
             yield Entry(base.thread, entry_id, "tool", result, base.time, counted=False, is_open=is_open)
 
 
-def _result(part: Json) -> tuple[Part, ...]:
+def _read_result(part: Json) -> tuple[Part, ...]:
     """Return the result of a part that is a finished call."""
     state = inputs.as_dict(part, "state")
     if part.get("type") != "tool" or state.get("status") not in ("completed", "error"):
@@ -120,7 +120,7 @@ def _result(part: Json) -> tuple[Part, ...]:
     return (inputs.result_part(part.get("callID"), part.get("tool"), content, failed),)
 
 
-def _own_part(part: Json) -> tuple[Part, ...] | None:
+def _read_part(part: Json) -> tuple[Part, ...] | None:
     """Return a part of an answer; None if there is nothing in it to keep."""
     kind, text = part.get("type"), inputs.as_text(part, "text")
     if kind == "text":
@@ -134,7 +134,7 @@ def _own_part(part: Json) -> tuple[Part, ...] | None:
     return (MarkerPart("raw", text),)
 
 
-def _with(base: Entry, entry_id: str, parts: tuple[Part, ...], is_open: bool = False) -> Entry:
+def _make_entry(base: Entry, entry_id: str, parts: tuple[Part, ...], is_open: bool = False) -> Entry:
     return Entry(base.thread, entry_id, base.role, parts, base.time, answer=base.answer, is_open=is_open)
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from sakti.core.text import one_line
 from sakti.core.types import Json, MarkerPart, OutputPart, Part, ThinkingPart, ToolCallPart
 from sakti.importers import entries, inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 COMPACTED = MarkerPart("compaction", "pi compacted the conversation here.")
 _DEEPEST = 20  # forks of forks
@@ -19,7 +19,7 @@ _NOTES = frozenset(
 )
 
 
-class Pi:
+class Pi(Importer):
     program = "pi"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -34,22 +34,19 @@ class Pi:
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         if offset:
-            yield from _session(source, offset, findings)
+            yield from _read_session(source, offset, findings)
         else:
-            yield from entries.newest_first(lambda some: _session(source, 0, some), findings)
-
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
+            yield from entries.newest_first(lambda some: _read_session(source, 0, some), findings)
 
 
-def _header(path: Path) -> Json:
+def _read_header(path: Path) -> Json:
     for line in inputs.read_lines(path, 0, Findings()):
         return line.value if line.value is not None and line.value.get("type") == "session" else {}
     return {}
 
 
-def _prefix(source: Source, header: Json) -> str:
-    """Return what makes the ids of entries unique: the session in which they were first written.
+def _find_prefix(source: Source, header: Json) -> str:
+    """Return the prefix that makes ids of entries unique: the session in which they were first written.
 
     A forked session repeats the entries of its parent with their ids. The parent may be deleted; its file is named
     after its id.
@@ -61,22 +58,22 @@ def _prefix(source: Source, header: Json) -> str:
         path = _find_session(parent, source.root)
         if path is None:
             break
-        header = _header(path)
+        header = _read_header(path)
         session = inputs.as_text(header, "id") or session
     return session
 
 
 def _find_session(path: Path, root: Path) -> Path | None:
-    """Return where a session is, also if the folder of all of them was moved."""
+    """Return the path of a session, also if the folder of the sessions was moved."""
     for place in (path, root / "sessions" / path.parent.name / path.name):
-        if path.name and inputs.is_file(place) and inputs.leads_inside(place, root):
+        if path.name and inputs.is_file(place) and inputs.is_inside(place, root):
             return place
     return None
 
 
-def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
+def _read_session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
     path = source.path
-    header = _header(path)
+    header = _read_header(path)
     version = header.get("version")
     thread = ThreadInfo(
         inputs.as_text(header, "id") or path.stem,
@@ -84,7 +81,7 @@ def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
         version=str(version or ""),
         file=str(path),
     )
-    prefix = _prefix(source, header)
+    prefix = _find_prefix(source, header)
     for line in inputs.read_lines(path, offset, findings):
         value = line.value
         if value is None:
@@ -96,11 +93,7 @@ def _session(source: Source, offset: int, findings: Findings) -> Iterator[Entry]
 def _line_entries(
     thread: ThreadInfo, prefix: str, line: inputs.Line, value: Json, path: Path, findings: Findings
 ) -> Iterator[Entry]:
-    kind, own_id, parent = (
-        inputs.as_text(value, "type"),
-        inputs.as_text(value, "id"),
-        inputs.as_text(value, "parentId"),
-    )
+    kind, own_id, parent = (inputs.as_text(value, key) for key in ("type", "id", "parentId"))
     base = Entry(
         thread,
         f"{prefix}:{own_id or f'@{line.start}'}",
@@ -110,24 +103,23 @@ def _line_entries(
         end=line.end,
     )
     if kind == "message":
-        yield _message(base, inputs.as_dict(value, "message"), findings)
+        yield _read_message(base, inputs.as_dict(value, "message"), findings)
     elif kind == "compaction":
         yield replace(base, kind="boundary", parts=(COMPACTED,), counted=False)
     elif kind in _NOTES:
         yield (replace(base, title=one_line(inputs.as_text(value, "name"), 60)) if kind == "session_info" else base)
     else:
         findings.add(path, line.number, f"unknown type {one_line(kind, 40)}")
-        texts = (inputs.as_text(value, key) for key in ("text", "content", "summary", "message"))
-        if text := "\n".join(filter(None, texts)):
+        if text := inputs.join_texts(value, "text", "content", "summary", "message"):
             yield replace(base, kind="raw", parts=(MarkerPart("raw", text),), counted=False)
         else:
             yield base
 
 
-def _message(base: Entry, message: Json, findings: Findings) -> Entry:
+def _read_message(base: Entry, message: Json, findings: Findings) -> Entry:
     role = inputs.as_text(message, "role")
     content = message.get("content")
-    blocks = inputs.blocks_of(content)
+    blocks = inputs.read_blocks(content)
     time = inputs.read_time(message.get("timestamp")) or base.time
     if role == "toolResult":
         result = inputs.result_part(
@@ -138,14 +130,14 @@ def _message(base: Entry, message: Json, findings: Findings) -> Entry:
     if role == "bashExecution":
         output = OutputPart(inputs.as_text(message, "command"), inputs.as_text(message, "output"))
         return replace(base, role="user", parts=(output,), time=time, kind="message", counted=False)
-    parts, own_role = _parts(blocks, findings), inputs.speaker(role)
+    parts, own_role = _read_parts(blocks, findings), inputs.to_role(role)
     if own_role is None or not parts:
         return base
     is_open = role == "assistant" and any(isinstance(p, ToolCallPart) for p in parts)
     return replace(base, role=own_role, parts=parts, time=time, kind="message", is_open=is_open)
 
 
-def _parts(blocks: Sequence[Json], findings: Findings) -> tuple[Part, ...]:
+def _read_parts(blocks: Sequence[Json], findings: Findings) -> tuple[Part, ...]:
     parts: list[Part] = []
     for block in blocks:
         match block.get("type"):

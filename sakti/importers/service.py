@@ -1,4 +1,4 @@
-"""Find the history of other programs, import it, follow it, and take an import back."""
+"""Import the history of other programs, follow it, and undo an import."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
 from sakti.importers import inputs, map_folder, mastra
 from sakti.importers.entries import Entry, Findings, Importer, Problem, Source, TodoItem
-from sakti.importers.writer import BATCH, Counts, ImportWriter, continues, group_entries
+from sakti.importers.writer import BATCH, Counts, ImportWriter, group_entries, is_continuation
 from sakti.store import imports
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.imports import THREAD, RunPart, SourceState
 from sakti.store.maintenance import purging
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets as mask_text
 from sakti.store.tasks import rows as task_rows
 from sakti.store.threads import removal
 from sakti.tasks import beads
@@ -43,9 +43,9 @@ Progress = Callable[[str, int, int], None]  # program, bytes read, bytes in all
 class ImportOptions(Struct, frozen=True):
     """Options of an import.
 
-    `here` is the id of the only workspace to import, `since` a time (Unix ms) after which a thread must have gone on,
-    `renamed` pairs of folders before and after a move. `workspace`: the current folder. `hold_open` leaves an
-    unfinished answer for the next time.
+    `here` is the id of the only workspace to import. Threads without an entry after `since` (Unix ms) are left out.
+    `renamed`: pairs of folders before and after a move. `workspace`: the current folder. `hold_open` leaves an
+    unfinished answer to the next import.
     """
 
     workspace: Path
@@ -110,14 +110,14 @@ class Service:
         if folder not in self._workspaces:
             mapped = self._map(folder)
             path = Path(mapped)
-            self._workspaces[folder] = masked(mapped)
-            if path.is_absolute() and inputs.state_of(path) is not None:
+            self._workspaces[folder] = mask_text(mapped)
+            if path.is_absolute() and inputs.read_status(path) is not None:
                 with contextlib.suppress(OSError):  # no permission
                     self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
 
     def _map(self, folder: str) -> str:
-        """Return a folder after moves; a resource of Mastra is a folder, too, if it was mapped to one."""
+        """Return a folder after moves; a resource of Mastra may be mapped to a folder, too."""
         kind, sign, name = folder.partition(":")
         if sign and kind in ("mastra", "mastra-only"):
             mapped = map_folder(name, self._options.renamed)
@@ -135,18 +135,18 @@ class Service:
         return report
 
     async def measure(self, importer: Importer, root: Path) -> SourceReport:
-        """Return the size of a program's sources, which takes no reading."""
+        """Return the size of a program's sources without reading them."""
         sources = await asyncio.to_thread(self._list_sources, importer, root, Findings())
-        return SourceReport(importer.program, str(root), size=sum(map(_size, sources)))
+        return SourceReport(importer.program, str(root), size=sum(map(_measure, sources)))
 
     async def import_program(self, importer: Importer, root: Path, progress: Progress | None = None) -> SourceReport:
         findings = Findings()
         sources = await asyncio.to_thread(self._list_sources, importer, root, findings)
-        report = SourceReport(importer.program, str(root), size=sum(map(_size, sources)))
+        report = SourceReport(importer.program, str(root), size=sum(map(_measure, sources)))
         work = _ProgramImport(self, importer, report, findings)
-        states = {s.path: s for s in await self._store.read(imports.sources) if s.program == importer.program}
+        states = {s.path: s for s in await self._store.read(imports.list_sources) if s.program == importer.program}
         changed = await asyncio.to_thread(work.find_changed, sources, states)
-        done, total = 0, sum(map(_size, changed))
+        done, total = 0, sum(map(_measure, changed))
         for source in changed:
             if self.is_stopped():
                 break
@@ -156,11 +156,11 @@ class Service:
                 if e.code != "unreadable":
                     raise
                 findings.add(source.path, 0, e.message)
-            done += _size(source)
+            done += _measure(source)
         return work.finish()
 
     def _list_sources(self, importer: Importer, root: Path, findings: Findings) -> list[Source]:
-        """Return the sources below a folder; those whose name is no text are reported."""
+        """Return the sources below a folder; names that are not UTF-8 are reported."""
         sources: list[Source] = []
         for source in importer.find(root, findings):
             path = os.path.realpath(source.path)
@@ -209,7 +209,7 @@ class _ProgramImport:
         """Return the sources that are new or changed since an earlier import; count the others."""
         changed: list[Source] = []
         for source in sources:
-            now, before = _stat(source), states.get(str(source.path))
+            now, before = _find_state(source), states.get(str(source.path))
             if now is None or before is None or not before.is_same(now) or self._service.options.is_partial:
                 changed.append(source)
             else:
@@ -219,11 +219,11 @@ class _ProgramImport:
     async def import_source(self, source: Source, report: Callable[[int], None]) -> None:
         """Import the new entries of one source."""
         store, options = self._service.store, self._service.options
-        now = await asyncio.to_thread(_look_at, source)
+        now = await asyncio.to_thread(_read_state, source)
         if now is None:
             self._findings.add(source.path, 0, "it cannot be read")
             return
-        before = await store.read(imports.source, source.program, str(source.path))
+        before = await store.read(imports.get_source, source.program, str(source.path))
         offset = _resume_at(before, now)
         if offset and not options.dry_run:
             await store.write(imports.remove_entry, source.program, inputs.raw_id(source.path, offset))
@@ -242,7 +242,7 @@ class _ProgramImport:
             await store.write(self._save, replace(now, offset=read_to), earlier)
 
     def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
-        """Store up to which offset a source was read; `before`: an earlier import read its beginning."""
+        """Store the offset up to which a source was read; `before`: state of an import that read its beginning."""
         counts = self._count_source(before, self._messages)
         imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
 
@@ -261,13 +261,13 @@ class _ProgramImport:
         self._report.child_threads += before.counts.get("children", 0)
 
     async def _choose_threads(self, source: Source) -> set[str] | None:
-        """Return the threads of a source that the options choose by their time; None: all."""
+        """Return the threads of a source that are recent enough; None: all."""
         if self._service.options.since is None:
             return None
         return await asyncio.to_thread(self._find_recent_threads, source)
 
     def _find_recent_threads(self, source: Source) -> set[str]:
-        """Return the threads of a source that went on after the time asked for."""
+        """Return the threads of a source with an entry after the requested time."""
         newest: dict[str, int] = {}
         for entry in self._importer.entries(source, 0, Findings()):
             newest[entry.thread.id] = max(entry.time, newest.get(entry.thread.id, 0))
@@ -279,7 +279,7 @@ class _ProgramImport:
     ) -> int:
         """Store the entries of a source in batches; return the offset up to which it was read."""
         entries = self._importer.entries(source, offset, self._findings)
-        batches = _batches(entry for entry in entries if self._is_wanted(entry, chosen))
+        batches = _make_batches(entry for entry in entries if self._is_wanted(entry, chosen))
         if self._service.options.hold_open:
             batches = _remove_unfinished(batches)
         end = offset
@@ -322,7 +322,7 @@ class _ProgramImport:
         """Store a batch and up to where the source was read, in one transaction."""
         counts = self._writer.write(db, entries)
         if state is not None:
-            before = imports.source(db, state.program, state.path)
+            before = imports.get_source(db, state.program, state.path)
             messages = self._messages + counts.new + counts.unchanged
             imports.save_source(db, replace(state, counts=self._count_source(before, messages)))
         return counts
@@ -339,12 +339,12 @@ class _ProgramImport:
     def _write_todos(self, db: Database, todos: Sequence[TodoItem]) -> int:
         """Put tasks on the boards of their threads' workspaces; return how many are new or changed."""
         store = self._service.store
-        origins = imports.known_entries(db, self._importer.program, [THREAD + t.thread.id for t in todos])
+        origins = imports.find_entries(db, self._importer.program, [THREAD + t.thread.id for t in todos])
         boards: dict[str, list[Json]] = {}
         for todo in todos:
             if (origin := origins.get(THREAD + todo.thread.id)) is not None:
-                thread, _ = removal.state_of(db, origin.thread_id)
-                boards.setdefault(thread.resource_id, []).append(_issue(todo))
+                thread, _ = removal.get_with_deletion(db, origin.thread_id)
+                boards.setdefault(thread.resource_id, []).append(_to_issue(todo))
         added = 0
         for board, issues in boards.items():
             actor = Actor(board, "user:you", store.clock.now(), name=f"import {self._importer.program}")
@@ -369,7 +369,7 @@ class _ProgramImport:
         return report
 
 
-def _issue(todo: TodoItem) -> Json:
+def _to_issue(todo: TodoItem) -> Json:
     """Return a task in the form of an issue of beads."""
     prefix = todo.thread.id[:8]
     return {
@@ -398,12 +398,12 @@ def _add_blocks(issues: Sequence[Json]) -> None:
 # --- batches ------------------------------------------------------------------------------------------------
 
 
-def _batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
+def _make_batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
     """Yield entries in batches that begin with a prompt or an answer."""
     batch: list[Entry] = []
     for entry in entries:
         is_start = entry.kind == "message" and entry.role != "tool"
-        if len(batch) >= BATCH and is_start and not continues(batch[-1], entry):
+        if len(batch) >= BATCH and is_start and not is_continuation(batch[-1], entry):
             yield batch
             batch = []
         batch.append(entry)
@@ -459,13 +459,13 @@ def _has_open_call(parts: Iterable[Part]) -> bool:
 # --- sources ------------------------------------------------------------------------------------------------
 
 
-def _size(source: Source) -> int:
-    return sum(state.st_size for path in (source.path, *source.side) if (state := inputs.state_of(path)) is not None)
+def _measure(source: Source) -> int:
+    return sum(state.st_size for path in (source.path, *source.side) if (state := inputs.read_status(path)) is not None)
 
 
-def _look_at(source: Source) -> SourceState | None:
+def _read_state(source: Source) -> SourceState | None:
     """Return the state of a source with the hash of its beginning, None if it cannot be read."""
-    state = _stat(source)
+    state = _find_state(source)
     if state is None:
         return None
     try:
@@ -476,12 +476,12 @@ def _look_at(source: Source) -> SourceState | None:
     return replace(state, head=hashlib.sha256(head).hexdigest()) if len(head) == HEAD else state
 
 
-def _stat(source: Source) -> SourceState | None:
+def _find_state(source: Source) -> SourceState | None:
     """Return the state of a source, None if it is no file."""
-    status = inputs.state_of(source.path)
+    status = inputs.read_status(source.path)
     if status is None or not stat.S_ISREG(status.st_mode):  # reading a pipe or a device would never end
         return None
-    sides = [state for path in source.side if (state := inputs.state_of(path)) is not None]
+    sides = [state for path in source.side if (state := inputs.read_status(path)) is not None]
     return SourceState(
         source.program,
         str(source.path),
@@ -494,7 +494,7 @@ def _stat(source: Source) -> SourceState | None:
 
 
 def _resume_at(before: SourceState | None, now: SourceState) -> int:
-    """Return the offset up to which a file was read, 0 if it is another one."""
+    """Return the offset at which reading continues, 0 for another file."""
     if before is None or not before.path.endswith(".jsonl"):
         return 0
     is_same_file = (before.device, before.inode) == (now.device, now.inode) and before.offset <= now.offset
@@ -511,7 +511,7 @@ async def watch(
 
     `rounds` bounds the number of looks.
     """
-    programs = {state.program for state in await service.store.read(imports.sources)}
+    programs = {state.program for state in await service.store.read(imports.list_sources)}
     followed = [(importer, root) for importer, root in roots if importer.program in programs]
     while followed:
         report = await service.import_all(followed)
@@ -528,7 +528,7 @@ async def watch(
 
 
 class UndoPlan(Struct, frozen=True):
-    """What an undo removes; `stays`: threads that were continued here."""
+    """Threads and tasks that an undo removes; `stays`: threads that were continued here."""
 
     run: str
     parts: tuple[RunPart, ...]
@@ -551,13 +551,13 @@ class UndoPlan(Struct, frozen=True):
 
 
 def plan_undo(db: Database, run: str) -> UndoPlan:
-    """Return what a run added."""
-    tasks = {e.task_id for e in task_rows.events_of_batch(db, run) if e.action == "import"}
-    return UndoPlan(run, tuple(imports.run_parts(db, run)), tuple(sorted(tasks)))
+    """List the threads and tasks that a run added."""
+    tasks = {e.task_id for e in task_rows.list_events_of_batch(db, run) if e.action == "import"}
+    return UndoPlan(run, tuple(imports.list_run_parts(db, run)), tuple(sorted(tasks)))
 
 
 async def undo(store: Store, plan: UndoPlan) -> list[str]:
-    """Remove what a run added; return why threads stay."""
+    """Remove the threads, messages and tasks that a run added; return why threads stay."""
     problems = [f"{part.title!r} was continued here and stays" for part in plan.stays]
     stays = {part.thread_id for part in plan.stays}
     for part in plan.goes:
@@ -580,6 +580,6 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
 
 
 def _delete_task(db: Database, task_id: str, now: int) -> None:
-    resource = task_rows.resource_of(db, task_id)
+    resource = task_rows.find_resource(db, task_id)
     if resource is not None:
         task_rows.delete_many(db, resource, [task_id], now)

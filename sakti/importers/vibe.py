@@ -1,6 +1,6 @@
-"""Read the history of vibe: for each session a snapshot in chunks and the journal behind it.
+"""Read the history of vibe: for each session a snapshot in chunks, and a journal of later changes.
 
-Hashes of chunks and records are not checked. Written by version 3.0.
+Hashes of chunks and records are not checked. This is the format of version 3.0.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 from sakti.core.types import Json, MarkerPart, Part, ThinkingPart
 from sakti.importers import inputs
-from sakti.importers.entries import Entry, Findings, Source, ThreadInfo, TodoItem
+from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 _CHANGES = frozenset(("append_entry", "update_entry", "replace_entry", "upsert_entry", "set_entry"))
 _DONE = frozenset(("completed", "failed", "cancelled", "interrupted"))
 
 
-class Vibe:
+class Vibe(Importer):
     program = "vibe"
 
     def place(self, home: Path, workspace: Path) -> Path | None:
@@ -45,21 +45,18 @@ class Vibe:
             str(source.path),
             inputs.as_text(meta, "parent_session_id"),
         )
-        items = _items(folder, current, findings)
+        items = _read_items(folder, current, findings)
         for item in items.values():
             yield from _item_entries(thread, item, source.path, findings)
 
-    def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
-        return iter(())
 
-
-def _items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
-    """Return the entries of a session in their order: those of the snapshot, changed by the journal."""
+def _read_items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
+    """Return the entries of a session in order: those of the snapshot with the changes of the journal."""
     generation = inputs.as_text(current, "generation")
     manifest: Json = {}
     if generation:
         manifest = inputs.as_dict(inputs.read_json(folder / "generations" / generation / "manifest.json", findings))
-    items = _snapshot_items(folder, manifest, findings)
+    items = _read_snapshot(folder, manifest, findings)
     end = current.get("snapshot_sequence")
     after = end if manifest and isinstance(end, int) else 0
     for path in inputs.files_below(folder, "journal/*.jsonl", findings):
@@ -71,7 +68,7 @@ def _items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
     return items
 
 
-def _snapshot_items(folder: Path, manifest: Json, findings: Findings) -> dict[str, Json]:
+def _read_snapshot(folder: Path, manifest: Json, findings: Findings) -> dict[str, Json]:
     """Return the entries of the chunks that a snapshot names."""
     items: dict[str, Json] = {}
     for chunk in inputs.as_list(manifest, "projection_state", "chunks"):
@@ -96,8 +93,8 @@ def _item_entries(thread: ThreadInfo, item: Json, path: Path, findings: Findings
     step = inputs.as_text(item, "turnId")
     is_open = inputs.as_text(item, "generationStatus") not in _DONE
     if item.get("type") == "message":
-        role = inputs.speaker(item.get("role"))
-        parts = _parts(item, findings)
+        role = inputs.to_role(item.get("role"))
+        parts = _read_parts(item, findings)
         if parts and role is not None and item.get("source") != "injected":
             answer = step if role == "assistant" else ""
             yield Entry(thread, item_id, role, parts, time, answer=answer, is_open=is_open)
@@ -116,10 +113,10 @@ def _call_and_result(item_id: str, item: Json) -> tuple[Part, Part]:
     name = inputs.as_text(detail, "toolName") or inputs.as_text(item, "title")
     failed = inputs.lookup(state, "display", "success") is False or item.get("generationStatus") != "completed"
     call = inputs.call_part(item_id, name, detail.get("input"))
-    return call, inputs.result_part(item_id, name, _output(state), failed)
+    return call, inputs.result_part(item_id, name, _read_output(state), failed)
 
 
-def _parts(item: Json, findings: Findings) -> tuple[Part, ...]:
+def _read_parts(item: Json, findings: Findings) -> tuple[Part, ...]:
     parts: list[Part] = []
     for block in map(inputs.as_dict, inputs.as_list(item, "content")):
         match block.get("type"):
@@ -134,7 +131,7 @@ def _parts(item: Json, findings: Findings) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-def _output(state: Json) -> Any:
+def _read_output(state: Json) -> Any:
     output = inputs.as_dict(state, "output")
     structured = output.get("structured_content")
     if structured is not None:

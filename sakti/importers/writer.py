@@ -1,6 +1,6 @@
 """Turn entries of other programs into threads and messages, a batch in each transaction.
 
-The writer keeps nothing between batches: where an entry goes is read from the database, so an import can be killed at
+The writer has no state between batches: the place of an entry is read from the database, so an import can be killed at
 any point and repeated.
 """
 
@@ -71,7 +71,7 @@ def group_entries(entries: Iterable[Entry]) -> Iterable[list[Entry]]:
     """Yield the entries of each message together."""
     group: list[Entry] = []
     for entry in entries:
-        if group and not continues(group[-1], entry):
+        if group and not is_continuation(group[-1], entry):
             yield group
             group = []
         group.append(entry)
@@ -79,7 +79,7 @@ def group_entries(entries: Iterable[Entry]) -> Iterable[list[Entry]]:
         yield group
 
 
-def continues(before: Entry, entry: Entry) -> bool:
+def is_continuation(before: Entry, entry: Entry) -> bool:
     """Return whether an entry belongs to the message of the one before it."""
     if before.kind != "message" or entry.kind != "message" or before.thread.id != entry.thread.id:
         return False
@@ -93,8 +93,8 @@ class _Batch:
 
     def __init__(self, writer: ImportWriter, db: Database, entries: Sequence[Entry]) -> None:
         self._writer, self._db = writer, db
-        keys = {key for e in entries for key in (e.id, e.parent, *_thread_keys(e.thread)) if key}
-        self.origins = imports.known_entries(db, writer.program, list(keys))
+        keys = {key for e in entries for key in (e.id, e.parent, *_list_thread_keys(e.thread)) if key}
+        self.origins = imports.find_entries(db, writer.program, list(keys))
         self.new: dict[str, EntryOrigin] = {}
         self.counts = Counts()
         self._threads: dict[str, Thread] = {}
@@ -129,7 +129,7 @@ class _Batch:
         self.origins[entry_id] = self.new[entry_id] = origin
 
     def _note(self, entry: Entry) -> None:
-        """Map a line without a message to the message that it hangs on."""
+        """Map a line without a message to the message of its parent."""
         origin = self.origins.get(entry.parent) or self.origins.get(THREAD + entry.thread.id)
         if origin is None:
             return
@@ -151,7 +151,7 @@ class _Batch:
         if current is None:
             return self._create(entry)
         last = imports.find_last_imported(self._db, current.thread_id)
-        tail = imports.tail_of(self._db, last) if last else None
+        tail = imports.find_tail(self._db, last) if last else None
         if tail is None or tail.is_last:
             return self._load(current.thread_id)
         copy = self._fork(info, current.thread_id, tail.index, entry.time)
@@ -163,8 +163,8 @@ class _Batch:
     def _thread_after(
         self, info: ThreadInfo, current: EntryOrigin | None, thread_id: str, message_id: str, time: int
     ) -> Thread | None:
-        """Return the thread of the message before, if it goes on there, else a fork at that message."""
-        thread, tail = self._load(thread_id), imports.tail_of(self._db, message_id)
+        """Return the thread of the previous message if that is its last one, else a fork at that message."""
+        thread, tail = self._load(thread_id), imports.find_tail(self._db, message_id)
         if thread is None or tail is None:
             return None
         if tail.is_last and thread.metadata.get(ORIGIN, {}).get("id") == info.id:
@@ -201,7 +201,7 @@ class _Batch:
         if self._load(thread_id) is None:
             return None
         writer = self._writer
-        now = max(time, imports.last_time(self._db, thread_id))
+        now = max(time, imports.read_last_time(self._db, thread_id))
         copy = fork.fork(self._db, thread_id, id=writer.ids.new(), ids=writer.ids, now=now, upto=index)
         threads.update_metadata(self._db, copy.id, {ORIGIN: self._origin(info)})
         return self._load(copy.id)
@@ -222,7 +222,7 @@ class _Batch:
             if thread is None:
                 return None
             self._threads[thread_id] = thread
-            self._times[thread_id] = imports.last_time(self._db, thread_id) or thread.created_at
+            self._times[thread_id] = imports.read_last_time(self._db, thread_id) or thread.created_at
         return self._threads[thread_id]
 
     def _rename(self, thread: Thread, title: str) -> None:
@@ -258,7 +258,7 @@ class _Batch:
         return stored
 
 
-def _thread_keys(info: ThreadInfo) -> Iterable[str]:
+def _list_thread_keys(info: ThreadInfo) -> Iterable[str]:
     yield THREAD + info.id
     if info.parent:
         yield THREAD + info.parent

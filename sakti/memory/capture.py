@@ -7,16 +7,17 @@ out.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
+from msgspec import to_builtins
+
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart, plain_text
-from sakti.store.secrets import MARK, masked
+from sakti.store.secrets import MARK, mask_secrets
 
 WORD = "word"  # one token, as is each " word" behind it, in o200k_base
 
@@ -32,7 +33,7 @@ class Redactor:
         self.found = 0
 
     def text(self, text: str) -> str:
-        clean = masked(text)
+        clean = mask_secrets(text)
         self.found += len(MARK.findall(clean)) - len(MARK.findall(text))
         if self._counter is not None:
             return " ".join([WORD] * self._counter.count(text))
@@ -112,7 +113,7 @@ def config(settings: MemorySettings) -> Json:
         return head + "".join(w.capitalize() for w in rest)
 
     def some(values: Any, *left_out: str) -> Json:
-        fields = dataclasses.asdict(values)
+        fields = to_builtins(values)
         return {camel(k): v for k, v in fields.items() if k not in left_out and not isinstance(v, dict)}
 
     observation = {**some(settings.observation, "model"), "threadTitle": settings.thread_title}

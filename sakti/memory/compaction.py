@@ -32,7 +32,7 @@ def to_compact(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
         prompts = [i for i, m in enumerate(messages) if m.role == "user"]
         if prompts and prompts[-1]:
             return list(messages[: prompts[-1]])
-        if state.window.pending < state.numbers().threshold:
+        if state.window.pending < state.numbers.threshold:
             return []
     cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
     return list(messages[: cuts[-1]]) if cuts else []
@@ -79,7 +79,7 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     """
     state = observation.state
     stopped = not await _completes(_join(observation))
-    tokens_before = state.window.pending + state.observation_tokens()
+    tokens_before = state.window.pending + state.observation_tokens
     before, pending, selected = _snapshot(state), list(state.window.messages), to_compact(state)
     activated: list[Group] = []
     if not stopped and not await _completes(observe_all(observation, focus, activated, whole_turn=True)):
@@ -143,7 +143,7 @@ def _record(
         tuple(g.id for g in own),
         before,
         tokens_before,
-        window.pending + state.observation_tokens(),
+        window.pending + state.observation_tokens,
         state.clock.now(),
     )
 
@@ -158,7 +158,7 @@ async def undo(observation: Observation) -> CompactionFinished | None:
     done = await state.store.read(moves.last_compaction, state.window.thread.id)
     if done is None:
         return None
-    numbers = state.numbers()
+    numbers = state.numbers
     move = UndoCompaction(done.id, numbers.buffer or numbers.threshold // 5)
     try:
         await state.move(move, "uncompact")
@@ -169,7 +169,7 @@ async def undo(observation: Observation) -> CompactionFinished | None:
         state.window.record.id,
         done.message_count,
         done.tokens_after,
-        state.window.pending + state.observation_tokens(),
+        state.window.pending + state.observation_tokens,
         0,
         undone=True,
     )
@@ -178,7 +178,7 @@ async def undo(observation: Observation) -> CompactionFinished | None:
 def preview(state: MemoryState) -> tuple[int, int, int]:
     """Return (messages that /compact would observe, tokens now, estimated tokens after)."""
     selected = to_compact(state)
-    before = state.window.pending + state.observation_tokens()
+    before = state.window.pending + state.observation_tokens
     if not selected:
         return 0, before, before
     ready = [g for g in state.window.ready() if (g.first_index or 0) <= selected[-1].index]
@@ -203,7 +203,7 @@ def _snapshot(state: MemoryState) -> Json:
         "last_observed_at": window.record.last_observed_at,
         "thread": {
             **{k: metadata.get(k) for k in ("current_task", "suggested_response", "task_index", "last_observed_at")},
-            threads.HOLD_LIMITED: state.room() is not None or None,
+            threads.HOLD_LIMITED: state.message_limit is not None or None,
         },
     }
 

@@ -30,9 +30,9 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
     def store(db: Database) -> tuple[LineCorrection, list[str]]:
         record = state.window.record.id
         line_id = memory_corrections.find_line(db, record, line)
-        done = memory_corrections.correct(db, record, line_id, action, text=text, now=state.clock.now())
+        done = memory_corrections.correct_line(db, record, line_id, action, text=text, now=state.clock.now())
         state.failpoint("edit.written")
-        return done, memory_corrections.cleared_tasks(db, line_id) if action == "forget" else []
+        return done, memory_corrections.list_cleared_tasks(db, line_id) if action == "forget" else []
 
     done, tasks = await state.write(store, "edit")
     if tasks:
@@ -53,7 +53,7 @@ async def erase(state: MemoryState, line: str) -> purging.Copies:
     erased = await state.write(store, "edit")
     copies = purging.Copies(erased.texts, frozenset(erased.ids), erased.tasks)
     await _erase_sent_copies(state, copies)
-    await purging.leave_no_copy(state.store)
+    await purging.erase_leftovers(state.store)
     return copies
 
 
@@ -68,7 +68,7 @@ async def undo(state: MemoryState, line: str | None = None) -> LineCorrection:
     def store(db: Database) -> LineCorrection:
         record = state.window.record.id
         line_id = memory_corrections.find_line(db, record, line) if line else None
-        done = memory_corrections.undo(db, record, state.clock.now(), line_id=line_id)
+        done = memory_corrections.undo_correction(db, record, state.clock.now(), line_id=line_id)
         state.failpoint("edit.written")
         return done
 

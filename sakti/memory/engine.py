@@ -23,9 +23,10 @@ from sakti.memory.factory import FallbackObserver
 from sakti.memory.jobs.observation import Observation, Patience, wait_for_messages
 from sakti.memory.jobs.operation import Leases
 from sakti.memory.jobs.reflection import Reflection, ReflectionUndone
+from sakti.memory.phases import Phase, ReflectionPhase
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.request import RequestBuilder
-from sakti.memory.state import MemoryOptions, MemoryServices, MemoryState, Phase, ReflectionPhase, Trigger
+from sakti.memory.state import MemoryOptions, MemoryServices, MemoryState, Trigger
 from sakti.memory.window import first_window, newest_prompt, open_record
 from sakti.memory.worker import MemoryWorker
 from sakti.store import leases
@@ -63,7 +64,7 @@ class MemoryEngine:
         self._leases = Leases(self._store, options.owner or leases.new_owner(), options.patience)
         self._chosen = observer.name
         self._worker = MemoryWorker(services, observer, reflector)
-        self._patience = Patience(options.turn_wait, self._stand_in)
+        self._patience = Patience(options.turn_wait, self._stop_waiting_for_model)
         self._rates: status.Rates | None = None
         self._pricing: asyncio.Task[None] | None = None
         self._state: MemoryState | None = None
@@ -74,7 +75,7 @@ class MemoryEngine:
         self._budget: int | None = None
         self._last_message_at: int | None = None
         self._closed = False
-        self._leaves_out = False
+        self._has_unsent = False
         self._new_thread = False
 
     # --- opening ----------------------------------------------------------------------------------------
@@ -115,7 +116,7 @@ class MemoryEngine:
 
     @property
     def is_unrecorded(self) -> bool:
-        """Tell whether the thread was opened without its record, since the database was taken then."""
+        """Return whether the thread was opened without its record, as the database could not be written then."""
         return self._state is not None and not self.record_id and self._writes
 
     async def open(self, thread: Thread) -> None:
@@ -138,16 +139,16 @@ class MemoryEngine:
         self._state = state = MemoryState(self._services, self._options, self._request.log, window, self._announce)
         state.is_late = lambda: self._patience.is_over
         state.budget = self._budget
-        self._count_failures(state)
+        self._load_failures(state)
         self._observation = Observation(state, self._worker, self._leases)
         self._reflection = Reflection(state, self._worker, self._leases)
         if self._observes:
             state.settle()
-            state.overflow()
+            state.detect_backlog()
             if state.phase is Phase.CATCHING_UP:
                 self._pricing = asyncio.create_task(self._find_rates())
         self._actor = str(record.metadata.get("actor") or "")
-        newest = window.messages[-1:] or await self._store.read(message_store.page, thread.id, limit=1)
+        newest = window.messages[-1:] or await self._store.read(message_store.list_page, thread.id, limit=1)
         self._last_message_at = newest[-1].created_at if newest else None
         prompt = await newest_prompt(self._store, window)
         state.prompts = [prompt] if prompt else []
@@ -175,11 +176,11 @@ class MemoryEngine:
             self._emit(Notice("warning", "Memory was repaired", f"{opened.mended}. No message was lost."))
         return record
 
-    def _count_failures(self, state: MemoryState) -> None:
+    def _load_failures(self, state: MemoryState) -> None:
         """Let the Observer's failures in this log count across processes."""
         if isinstance(self._worker.observer, FallbackObserver) and self._observes:
-            keep = functools.partial(self._write_quietly, state)
-            self._worker.observer.remember(state.window.record.metadata, keep)
+            store = functools.partial(self._write_metadata, state)
+            self._worker.observer.load_failures(state.window.record.metadata, store)
 
     async def _find_rates(self) -> None:
         """Look up the Observer's price; the price list is slow to load, so nothing waits for it."""
@@ -205,7 +206,7 @@ class MemoryEngine:
         trigger = self._find_early_trigger(actor, cache_ttl)
         if self._observes:
             if actor != self._actor:
-                await self._write_quietly(state, {"actor": actor})
+                await self._write_metadata(state, {"actor": actor})
             if trigger is not None:
                 await state.activate_due(trigger)
                 await self._request.renew(state)
@@ -241,14 +242,14 @@ class MemoryEngine:
         self._step = 0
 
     def set_models(self, observer: Observer, reflector: Reflector) -> None:
-        """Replace Observer and Reflector: more is known of their model now."""
+        """Replace Observer and Reflector, for a model whose limits are known now."""
         self._worker.observer, self._worker.reflector = observer, reflector
-        self._chosen = observer.name  # before earlier failures are known: afterwards it may name its stand-in
+        self._chosen = observer.name  # before failures are loaded: afterwards it may be the fallback's name
         if self._state is not None:
-            self._count_failures(self._state)
+            self._load_failures(self._state)
 
     def set_budget(self, budget: int) -> None:
-        """Set the tokens that the model's window leaves; thresholds are right from then on."""
+        """Set the tokens that the model's window leaves for memory and messages."""
         self._budget = budget
         if self._state is not None:
             self._state.budget = budget
@@ -258,8 +259,8 @@ class MemoryEngine:
     ) -> Prepared:
         """Return the window for the next model call.
 
-        `budget`: tokens that the model's window leaves for memory and messages (None: not known). Changed `facts` are
-        sent along with the newest message, with memory's own (None: nothing is sent). Waits for a model only above
+        `budget`: tokens that the model's window leaves for memory and messages, None if unknown. `facts` that changed
+        are sent with the newest message, beside memory's own (None: no facts are sent). Waits for a model only above
         `block_after`, or at the threshold when nothing is buffered and nothing is running.
         """
         state = self.state
@@ -274,11 +275,15 @@ class MemoryEngine:
         now = self.status()
         self._emit(now)
         prepared = self._prepare(state, now)
-        unsent = memory_request.describe_unsent(*memory_request.count_unsent(state.window, prepared.messages))
-        if unsent and not (self._leaves_out or state.is_held or self._patience.is_over):  # the others say it already
-            self._emit(Notice("warning", "Memory", unsent))
-        self._leaves_out = bool(unsent)
+        self._warn_of_unsent(state, prepared.messages)
         return prepared
+
+    def _warn_of_unsent(self, state: MemoryState, sent: tuple[Message, ...]) -> None:
+        """Warn once of messages that are not sent in full, unless an undo or a late job already explains it."""
+        unsent = memory_request.describe_unsent(*memory_request.count_unsent(state.window, sent))
+        if unsent and not (self._has_unsent or state.is_suspended or self._patience.is_over):
+            self._emit(Notice("warning", "Memory", unsent))
+        self._has_unsent = bool(unsent)
 
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return the facts, memory's included, that the next request would add to the stored ones."""
@@ -299,13 +304,13 @@ class MemoryEngine:
     async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
         """Activate and start due work before a request; wait if it must."""
         state.settle()
-        if not state.is_held:
-            if state.full():  # what another window has made ready is activated before anything is asked or waited for
+        if not state.is_suspended:
+            if state.is_full():  # groups that another window buffered are activated before any model is asked
                 await state.refresh()
             await state.activate_due()
-        if facts is not None:  # before anything begins to read the newest message, which changes by that
+        if facts is not None:  # before a job begins to read the newest message, which this changes
             await self._attach_facts(state, facts)
-        if state.is_held:
+        if state.is_suspended:
             return
         self._observation.start()
         self._reflection.start()
@@ -315,7 +320,7 @@ class MemoryEngine:
         await wait_for_messages(state, self._observation, self._patience)
         self._report_late(state)
 
-    def _stand_in(self) -> bool:
+    def _stop_waiting_for_model(self) -> bool:
         """Let the running observation end without its model; False if nothing can take its place."""
         observer = self._worker.observer
         thread_id = self.state.window.thread.id
@@ -325,7 +330,7 @@ class MemoryEngine:
         if self._patience.is_over:
             state.note = f"{self._worker.observer.name} has not answered for {self._patience.limit:g} seconds."
             state.warn_once(
-                f"{state.note} The chat continues with the newest messages that fit; a late answer is still used."
+                f"{state.note} The chat continues with the newest messages that fit; a late answer will still be used."
             )
 
     async def _attach_facts(self, state: MemoryState, facts: Mapping[str, str]) -> None:
@@ -347,7 +352,8 @@ class MemoryEngine:
             self._observation.start(at_end=True)
             self._reflection.start()
 
-    async def _write_quietly(self, state: MemoryState, changes: dict[str, object]) -> None:
+    async def _write_metadata(self, state: MemoryState, changes: dict[str, object]) -> None:
+        """Change the record's metadata; a failure is only reported."""
         try:
             await self._store.write(memory_store.set_record_metadata, state.window.record.id, changes)
         except SaktiError as e:
@@ -368,10 +374,10 @@ class MemoryEngine:
         if not self._closed and self._state is not None:
             self._emit(self.status())
 
-    # --- by hand ----------------------------------------------------------------------------------------
+    # --- requests of the user ---------------------------------------------------------------------------
 
-    def _must_write(self) -> None:
-        """Raise `MemoryFailure` (read_only) where memory is read-only."""
+    def _require_writable(self) -> None:
+        """Raise `MemoryFailure` (read_only) if memory is read-only."""
         if not self._writes:
             raise MemoryFailure(self._store.read_only_reason or READ_ONLY, code="read_only")
 
@@ -383,7 +389,7 @@ class MemoryEngine:
         read_only).
         """
         state = self.state
-        self._must_write()
+        self._require_writable()
         async with self._leases.turn(state.window.thread.id):
             await state.refresh()
             yield state
@@ -395,11 +401,11 @@ class MemoryEngine:
     async def observe_now(self, focus: str = "") -> bool:
         """Shrink the window after the provider found the request too long; False if impossible.
 
-        Buffered groups are activated and all but the last exchange is observed; where even that fails, less of it is
+        Buffered groups are activated and all but the last exchange is observed; if that fails, fewer messages are
         sent.
         """
         state = self.state
-        await state.refresh()  # what another window has observed meanwhile is no part of the next request
+        await state.refresh()  # messages that another window has observed leave the next request anyway
         before = state.window.pending
         if self._observes:
             shrinking = asyncio.create_task(self._observe_all(focus))
@@ -422,7 +428,7 @@ class MemoryEngine:
         """
         async with self._manual_operation():
             done = await compaction.compact(self._observation, focus)
-        if not self._closed:  # else another thread is on the screen
+        if not self._closed:  # else the screen shows another thread
             self._emit(done)
         self._announce()
         return done
@@ -454,7 +460,7 @@ class MemoryEngine:
 
     async def remove_carried(self, line: CarriedLine, *, removed: bool = True) -> None:
         """Remove a line of the carry-over, or restore it. Raises `MemoryFailure` (read_only)."""
-        self._must_write()
+        self._require_writable()
         await self._request.remove_carried(self.state, line, removed=removed)
 
     async def undo_correction(self, line: str | None = None) -> LineCorrection:
@@ -493,7 +499,7 @@ class MemoryEngine:
             return await self._reflection.undo(generation)
 
     async def observe_rest(self) -> bool:
-        """Observe everything that may be observed, on exit; False when it had no result."""
+        """Observe everything that may be observed, on exit; False if nothing was."""
         async with self._manual_operation():
             return await compaction.observe_rest(self._observation)
 
@@ -506,14 +512,14 @@ class MemoryEngine:
 
         Meanwhile the newest messages that fit are sent; manual operations (`compact`, `reflect_now`) still work.
         """
-        self._must_write()
+        self._require_writable()
         await status.set_paused(self.state, paused=True)
         if self._pricing is None:
             self._pricing = asyncio.create_task(self._find_rates())
 
     async def resume(self, *, start: bool = True) -> None:
         """Continue where `pause` stopped, oldest first in the background; at once or with the next turn."""
-        self._must_write()
+        self._require_writable()
         if not self._settings.enabled:
             raise MemoryFailure("Memory is off here: there is nothing to resume.", code="off")
         await status.set_paused(self.state, paused=False)

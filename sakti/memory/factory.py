@@ -172,8 +172,8 @@ class FallbackObserver:
     def name(self) -> str:
         return self._extractive.name if self._switched or self._rests() else self._model.name
 
-    def remember(self, metadata: Mapping[str, Any], keep: Callable[[Json], Awaitable[None]]) -> None:
-        """Load this model's failures from a record's metadata, and `keep` later ones there."""
+    def load_failures(self, metadata: Mapping[str, Any], store: Callable[[Json], Awaitable[None]]) -> None:
+        """Load this model's failures from a record's metadata, and `store` later ones there."""
         entry: Any = metadata.get(KEY)
         if isinstance(entry, dict) and entry.get("model") == self._model.name:  # pyright: ignore[reportUnknownMemberType]
             stored = cast("Json", entry)
@@ -181,7 +181,7 @@ class FallbackObserver:
 
         async def write(failures: Failures) -> None:
             values = {"model": self._model.name, "count": failures.count, "time": failures.time}
-            await keep({KEY: values if failures.count else None})
+            await store({KEY: values if failures.count else None})
 
         self._keep = write
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from msgspec import Struct, ValidationError, convert, field
+from msgspec.structs import replace
 
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.errors import ConfigError

@@ -18,7 +18,6 @@ from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k
 from sakti.core.types import Message
-from sakti.memory.log import dates
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
@@ -155,7 +154,7 @@ class Backoff(Struct, frozen=True):
 # --- idle time ------------------------------------------------------------------------------------------
 
 _DURATION = lazy_pattern(
-    rf"(\d+(?:\.\d+)?){dates.S}*"
+    r"(\d+(?:\.\d+)?)\s*"
     r"(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h)",
     re.IGNORECASE,
 )
@@ -173,7 +172,7 @@ def parse_activation_ttl(value: str | float | bool | None, name: str) -> float |
         return "auto"
     if isinstance(value, int | float) and value is not True and math.isfinite(value) and value >= 0:
         return value
-    if isinstance(value, str) and (match := _DURATION.fullmatch(dates.trim(value))):
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
         unit = match[2].lower()
         factor = 1 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
         return float(match[1]) * factor

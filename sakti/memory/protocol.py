@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import ParamSpec, Protocol, TypeVar
 
 from msgspec import Struct, field
 
 from sakti.core.types import Json, Message, ModelCall
-from sakti.store.log.replaced import Earlier
+from sakti.store.log.replacements import Earlier
 
 
 class ObserveInput(Struct, frozen=True):
@@ -104,3 +104,13 @@ class Reflector(Protocol):
     def name(self) -> str: ...
 
     async def reflect(self, request: ReflectInput) -> ReflectResult: ...
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class RunAside(Protocol):
+    """Runs a function in another thread, as `asyncio.to_thread` does."""
+
+    async def __call__(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...

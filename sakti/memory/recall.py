@@ -99,7 +99,7 @@ async def _read_page(store: Store, thread_id: str, first: int, page: int) -> Seq
     """Return the messages of a page in their order; page 0 starts at index `first`."""
     if page < 0:
         before = first + (page + 1) * PAGE_MESSAGES
-        return await store.read(message_store.page, thread_id, before=before, limit=PAGE_MESSAGES)
+        return await store.read(message_store.list_page, thread_id, before=before, limit=PAGE_MESSAGES)
     start = first + page * PAGE_MESSAGES
     return await store.read(message_store.list_between, thread_id, start, start + PAGE_MESSAGES - 1)
 
@@ -123,7 +123,7 @@ _RANGE = lazy_pattern(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
 
 async def _resolve_alias(store: Store, resource_id: str, alias: str) -> str:
     """Return the id of the thread with that short name in a shared log."""
-    threads = await store.read(memory_log.thread_ids, resource_id)
+    threads = await store.read(memory_log.list_thread_ids, resource_id)
     thread = next((t for t in threads if thread_alias(t) == alias), None)
     if thread is None:
         raise MemoryFailure(f"No thread of this workspace has the id {alias}.", code="not_found")

@@ -19,14 +19,14 @@ from sakti.core.text import counted
 from sakti.core.tokens import Counter, count_part, message_tokens
 from sakti.core.types import Block, ContextPart, Message, Thread
 from sakti.memory import context, shared
+from sakti.memory.pages import Pages
 from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
 from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
-from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
-from sakti.store.secrets import masked_value
+from sakti.store.secrets import mask_value
 from sakti.store.tasks import questions as tasks
 from sakti.store.threads import fork, runs
 from sakti.store.threads import messages as message_store
@@ -57,7 +57,7 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
     `begins`: it begins a turn, so that all but the long ones are sent again; else those that changed since they were
     sent last. Empty after an answer, which takes no facts.
     """
-    facts = masked_value(dict(facts))
+    facts = mask_value(dict(facts))
     last = messages[-1] if messages else None
     if last is None or last.role == "assistant":
         return {}
@@ -147,7 +147,7 @@ class RequestBuilder:
 
     async def _read_pinned(self, state: MemoryState) -> None:
         self._pinned_at = cursor = state.window.cursor if self._settings.enabled else NO_WINDOW
-        self._pinned = await self._store.read(stored_threads.pinned_texts, state.window.thread, cursor)
+        self._pinned = await self._store.read(stored_threads.read_pinned_texts, state.window.thread, cursor)
 
     async def load(self, state: MemoryState) -> None:
         """Load what other processes changed since the last turn."""
@@ -155,7 +155,7 @@ class RequestBuilder:
         if fork.CARRY_OVER_KEY in thread.metadata:
             self._carried = await self._store.read(fork.read_carried_text, thread.id)
         self._working_memory = await self._pages.read_for_request(thread.id)
-        self._tasks = await self._store.read(tasks.in_a_line, thread.resource_id, thread.id)
+        self._tasks = await self._store.read(tasks.describe_board, thread.resource_id, thread.id)
         if not self._settings.enabled:
             await self._levels.load(thread)
         if not self._settings.enabled or state.window.cursor != self._pinned_at:  # messages left since: by /compact
@@ -171,7 +171,7 @@ class RequestBuilder:
         pieces = self._pieces = self._build(await self._find_pieces(thread))
         if writes or self._store.not_saved:
             with contextlib.suppress(StoreError):  # the block is rebuilt at the next start
-                await self._store.write(fork.keep_carry_over, thread.id, head if pieces else "", pieces)
+                await self._store.write(fork.store_carry_over, thread.id, head if pieces else "", pieces)
                 metadata = {**thread.metadata, fork.CARRY_OVER_KEY: head if pieces else ""}
                 state.window.thread = structs.replace(thread, metadata=metadata)
 
@@ -185,7 +185,7 @@ class RequestBuilder:
         )
 
     async def _find_pieces(self, thread: Thread) -> list[fork.CarriedPiece]:
-        earlier = await self._store.read(memory_log.carry_over, thread.resource_id, thread.id)
+        earlier = await self._store.read(memory_log.build_carry_over, thread.resource_id, thread.id)
         head = read_prompt("memory#carry-over")
         return context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
 
@@ -234,9 +234,9 @@ class RequestBuilder:
         if not self._settings.enabled or window.record.scope != "resource":
             return
         others = await self._store.read(
-            memory_log.unobserved_elsewhere, window.record.id, window.thread.resource_id, window.thread.id
+            memory_log.list_unobserved_of_others, window.record.id, window.thread.resource_id, window.thread.id
         )
-        limit = int(state.numbers().threshold * shared.SHARE)
+        limit = int(state.numbers.threshold * shared.SHARE)
         self._other_threads = shared.text(others, self._counter, limit, state.timezone) if others else ""
 
     def summarise(self, window: Window) -> None:
@@ -298,7 +298,7 @@ class RequestBuilder:
         messages = [*(m for m in prompts if m.index <= window.cursor), *messages]
         reminder = self._reminder(window)
         most = self._most_for_messages(state, reminder)
-        room = min((r for r in (state.room(), most) if r is not None), default=None)
+        room = min((r for r in (state.message_limit, most) if r is not None), default=None)
         if room is not None and sum(m.tokens for m in messages) > room:
             limit = max(context.LEAST_EXCERPT, room // EXCERPT_SHARE)
             most = room if ended else most  # after an answer another exchange follows
@@ -330,7 +330,7 @@ class RequestBuilder:
         if not self._settings.enabled:
             return 0, 0  # a number of messages is sent
         log = sum(b.tokens for b in self.blocks(state) if b.kind in context.LOG_KINDS)
-        return count_unsent(state.window, sent)[1], max(0, state.observation_tokens() - log)
+        return count_unsent(state.window, sent)[1], max(0, state.observation_tokens - log)
 
     def tail(self, state: MemoryState) -> dict[str, str]:
         """Return the facts that change from step to step, by name."""

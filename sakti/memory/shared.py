@@ -22,7 +22,7 @@ from sakti.core.types import Thread
 from sakti.memory.log import dates, lines
 from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
-from sakti.store.memory.group_rows import Section, Span, section_metadata, sections, spans, union
+from sakti.store.memory.group_rows import Section, Span, merge_spans, section_metadata, sections, spans
 
 OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
 _TITLE = 60  # characters
@@ -209,7 +209,7 @@ def _part(members: Sequence[_NamedSection]) -> CondensedPart:
     return CondensedPart(
         tuple((member.name, member.text) for member in with_text),
         {member.name: label(member.spans) for member in with_text},
-        union(span for member in members for span in member.spans),
+        merge_spans(span for member in members for span in member.spans),
         sum(member.tokens for member in members),
     )
 

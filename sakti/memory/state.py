@@ -1,19 +1,14 @@
-"""Define the state machine of memory: its phases and transitions, and the state of one open thread.
-
-A thread's observation is in one `Phase`, the reflection on its log in one `ReflectionPhase`; `TRANSITIONS` and
-`REFLECTION_TRANSITIONS` are all that can happen to them. `MemoryState.settle` follows what is stored (paused, held
-after an undo, a buffered reflection) after every load, so that every window of a thread is in the phase that the
-database implies.
+"""Memory of one open thread: its window, as last loaded, and its phases.
 
 Memory itself changes in the store alone (`sakti.store.memory.advance`): `MemoryState.move` commits one move and
-reloads the window. There is no second copy of a transition here.
+reloads the window. `MemoryState.settle` then brings the phases in line with what is stored, so that every window of a
+thread is in the phase that the database implies.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from enum import StrEnum
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from msgspec import Struct
@@ -26,11 +21,20 @@ from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.context import ContextBuilder
 from sakti.memory.log import dates
-from sakti.memory.slices import RunAside
+from sakti.memory.phases import (
+    LIMITED,
+    REFLECTION_TRANSITIONS,
+    TRANSITIONS,
+    Phase,
+    ReflectionPhase,
+    ReflectionSignal,
+    Signal,
+)
+from sakti.memory.protocol import RunAside
 from sakti.memory.window import Window, load
 from sakti.store import memory as memory_store
 from sakti.store.database import Database, Store
-from sakti.store.memory import Activate, Advanced, Group, Move
+from sakti.store.memory import Activate, Group, Move, MoveResult
 from sakti.store.threads import threads
 
 FailpointHook: TypeAlias = Callable[[str], None]
@@ -70,8 +74,8 @@ def ignore_failpoint(name: str) -> None:
     """Do nothing: the default hook."""
 
 
-PATIENCE_S = 10.0  # for what another window observes; then the request goes with what there is
-TURN_WAIT_S = 14.0  # for models of memory in one turn
+PATIENCE_S = 10.0  # for an observation in another window; then the request goes without it
+TURN_WAIT_S = 14.0  # for the Observer and Reflector in one turn
 
 
 class MemoryServices(Struct, frozen=True):
@@ -110,147 +114,14 @@ T = TypeVar("T")
 Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
 
 
-class Phase(StrEnum):
-    """Phase of a thread's observation."""
-
-    IDLE = "idle"  # nothing runs; crossing an interval begins a background observation
-    BUFFERING = "buffering"  # a background observation runs, the chat goes on
-    WAITING = "waiting"  # a step or the user waits for an observation
-    HELD = "held"  # after the user's undo: nothing by itself until one more interval is pending
-    PAUSED = "paused"  # the user paused it: nothing by itself, the newest messages that fit are sent
-    CATCHING_UP = "catching up"  # far more is pending than a request takes: oldest first, in the background
-    BACKING_OFF = "backing off"  # it failed: tried again when more was said or some time has passed
-
-
-class Signal(StrEnum):
-    BUFFER = "a background observation begins"
-    WAIT = "somebody waits for an observation"
-    DONE = "the observation ended, or was given up"
-    FAILED = "the observation failed"
-    RETRY = "the time to try again has come"
-    OVERFLOW = "far more is pending than a request takes"
-    CAUGHT_UP = "what is pending fits again"
-    HOLD = "the user undid a compaction"
-    GROWN = "one more interval is pending"
-    PAUSE = "the user paused"
-    RESUME = "the user resumed"
-
-
-TRANSITIONS: Mapping[Phase, Mapping[Signal, Phase]] = {
-    Phase.IDLE: {
-        Signal.BUFFER: Phase.BUFFERING,
-        Signal.WAIT: Phase.WAITING,
-        Signal.DONE: Phase.IDLE,  # the slice that ran when it was paused, and resumed meanwhile
-        Signal.FAILED: Phase.BACKING_OFF,
-        Signal.OVERFLOW: Phase.CATCHING_UP,
-        Signal.HOLD: Phase.HELD,
-        Signal.PAUSE: Phase.PAUSED,
-    },
-    Phase.BUFFERING: {
-        Signal.WAIT: Phase.WAITING,
-        Signal.DONE: Phase.IDLE,
-        Signal.FAILED: Phase.BACKING_OFF,
-        Signal.HOLD: Phase.HELD,
-        Signal.PAUSE: Phase.PAUSED,
-    },
-    Phase.WAITING: {
-        Signal.WAIT: Phase.WAITING,
-        Signal.DONE: Phase.IDLE,
-        Signal.FAILED: Phase.BACKING_OFF,
-    },
-    Phase.HELD: {
-        Signal.WAIT: Phase.WAITING,  # by hand
-        Signal.DONE: Phase.HELD,  # what ran when it began
-        Signal.FAILED: Phase.HELD,
-        Signal.GROWN: Phase.IDLE,
-        Signal.PAUSE: Phase.PAUSED,
-    },
-    Phase.PAUSED: {
-        Signal.WAIT: Phase.WAITING,  # by hand
-        Signal.DONE: Phase.PAUSED,  # the slice that ran when it began
-        Signal.FAILED: Phase.PAUSED,
-        Signal.RESUME: Phase.IDLE,
-    },
-    Phase.CATCHING_UP: {
-        Signal.BUFFER: Phase.CATCHING_UP,
-        Signal.WAIT: Phase.WAITING,  # by hand
-        Signal.DONE: Phase.CATCHING_UP,
-        Signal.FAILED: Phase.BACKING_OFF,
-        Signal.CAUGHT_UP: Phase.IDLE,
-        Signal.HOLD: Phase.HELD,
-        Signal.PAUSE: Phase.PAUSED,
-    },
-    Phase.BACKING_OFF: {
-        Signal.WAIT: Phase.WAITING,  # by hand
-        Signal.DONE: Phase.BACKING_OFF,
-        Signal.FAILED: Phase.BACKING_OFF,
-        Signal.RETRY: Phase.IDLE,
-        Signal.HOLD: Phase.HELD,
-        Signal.PAUSE: Phase.PAUSED,
-    },
-}
-
-# Phases in which memory does nothing to a thread by itself, and those in which a step never waits for it.
-RESTING = frozenset({Phase.HELD, Phase.PAUSED})
-NEVER_WAITS = frozenset({Phase.HELD, Phase.PAUSED, Phase.CATCHING_UP, Phase.BACKING_OFF})
-# Phases in which not all that is pending is sent. After an undo it is as it was before the compaction.
-LIMITED = NEVER_WAITS - {Phase.HELD}
-
-
-class ReflectionPhase(StrEnum):
-    """Phase of the reflection on the log."""
-
-    IDLE = "idle"  # from its share of the threshold on a background reflection begins
-    RUNNING = "running"  # a reflection is being made
-    READY = "ready"  # it is stored and enters the log when that reaches its threshold
-    HELD = "held"  # after the user's undo: nothing by itself until the log has grown by one more interval
-    BACKING_OFF = "backing off"  # it failed: tried again when the log has grown
-
-
-class ReflectionSignal(StrEnum):
-    BEGIN = "a reflection begins"
-    DONE = "it is stored"
-    FAILED = "it failed"
-    GONE = "it entered the log, or the log outran it"
-    HOLD = "the user undid a reflection"
-    GROWN = "the log has grown"
-
-
-REFLECTION_TRANSITIONS: Mapping[ReflectionPhase, Mapping[ReflectionSignal, ReflectionPhase]] = {
-    ReflectionPhase.IDLE: {
-        ReflectionSignal.BEGIN: ReflectionPhase.RUNNING,
-        ReflectionSignal.DONE: ReflectionPhase.READY,  # another window's
-        ReflectionSignal.HOLD: ReflectionPhase.HELD,
-    },
-    ReflectionPhase.RUNNING: {
-        ReflectionSignal.DONE: ReflectionPhase.READY,
-        ReflectionSignal.FAILED: ReflectionPhase.BACKING_OFF,
-        ReflectionSignal.GONE: ReflectionPhase.IDLE,
-    },
-    ReflectionPhase.READY: {
-        ReflectionSignal.GONE: ReflectionPhase.IDLE,
-    },
-    ReflectionPhase.HELD: {
-        ReflectionSignal.BEGIN: ReflectionPhase.RUNNING,  # by hand
-        ReflectionSignal.DONE: ReflectionPhase.READY,
-        ReflectionSignal.GROWN: ReflectionPhase.IDLE,
-    },
-    ReflectionPhase.BACKING_OFF: {
-        ReflectionSignal.BEGIN: ReflectionPhase.RUNNING,  # by hand
-        ReflectionSignal.DONE: ReflectionPhase.READY,
-        ReflectionSignal.GROWN: ReflectionPhase.IDLE,
-        ReflectionSignal.HOLD: ReflectionPhase.HELD,
-    },
-}
-
-# A thread with more than so many times `block_after` pending is caught up with in the background.
+# A thread with more than this many times `block_after` pending is caught up with in the background.
 BACKLOG_FACTOR = 2
 
 
 class MemoryState:
     """Memory of one open thread: its window, as last loaded, and its phases.
 
-    `changed` is called after every change, for the status. `prompts` are the user's messages of the running turn.
+    `notify` is called after every change, for the status. `prompts` are the user's messages of the running turn.
     """
 
     def __init__(
@@ -259,18 +130,18 @@ class MemoryState:
         options: MemoryOptions,
         builder: ContextBuilder,
         window: Window,
-        changed: Callable[[], None],
+        notify: Callable[[], None],
     ) -> None:
         self.store, self.counter, self.emit = services.store, services.counter, services.emit
         self.clock, self.ids, self.failpoint = services.store.clock, services.store.ids, services.failpoint
         self.settings, self.mode, self.goal = options.settings, options.mode, options.goal
-        self.builder, self.window, self.changed = builder, window, changed
+        self.builder, self.window, self.notify = builder, window, notify
         self.timezone = options.timezone or window.record.observed_timezone
         self.budget: int | None = None
         self.prompts: list[Message] = []
         self.note = ""
         self.has_warned = False
-        self.is_late: Callable[[], bool] = lambda: False  # whether a model of memory kept a turn waiting and still runs
+        self.is_late: Callable[[], bool] = lambda: False  # whether a job kept a turn waiting too long and still runs
         self.phase = Phase.IDLE
         self.reflection_phase = ReflectionPhase.IDLE
         self.retry = policy.Backoff()
@@ -288,11 +159,15 @@ class MemoryState:
             self._today = minute, dates.noon(self.clock.now(), self.timezone)
         return self._today[1]
 
+    @property
     def observation_tokens(self) -> int:
+        """Return the tokens of the log as it is sent today."""
         return self.builder.tokens(self.window.active, self.today)
 
+    @property
     def numbers(self) -> policy.Numbers:
-        state = (self.observation_tokens(), self.budget)
+        """Return the thresholds in force at this size of the log."""
+        state = (self.observation_tokens, self.budget)
         if self._numbers is None or self._numbers[0] != state:  # asked for many times a step
             self._numbers = state, policy.effective_numbers(self.settings, *state)
         return self._numbers[1]
@@ -303,28 +178,26 @@ class MemoryState:
         return memory_store.PAUSED in self.window.record.metadata
 
     @property
-    def is_held(self) -> bool:
-        """Return whether an undone compaction still holds back memory, paused or not.
-
-        It does until one more interval is pending.
-        """
+    def is_suspended(self) -> bool:
+        """Return whether less than one more interval is pending since a compaction was undone."""
         hold = self.window.thread.metadata.get(threads.HOLD)
         return hold is not None and self.window.pending < hold
 
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """Return whether messages or log have reached their threshold."""
-        numbers = self.numbers()
-        return self.window.pending >= numbers.threshold or self.observation_tokens() >= numbers.reflect_at
+        numbers = self.numbers
+        return self.window.pending >= numbers.threshold or self.observation_tokens >= numbers.reflect_at
 
-    def room(self) -> int | None:
+    @property
+    def message_limit(self) -> int | None:
         """Return the most message tokens per request while memory is behind; None for no limit."""
         limited = self.phase in LIMITED or self.is_late()
-        if self.phase is Phase.HELD:
+        if self.phase is Phase.SUSPENDED:
             limited = bool(self.window.thread.metadata.get(threads.HOLD_LIMITED))
-        return BACKLOG_FACTOR * self.numbers().block_after if limited else None
+        return BACKLOG_FACTOR * self.numbers.block_after if limited else None
 
     def warn_once(self, text: str) -> None:
-        """Show a failure of a model of memory to the user, once until it works again."""
+        """Warn the user of a failing Observer or Reflector, once until it works again."""
         if not self.has_warned:
             self.has_warned = True
             self.emit(Notice("warning", "Memory", text))
@@ -338,7 +211,7 @@ class MemoryState:
         self.reflection_phase = REFLECTION_TRANSITIONS[self.reflection_phase][signal]
 
     def settle(self) -> None:
-        """Update the phases from stored and pending messages; a running wait takes precedence."""
+        """Bring the phases in line with what is stored and pending; a running wait takes precedence."""
         self._settle_reflection()
         if self.phase is Phase.WAITING:
             return
@@ -347,33 +220,33 @@ class MemoryState:
                 self.signal(Signal.PAUSE)
             return
         self._settle_rest()
-        if self.phase is Phase.CATCHING_UP and self.window.pending <= self.numbers().block_after:
+        if self.phase is Phase.CATCHING_UP and self.window.pending <= self.numbers.block_after:
             self.signal(Signal.CAUGHT_UP)
         if self.phase is Phase.BACKING_OFF and self.retry.due(self.window.pending, self.clock.now()):
             self.signal(Signal.RETRY)
-            self.overflow()
+            self.detect_backlog()
 
-    def overflow(self) -> None:
+    def detect_backlog(self) -> None:
         """Start catching up if far more is pending than a request takes.
 
-        Checked when a thread is opened, resumed, retried or no longer held.
+        Checked when a thread is opened, resumed or retried, and when an undo no longer suspends it.
         """
-        if self.phase is Phase.IDLE and self.window.pending > BACKLOG_FACTOR * self.numbers().block_after:
+        if self.phase is Phase.IDLE and self.window.pending > BACKLOG_FACTOR * self.numbers.block_after:
             self.signal(Signal.OVERFLOW)
 
     def _settle_rest(self) -> None:
-        """End a pause, and begin or end the hold after an undo."""
+        """End a pause; begin or end the suspension after an undo."""
         if self.phase is Phase.PAUSED:
             self.signal(Signal.RESUME)
-            self.overflow()
-        if self.is_held and self.phase is not Phase.HELD:
-            self.signal(Signal.HOLD)
-        elif self.phase is Phase.HELD and not self.is_held:
+            self.detect_backlog()
+        if self.is_suspended and self.phase is not Phase.SUSPENDED:
+            self.signal(Signal.SUSPEND)
+        elif self.phase is Phase.SUSPENDED and not self.is_suspended:
             self.signal(Signal.GROWN)
-            self.overflow()
+            self.detect_backlog()
 
-    def _is_reflection_held(self) -> bool:
-        """Return whether an undone reflection still holds back the next: until the log has grown."""
+    def _is_reflection_suspended(self) -> bool:
+        """Return whether the log has not grown enough since a reflection was undone."""
         hold = self.window.record.metadata.get(memory_store.HOLD_REFLECTION)
         return hold is not None and sum(g.observation_tokens for g in self.window.active) < hold
 
@@ -385,15 +258,15 @@ class MemoryState:
             self.signal_reflection(ReflectionSignal.DONE)
         elif not stored and phase is ReflectionPhase.READY:
             self.signal_reflection(ReflectionSignal.GONE)
-        held = self._is_reflection_held()
-        if held and self.reflection_phase in (ReflectionPhase.IDLE, ReflectionPhase.BACKING_OFF):
-            self.signal_reflection(ReflectionSignal.HOLD)
-        elif self.reflection_phase is ReflectionPhase.HELD and not held:
+        suspended = self._is_reflection_suspended()
+        if suspended and self.reflection_phase in (ReflectionPhase.IDLE, ReflectionPhase.BACKING_OFF):
+            self.signal_reflection(ReflectionSignal.SUSPEND)
+        elif self.reflection_phase is ReflectionPhase.SUSPENDED and not suspended:
             self.signal_reflection(ReflectionSignal.GROWN)
 
     # --- the store ----------------------------------------------------------------------------------------
 
-    async def move(self, move: Move, point: str, trigger: Trigger | None = None) -> Advanced:
+    async def move(self, move: Move, point: str, trigger: Trigger | None = None) -> MoveResult:
         """Commit one move and reload the window.
 
         `point` names its failpoints; with a `trigger` it is reported as an activation. Raises `MemoryFailure` where
@@ -402,7 +275,7 @@ class MemoryState:
         async with self._lock:
             return await self._move(move, point, trigger)
 
-    async def try_move(self, move: Move, point: str, trigger: Trigger | None = None) -> Advanced | None:
+    async def try_move(self, move: Move, point: str, trigger: Trigger | None = None) -> MoveResult | None:
         """Commit a move as `move` does, but only report a failure: memory never ends a turn."""
         try:
             return await self.move(move, point, trigger)
@@ -412,10 +285,10 @@ class MemoryState:
             self.emit(Notice("warning", e.title, e.message))
             return None
 
-    async def _move(self, move: Move, point: str, trigger: Trigger | None) -> Advanced:
+    async def _move(self, move: Move, point: str, trigger: Trigger | None) -> MoveResult:
         old = self.window
 
-        def write(db: Database) -> tuple[Advanced, Window]:
+        def write(db: Database) -> tuple[MoveResult, Window]:
             done = memory_store.advance(db, old.record.id, old.thread.id, move, self.clock.now())
             self.failpoint(f"{point}.written")
             return done, load(db, old)
@@ -425,15 +298,15 @@ class MemoryState:
             done, fresh = await self.store.write(write)
         except MemoryFailure:
             await self._load()
-            self.changed()
+            self.notify()
             raise
         self.failpoint(f"{point}.committed")
-        self._show(fresh)
+        self._replace_window(fresh)
         if done.retitled is not None:
             self.emit(ThreadChanged(done.retitled))
         if trigger is not None:
-            self._tell(done, trigger, before - len(self.window.messages))
-        self.changed()
+            self._report_activation(done, trigger, before - len(self.window.messages))
+        self.notify()
         return done
 
     async def write(self, work: Callable[[Database], T], point: str) -> T:
@@ -442,8 +315,8 @@ class MemoryState:
             old = self.window
             done, fresh = await self.store.write(lambda db: (work(db), load(db, old)))
             self.failpoint(f"{point}.committed")
-            self._show(fresh)
-            self.changed()
+            self._replace_window(fresh)
+            self.notify()
         return done
 
     async def read(self, work: Callable[[Database], T]) -> T:
@@ -465,44 +338,50 @@ class MemoryState:
                 await self._load()
             except StoreError as e:
                 self.emit(Notice("warning", e.title, e.message))
-            self.changed()
+            self.notify()
             return True
 
     async def _load(self) -> None:
-        self._show(await self.store.read(load, self.window))
+        self._replace_window(await self.store.read(load, self.window))
 
-    def _show(self, fresh: Window) -> None:
-        """Put a window that was read from the store in the place of the present one."""
-        for message in self.window.messages:  # made durable while it was read
+    def _replace_window(self, fresh: Window) -> None:
+        """Replace the window by a fresh one; messages stored while it was read are added to it."""
+        for message in self.window.messages:
             fresh.add(message)
         self.window = fresh
         self.settle()
 
-    def _tell(self, done: Advanced, trigger: Trigger, gone: int) -> None:
-        kinds: list[tuple[Literal["observation", "reflection"], tuple[Group, ...]]] = [
-            ("observation", done.groups),
-            ("reflection", (done.reflection,) if done.reflection else ()),
-        ]
-        cycle = next((g.cycle_id for _, groups in kinds for g in groups), "")
-        for kind, groups in kinds:
-            if groups:
-                self.emit(
-                    MemoryActivation(
-                        cycle,
-                        kind,
-                        self.window.record.id,
-                        (self.window.thread.id,),
-                        trigger,
-                        self.clock.now(),
-                        len(groups),
-                        sum(g.message_tokens for g in groups),
-                        sum(g.observation_tokens for g in groups),
-                        gone if kind == "observation" else 0,
-                        self.window.record.generation_count,
-                        "\n".join(g.text for g in groups if g.text),
-                        self.snapshot(),
-                    )
-                )
+    def _report_activation(self, done: MoveResult, trigger: Trigger, removed_messages: int) -> None:
+        groups = (*done.groups, done.reflection) if done.reflection else done.groups
+        cycle = groups[0].cycle_id if groups else ""
+        if done.groups:
+            self.emit(self._activation("observation", cycle, done.groups, trigger, removed_messages))
+        if done.reflection:
+            self.emit(self._activation("reflection", cycle, (done.reflection,), trigger, 0))
+
+    def _activation(
+        self,
+        kind: Literal["observation", "reflection"],
+        cycle: str,
+        groups: Sequence[Group],
+        trigger: Trigger,
+        removed_messages: int,
+    ) -> MemoryActivation:
+        return MemoryActivation(
+            cycle,
+            kind,
+            self.window.record.id,
+            (self.window.thread.id,),
+            trigger,
+            self.clock.now(),
+            len(groups),
+            sum(g.message_tokens for g in groups),
+            sum(g.observation_tokens for g in groups),
+            removed_messages,
+            self.window.record.generation_count,
+            "\n".join(g.text for g in groups if g.text),
+            self.describe_settings(),
+        )
 
     # --- activation ---------------------------------------------------------------------------------------
 
@@ -511,10 +390,10 @@ class MemoryState:
         done = False
         while True:
             async with self._lock:  # the groups chosen here are moved, whatever is buffered meanwhile
-                move, revision = self._due(trigger), self.window.record.revision
+                move, revision = self._choose_activation(trigger), self.window.record.revision
                 if move is None:
                     return done
-                self.changed()  # the current projection is moved
+                self.notify()  # the current projection is moved
                 moved = await self._try_to_activate(move, trigger)
                 if not moved and self.window.record.revision == revision:
                     return done
@@ -534,21 +413,21 @@ class MemoryState:
             return False
         return bool(moved.groups or moved.reflection)
 
-    def _count_due(self, ready: Sequence[Group], trigger: Trigger) -> int:
+    def _count_due_groups(self, ready: Sequence[Group], trigger: Trigger) -> int:
         """Return how many of the finished groups enter the log now."""
-        numbers, pending = self.numbers(), self.window.pending
+        numbers, pending = self.numbers, self.window.pending
         if not ready or (pending < numbers.threshold and trigger == "threshold"):
             return 0
         sizes = [g.message_tokens for g in ready]
         return policy.choose_boundary(sizes, numbers.activation, numbers.threshold, pending)
 
-    def _due(self, trigger: Trigger) -> Activate | None:
+    def _choose_activation(self, trigger: Trigger) -> Activate | None:
         """Return the groups to activate now, and whether to activate the reflection; None after an undo."""
-        if self.is_held:
+        if self.is_suspended:
             return None
-        numbers, window = self.numbers(), self.window
+        numbers, window = self.numbers, self.window
         ready = window.ready()
-        count = self._count_due(ready, trigger)
+        count = self._count_due_groups(ready, trigger)
         condense = False
         if self.reflection_phase is ReflectionPhase.READY:  # it enters with the groups that fill the log, in one move
             log = [*window.active, *ready[:count]] if count else window.active
@@ -572,11 +451,11 @@ class MemoryState:
         if ready:
             await finish_commit(activate())
 
-    # --- telling ------------------------------------------------------------------------------------------
+    # --- events -------------------------------------------------------------------------------------------
 
-    def snapshot(self) -> Json:
+    def describe_settings(self) -> Json:
         """Return the settings in force, for the events of an operation."""
-        numbers = self.numbers()
+        numbers = self.numbers
         return {
             "message_tokens": numbers.threshold,
             "buffer_tokens": numbers.buffer or False,

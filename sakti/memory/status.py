@@ -10,7 +10,8 @@ from msgspec import Struct
 from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.types import Usage
 from sakti.memory import policy
-from sakti.memory.state import RESTING, MemoryState, Phase, ReflectionPhase
+from sakti.memory.phases import RESTING, Phase, ReflectionPhase
+from sakti.memory.state import MemoryState
 from sakti.memory.window import sync_cut
 from sakti.providers import facts
 from sakti.store import memory as memory_store
@@ -35,7 +36,7 @@ class MemoryModels(Struct, frozen=True):
 
 def status(state: MemoryState, models: MemoryModels, step: int, *, running: bool) -> MemoryStatus:
     """Return what the panes show; `running`: this process is observing."""
-    window, numbers = state.window, state.numbers()
+    window, numbers = state.window, state.numbers
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
     reflection = window.reflection
@@ -46,7 +47,7 @@ def status(state: MemoryState, models: MemoryModels, step: int, *, running: bool
         step,
         window.record.generation_count,
         Gauge(window.pending, numbers.threshold),
-        Gauge(state.observation_tokens(), numbers.reflect_at),
+        Gauge(state.observation_tokens, numbers.reflect_at),
         BufferedObservations(
             len(ready),
             sum(chunks),
@@ -92,7 +93,7 @@ def _explain(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
 
 def _explain_rest(state: MemoryState) -> str:
     """Explain why memory does nothing by itself, and how to go on; empty if it does."""
-    if state.phase is Phase.HELD:
+    if state.phase is Phase.SUSPENDED:
         hold = state.window.thread.metadata.get(threads.HOLD)
         until = f" until {hold:,} tokens of messages" if hold else ""
         return f"Your undo paused automatic observation{until}; /compact observes now."
@@ -106,9 +107,9 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     window = state.window
     if state.settings.read_only:
         return "memory is read-only: nothing is observed"
-    if state.reflection_phase is ReflectionPhase.HELD:
+    if state.reflection_phase is ReflectionPhase.SUSPENDED:
         return "Your undo paused automatic reflection until the log has grown; sakti memory reflect condenses it now."
-    if state.observation_tokens() > numbers.reflect_at:
+    if state.observation_tokens > numbers.reflect_at:
         return "The observations are above their limit: the next step condenses them"
     if window.pending < numbers.threshold or waits:
         return ""
@@ -139,7 +140,7 @@ def rates(observer: str) -> Rates | None:
     if not slash:
         return Rates(0.0, 0.0)
     sizes = Usage(input_tokens=SAMPLE), Usage(output_tokens=SAMPLE)
-    sample_costs = [facts.cost(usage, provider, model) for usage in sizes]
+    sample_costs = [facts.compute_cost(usage, provider, model) for usage in sizes]
     costs = [cost / SAMPLE for cost in sample_costs if cost is not None]
     return Rates(*costs) if len(costs) == len(sizes) else None
 
@@ -151,7 +152,7 @@ def estimate_backlog(state: MemoryState, observer: str, rates: Rates | None) -> 
     """
     if not (state.is_paused or state.phase is Phase.CATCHING_UP):
         return None
-    numbers = state.numbers()
+    numbers = state.numbers
     tokens = sum(m.tokens for m in state.window.observable())
     if not tokens and not state.is_paused:
         return None

@@ -27,7 +27,7 @@ from sakti.memory.window import Window
 from sakti.store.database import Database, Store
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads
-from sakti.store.threads.messages import Summarised
+from sakti.store.threads.messages import SummarisedRange
 
 TEN = 10
 BEGIN = (30, 90)  # messages of a thread, counted from the ten on, at which they get level 1, and 2
@@ -257,7 +257,7 @@ class Due(Struct, frozen=True):
 def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     """Return the next messages due for a summary; runs as a read, so that no write is delayed."""
     thread = threads.get(db, thread_id)
-    marks = message_store.summarised_up_to(thread.metadata if thread else {})
+    marks = message_store.read_levels(thread.metadata if thread else {})
     level = due(marks, message_store.count(db, thread_id), seen)
     if not level:
         return None
@@ -272,7 +272,7 @@ def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
 def store_due(db: Database, found: Due) -> bool:
     """Store a summary; False when another process has summarised these messages meanwhile."""
     thread = threads.get(db, found.messages[0].thread_id)
-    if thread is None or message_store.summarised_up_to(thread.metadata) != found.before:
+    if thread is None or message_store.read_levels(thread.metadata) != found.before:
         return False
     message_store.put_summaries(db, found.messages, found.level, found.summary.text, found.summary.taken, found.after)
     return True
@@ -284,7 +284,7 @@ class Levels:
     def __init__(self, store: Store, counter: Counter) -> None:
         self._store, self._counter = store, counter
         self.task: asyncio.Task[None] | None = None
-        self.shown: list[Summarised] = []
+        self.shown: list[SummarisedRange] = []
         self.blocks: list[Message] = []  # replace older messages in requests: never stored, shown, searched or observed
 
     def running(self) -> list[asyncio.Task[None]]:
@@ -299,7 +299,7 @@ class Levels:
     def start(self, window: Window, seen: int) -> None:
         """Start the summaries that are due after a turn, in the background."""
         count = window.messages[-1].index + 1 if window.messages else window.cursor + 1
-        if not self.running() and due(message_store.summarised_up_to(window.thread.metadata), count, seen):
+        if not self.running() and due(message_store.read_levels(window.thread.metadata), count, seen):
             self.task = asyncio.create_task(self._work(window, seen))
 
     async def _work(self, window: Window, seen: int) -> None:
@@ -317,7 +317,7 @@ class Levels:
         covered = {i for s in self.shown for i in range(s.first, s.last + 1)}
         return [m for m in messages if m.index not in covered or m.id in keep_ids]
 
-    def _block(self, summary: Summarised, thread: Thread) -> Message:
+    def _block(self, summary: SummarisedRange, thread: Thread) -> Message:
         head = f'<earlier-messages from="{summary.first}" to="{summary.last}">'
         text = f"{head}\n{read_prompt('memory#earlier-messages')}\n\n{summary.text}\n</earlier-messages>"
         tokens = self._counter.count(text)

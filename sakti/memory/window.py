@@ -123,7 +123,7 @@ def load(db: Database, old: Window) -> Window:
     thread = threads.get(db, old.thread.id) or old.thread
     cursor = memory_store.cursor(db, record.id, thread.id)
     same = record.corrections == old.record.corrections  # else tasks of groups may have been cleared
-    groups = memory_store.current(db, record.id, old.stored if same else {})
+    groups = memory_store.list_current_groups(db, record.id, old.stored if same else {})
     return Window(
         thread,
         record,
@@ -135,7 +135,7 @@ def load(db: Database, old: Window) -> Window:
 
 
 def _messages(db: Database, thread_id: str, cursor: int, old: Window) -> list[Message]:
-    states = message_store.states_after(db, thread_id, cursor)
+    states = message_store.list_states_after(db, thread_id, cursor)
     loaded = {m.id: m for m in old.messages}
     fresh = [index for id, index, state in states if id not in loaded or loaded[id].state != state]
     if fresh:
@@ -144,7 +144,7 @@ def _messages(db: Database, thread_id: str, cursor: int, old: Window) -> list[Me
 
 
 def _with_corrections(db: Database, record_id: str, groups: Sequence[Group], old: Window) -> list[Group]:
-    changes = memory_corrections.changed_lines(db, record_id)
+    changes = memory_corrections.read_changed_lines(db, record_id)
     before = {g.id: g for g in (*old.active, *old.buffered)}
     out: list[Group] = []
     for group in groups:
@@ -283,7 +283,7 @@ async def open_record(
         if timezone and record.observed_timezone != timezone:
             memory_store.set_timezone(db, record.id, timezone)
         stale = (*leases.clear_expired(db, record.id, now), *leases.clear_dead(db, record.id))
-        return OpenedRecord(record, stale, integrity.mend(db, record.id, now))
+        return OpenedRecord(record, stale, integrity.repair_states(db, record.id, now))
 
     failure = ""
     if not read_only:
@@ -300,7 +300,7 @@ async def first_window(store: Store, thread: Thread, record: Record, *, newest: 
     """Return the thread's window; with `newest` (nothing is observed), only that many messages."""
     if newest is None:
         return await store.read(load, Window(thread, record))
-    messages = await store.read(message_store.page, thread.id, limit=newest)
+    messages = await store.read(message_store.list_page, thread.id, limit=newest)
     return Window(thread, record, messages=messages)
 
 
@@ -308,6 +308,6 @@ async def newest_prompt(store: Store, window: Window) -> Message | None:
     """Return the newest prompt, which a turn continued after a crash has in every request."""
     prompt = next((m for m in reversed(window.messages) if m.role == "user"), None)
     if prompt is None and window.cursor >= 0:
-        page = await store.read(message_store.page, window.thread.id, before=window.cursor + 1, limit=100)
+        page = await store.read(message_store.list_page, window.thread.id, before=window.cursor + 1, limit=100)
         prompt = next((m for m in reversed(page) if m.role == "user" and m.state == "saved"), None)
     return prompt

@@ -35,10 +35,10 @@ from sakti.memory.statements import marking
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.log import lines as memory_log
-from sakti.store.log.replaced import remove_marks
-from sakti.store.memory import Group, Held, NewLine, Record
-from sakti.store.memory.group_rows import Section, section_metadata, spans, thread_of_row, union
-from sakti.store.secrets import masked
+from sakti.store.log.replacements import remove_marks
+from sakti.store.memory import Group, NewLine, Record, ResultLease
+from sakti.store.memory.group_rows import Section, merge_spans, section_metadata, spans, thread_of_row
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import messages
 
 FINDINGS_SHARE = 4  # a reflection's target is so many times what verified findings may take of it
@@ -71,10 +71,10 @@ class MemoryWorker:
 
     def log(self, db: Database, record_id: str) -> list[memory_log.LogLine]:
         """Return the lines that new ones may replace: of the log, and of buffered groups."""
-        self._log = current = memory_log.whole_log(db, record_id, self._log)
+        self._log = current = memory_log.read_snapshot(db, record_id, self._log)
         return current.lines
 
-    def to_condense(self, db: Database, record_id: str, merged: Sequence[str]) -> ReflectionInputs:
+    def read_inputs(self, db: Database, record_id: str, merged: Sequence[str]) -> ReflectionInputs:
         """Return what a reflection of these groups has to keep."""
         return ReflectionInputs(
             memory_store.pinned_lines(db, merged),
@@ -87,7 +87,7 @@ class MemoryWorker:
         self,
         record: Record,
         request: ObserveInput,
-        held: Held,
+        held: ResultLease,
         cycle_id: str,
         before: Sequence[memory_log.LogLine],
     ) -> tuple[Group, list[NewLine]]:
@@ -114,7 +114,7 @@ class MemoryWorker:
         if not text and by_model and size >= model.LARGE_INPUT:
             raise MemoryFailure(f"{self.observer.name} recorded nothing from {size} tokens.", code="malformed")
         metadata: Json = {"timezone": request.timezone} if text else {}
-        if title := parse.clean_line(masked(result.title or ""), 80):
+        if title := parse.clean_line(mask_secrets(result.title or ""), 80):
             metadata["title"] = " ".join(title.split())
         group = structs.replace(
             self.empty_group(record, request, held, cycle_id),
@@ -128,7 +128,9 @@ class MemoryWorker:
         )
         return group, self._lines(request.mode, rows, claimed, result, marked.metadata)
 
-    def empty_group(self, record: Record, request: ObserveInput | ReflectInput, held: Held, cycle_id: str) -> Group:
+    def empty_group(
+        self, record: Record, request: ObserveInput | ReflectInput, held: ResultLease, cycle_id: str
+    ) -> Group:
         """Return a group without text."""
         return Group(
             id=self.ids.new(),
@@ -150,7 +152,7 @@ class MemoryWorker:
         groups: Sequence[Group],
         request: ReflectInput,
         before: ReflectionInputs,
-        held: Held,
+        held: ResultLease,
         cycle_id: str,
     ) -> tuple[Group, list[NewLine]]:
         """Call the Reflector and return an unstored group with its lines.
@@ -244,7 +246,7 @@ class MemoryWorker:
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        return result, await self._checked_text(reflector, request, before, masked(text), sections), sections
+        return result, await self._checked_text(reflector, request, before, mask_secrets(text), sections), sections
 
     def _fitting(self, newest_first: Sequence[str], tokens: int) -> list[str]:
         """Return the newest lines that fit so many tokens, oldest first."""
@@ -338,7 +340,7 @@ def _mark_pinned(rows: Sequence[NewLine], group: Group, pinned: Container[int]) 
 def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:
     """Give a group the range of messages that other groups cover of a thread."""
     mine = [g for g in groups if g.thread_id == thread_id]
-    span = next((s for s in union(s for g in groups for s in spans(g)) if s.thread_id == thread_id), None)
+    span = next((s for s in merge_spans(s for g in groups for s in spans(g)) if s.thread_id == thread_id), None)
     return structs.replace(
         group,
         first_message_id=mine[0].first_message_id if mine else None,
@@ -349,7 +351,7 @@ def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:
 
 
 def _pinned_text(row: NewLine) -> str:
-    return memory_store.as_line(row.content, row.priority, row.time).lstrip("* ").strip()
+    return memory_store.format_line(row.content, row.priority, row.time).lstrip("* ").strip()
 
 
 def _clean_state(text: str | None, before: str | None) -> str | None:
@@ -358,7 +360,7 @@ def _clean_state(text: str | None, before: str | None) -> str | None:
 
 
 def _clean(text: str | None) -> str | None:
-    return parse.clean_line(masked(text)) if text else None
+    return parse.clean_line(mask_secrets(text)) if text else None
 
 
 def _read(
@@ -368,7 +370,7 @@ def _read(
 
     Returns it, its lines, and for each line the claims that its source lacks.
     """
-    text = parse.clean(parse.sanitize_observation_lines(masked(model.cut_lines(text))))
+    text = parse.clean(parse.sanitize_observation_lines(mask_secrets(model.cut_lines(text))))
     if by_model:
         text = model.check_lines(text, request)
     marked = mark(with_zone(text, request))
@@ -394,7 +396,7 @@ def _check_reflection(
 
 def _flags(found: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
     for row in found:
-        masked(row.content)  # remembered, so that the transaction that stores it is shorter
+        mask_secrets(row.content)  # remembered, so that the transaction that stores it is shorter
     return [flags(remove_marks(row.content), source) for row in found]
 
 

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.actions.line import argument_choices, command_choices, file_choices, parse, query_at
-from sakti.agent.file_list import FileList
 from sakti.agent.mentions import mention, pasted_images
 from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
@@ -57,7 +56,7 @@ TRUST = "trust them: y trusts them, n leaves them out for now, v shows their tex
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False, why: str = "") -> int:
     """Talk until the user leaves; `why` says why it is this chat and not the screen. Gives the exit code."""
-    return asyncio.run(terminal.then_end(Chat(session, why).run(prompt, pick_thread=pick_thread)))
+    return asyncio.run(terminal.run_then_end(Chat(session, why).run(prompt, pick_thread=pick_thread)))
 
 
 class Chat:
@@ -69,7 +68,7 @@ class Chat:
         self.commands = PlainCommands(self)
         self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
         self._why = why
-        self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
+        self._files = session.workspace.file_list
         self._begun: list[str] = []  # lines that ended with a backslash
         self._leave: asyncio.Future[int]
         self._lines: Lines
@@ -129,7 +128,7 @@ class Chat:
         signals = set[int]()
 
         def leave(number: int) -> None:
-            terminal.end_if_repeated(number, signals)
+            terminal.end_on_second_sigterm(number, signals)
             self.leave(128 + number)
 
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -208,7 +207,7 @@ class Chat:
             case "n" | "no":
                 return False
             case "v" | "view":
-                self.say([*words.file_changes(review.changes), TRUST])
+                self.say([*words.spell_file_changes(review.changes), TRUST])
             case _:
                 self.say([TRUST])
         return None
@@ -361,7 +360,7 @@ class Chat:
             self._decide(line, *self._new_files)
             return True
         question = self.speech.question
-        if question is None or self._begun or (reply := plain_lines.answer(line, question)) is None:
+        if question is None or self._begun or (reply := plain_lines.parse_answer(line, question)) is None:
             return False
         self._answer(question, reply)
         return True
@@ -370,7 +369,7 @@ class Chat:
         """Send a text of one or more lines, choose by its number, or run its command."""
         question = self.speech.question
         if question is not None and parse(text).kind == "message":
-            self.say([f"a question is waiting: answer {words.keys(question)}; what you wrote is queued"])
+            self.say([f"a question is waiting: answer {words.list_keys(question)}; what you wrote is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
             self.go(self.commands.choose, int(text))
             return
@@ -473,7 +472,7 @@ class Chat:
             return
         self._version = version
         if new := self._take_unseen(page):
-            self.say(["from another window:", *(line for m in new for line in words.message(m))])
+            self.say(["from another window:", *(line for m in new for line in words.format_message(m))])
 
     def _take_unseen(self, page: Iterable[Message]) -> list[Message]:
         """Return the complete messages that were not shown yet, and mark them as seen."""
@@ -488,7 +487,7 @@ class Chat:
         lines: Sequence[str] = [
             line
             for m in [m for m in page if m.role in ("user", "assistant") and m.text.strip()][-LAST:]
-            for line in words.message(m, limit=LAST_LINES)
+            for line in words.format_message(m, limit=LAST_LINES)
         ]
         if lines:
             self.say([f"{counted(page[-1].index + 1, 'message')}, the last of them:", *lines])

@@ -18,7 +18,7 @@ from sakti.actions.spec import Action, action, arg
 from sakti.actions.values import Card, Done, Open, Refused, Rows, Text, Value
 from sakti.core.text import counted, one_line, sanitise
 from sakti.plain import words
-from sakti.plain.prose import Prose
+from sakti.plain.prose import format_all
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -74,7 +74,9 @@ async def output(scope: PlainScope, number: int) -> Value:
     speech = scope.chat.speech
     question = speech.question
     if question is not None and not number:
-        return Text((*sanitise(question.target).split("\n"), *(words.diff(question.diff) if question.diff else ())))
+        return Text(
+            (*sanitise(question.target).split("\n"), *(words.spell_diff(question.diff) if question.diff else ()))
+        )
     at = number or 1
     if at > len(speech.calls):
         raise Refused(f"{counted(len(speech.calls), 'call')} can be shown.", title="Output")
@@ -121,7 +123,7 @@ async def drop(scope: PlainScope) -> Value:
     return Done(text)
 
 
-OWN = {a.chat: a for a in registry.subject_of(sys.modules[__name__]).actions}
+OWN = {a.chat: a for a in registry.read_subject(sys.modules[__name__]).actions}
 
 
 INPUTS = (
@@ -136,7 +138,7 @@ STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
 
 def list_commands() -> list[Action]:
     """Return the commands that this chat has."""
-    return [*(a for name, a in registry.chat().items() if name not in NO_SCREEN), *OWN.values()]
+    return [*(a for name, a in registry.chat_commands().items() if name not in NO_SCREEN), *OWN.values()]
 
 
 class PlainCommands:
@@ -157,7 +159,7 @@ class PlainCommands:
             case "command":
                 await self._act(typed)
             case "unknown":
-                raise line.unknown(typed)
+                raise line.unknown_command_error(typed)
             case "shell":
                 self._chat.speech.own_command(typed.argument)
                 with self._stoppable():
@@ -189,15 +191,15 @@ class PlainCommands:
                     self._chat.leave(0)
             case Open(missing=reason) if reason:
                 raise Refused(reason)
-            case Open(instead=instead) if instead is not None:
-                await self.show(await instead())
+            case Open(fallback=fallback) if fallback is not None:
+                await self.show(await fallback())
             case _:
                 self._say(value)
 
     def _say(self, value: Value) -> None:
         thread = self._session.thread
-        self._chat.say(lines(value, thread.id if thread else ""))
-        if isinstance(value, Rows) and value.pick is not None and items(value):
+        self._chat.say(format_value(value, thread.id if thread else ""))
+        if isinstance(value, Rows) and value.pick is not None and format_items(value):
             self._chat.say([f"a number alone {value.what}"])
             pick = value.pick
 
@@ -231,22 +233,21 @@ _FINDINGS = {"✓ ": "good: ", "✗ ": "problem: "}
 _SIGNS = {"●": "high", "○": "work", "·": "minor", "✓": "done", "⚑": "pinned"}
 
 
-def lines(value: Value, thread_id: str = "") -> list[str]:
+def format_value(value: Value, thread_id: str = "") -> list[str]:
     """Return the lines of a value, its signs in words; `thread_id` is the thread that is open."""
     match value:
         case Done(sentence, title):
-            return words.rows([(title, sentence)]) if title else [words.spell_signs(sentence)]
+            return words.format_rows([(title, sentence)]) if title else [words.spell_signs(sentence)]
         case Card(_, rows):
-            return words.rows(rows)
+            return words.format_rows(rows)
         case Text(text, _, "diff"):
-            return words.diff("".join(_SIGNS.get(c, c) for c in "\n".join(text)))
+            return words.spell_diff("".join(_SIGNS.get(c, c) for c in "\n".join(text)))
         case Text((page,), _, "markdown"):
-            prose = Prose()
-            return [*prose.add(page), *prose.end()]
+            return format_all(page)
         case Text(text):
             return [_FINDINGS.get(x[:2], x[:2]) + x[2:] for part in text for x in sanitise(part).split("\n")]
         case Rows():
-            entries = items(value, thread_id)
+            entries = format_items(value, thread_id)
             return [x for x in (value.head, *(entries or [value.empty]), value.tail) if x]
         case _:
             return list(value.lines)
@@ -254,40 +255,40 @@ def lines(value: Value, thread_id: str = "") -> list[str]:
 
 def _filter_log(log: Sequence[LogLine], wanted: Sequence[str]) -> list[str]:
     """Return the lines of the log with all `wanted` words, without any the newest lines."""
-    entries = list(words.log_lines(log))
+    entries = list(words.format_log(log))
     return [x for x in entries if all(w in x.lower() for w in wanted)] if wanted else entries[-SHOWN:]
 
 
-def items(rows: Rows, thread_id: str = "") -> list[str]:
+def format_items(rows: Rows, thread_id: str = "") -> list[str]:
     """Return the lines of a list's items, with their numbers where one may be chosen."""
     match rows.kind:
         case "threads":
             numbered = enumerate(rows.items, 1)
-            return [words.thread(s, n, current=s.thread.id == thread_id) for n, s in numbered]
+            return [words.format_thread(s, n, current=s.thread.id == thread_id) for n, s in numbered]
         case "log":
             return _filter_log(*rows.items)
         case "around":
             messages, target = rows.items
-            return [x for m in messages for x in _around(m, m.id == target)]
+            return [x for m in messages for x in _format_around(m, m.id == target)]
         case "board":
-            return words.board(rows.items[0])
+            return words.format_board(rows.items[0])
         case kind if kind in _ONE:
             return [x for n, item in enumerate(rows.items, 1) for x in _ONE[kind](item, n)]
         case _:
             return list(rows.text)
 
 
-def _around(message: Any, is_target: bool) -> Iterable[str]:
-    message_lines = words.message(message, limit=None if is_target else BESIDE_LINES)
+def _format_around(message: Any, is_target: bool) -> Iterable[str]:
+    message_lines = words.format_message(message, limit=None if is_target else BESIDE_LINES)
     return ["selected:", *message_lines] if is_target else message_lines
 
 
 _ONE: dict[str, Callable[[Any, int], Iterable[str]]] = {
-    "hits": lambda hit, n: [words.hit(hit, n)],
+    "hits": lambda hit, n: [words.format_hit(hit, n)],
     "models": lambda m, n: [f"{n}. {m.full_name}"],
-    "context": lambda block, n: [words.context(block, n)],
-    "settings": lambda s, _: [words.setting(s)],
-    "events": lambda e, _: [words.event(e)],
-    "branches": lambda b, _: [words.branch(b)],
-    "messages": lambda m, _: words.message(m, limit=MESSAGE_LINES),
+    "context": lambda block, n: [words.format_block(block, n)],
+    "settings": lambda s, _: [words.format_setting(s)],
+    "events": lambda e, _: [words.format_event(e)],
+    "branches": lambda b, _: [words.format_branch(b)],
+    "messages": lambda m, _: words.format_message(m, limit=MESSAGE_LINES),
 }

@@ -168,7 +168,7 @@ class TypedAnswer(Struct, frozen=True):
     fresh: bool = False
 
 
-def _answer_edited(command: str, asked: ApprovalRequested) -> TypedAnswer:
+def _make_edited_answer(command: str, asked: ApprovalRequested) -> TypedAnswer:
     """Answer with the command that is run in place of the asked one."""
     if asked.tool != "bash":
         return TypedAnswer(problem="only a command can be edited; answer n with a note")
@@ -177,10 +177,10 @@ def _answer_edited(command: str, asked: ApprovalRequested) -> TypedAnswer:
     return TypedAnswer(True, edited=command)
 
 
-def answer(line: str, asked: ApprovalRequested) -> TypedAnswer | None:
+def parse_answer(line: str, asked: ApprovalRequested) -> TypedAnswer | None:
     """Parse a line as an answer to the open question; None if it is something else."""
     if asked.is_card:
-        return _answer_plan(line) if asked.is_plan else _answer_card(line, asked.questions)
+        return _parse_plan_answer(line) if asked.is_plan else _parse_card_answer(line, asked.questions)
     word, _, rest = line.strip().partition(" ")
     match word.lower().rstrip(",."), rest.strip():
         case (("y" | "yes"), ""):
@@ -196,12 +196,12 @@ def answer(line: str, asked: ApprovalRequested) -> TypedAnswer | None:
         case (("n" | "no"), note):
             return TypedAnswer(note=note)
         case (("e" | "edit"), command):
-            return _answer_edited(command, asked)
+            return _make_edited_answer(command, asked)
         case _:
             return None
 
 
-def _answer_plan(line: str) -> TypedAnswer | None:
+def _parse_plan_answer(line: str) -> TypedAnswer | None:
     """Parse the answer to a plan: `a MODE`, `f MODE`, or `n` with a note."""
     word, _, rest = line.strip().partition(" ")
     match word.lower().rstrip(",."), rest.strip():
@@ -215,7 +215,7 @@ def _answer_plan(line: str) -> TypedAnswer | None:
             return None
 
 
-def _answer_card(line: str, questions: Sequence[CardQuestion]) -> TypedAnswer | None:
+def _parse_card_answer(line: str, questions: Sequence[CardQuestion]) -> TypedAnswer | None:
     """Parse the answers to all questions, separated by semicolons: numbers, or `o` and the user's words."""
     if line.strip().lower() in ("n", "no"):
         return TypedAnswer()
@@ -226,14 +226,14 @@ def _answer_card(line: str, questions: Sequence[CardQuestion]) -> TypedAnswer | 
         return TypedAnswer(problem=f"there are {len(questions)} questions: separate the answers with semicolons")
     answers: list[CardAnswer] = []
     for question, piece in zip(questions, pieces, strict=True):
-        answer_or_problem = _answer_one(piece, question)
+        answer_or_problem = _parse_one_answer(piece, question)
         if isinstance(answer_or_problem, str):
             return TypedAnswer(problem=answer_or_problem)
         answers.append(answer_or_problem)
     return TypedAnswer(True, answers=tuple(answers))
 
 
-def _answer_one(piece: str, question: CardQuestion) -> CardAnswer | str:
+def _parse_one_answer(piece: str, question: CardQuestion) -> CardAnswer | str:
     """Return the answer to one question, or the problem with it."""
     if piece[0] in "oO":
         return CardAnswer(question.header, (), piece[1:].strip())

@@ -68,17 +68,17 @@ def speak_line(line: str) -> str:
     if not text or _RULE.fullmatch(text) or _SEPARATOR.fullmatch(text):
         return ""
     if heading := _HEADING.fullmatch(text):
-        return f"heading: {_inline(heading[1])}"
+        return f"heading: {_format_inline(heading[1])}"
     if text.startswith("|"):
-        cells = [_inline(c.strip()) for c in text.strip("|").split("|")]
+        cells = [_format_inline(c.strip()) for c in text.strip("|").split("|")]
         return f"row: {'; '.join(cells)}"
     if text.startswith(">"):
-        return f"quote: {_inline(text.lstrip('> '))}"
+        return f"quote: {_format_inline(text.lstrip('> '))}"
     indent = line[: len(line) - len(line.lstrip())]
-    return indent + _inline(text)
+    return indent + _format_inline(text)
 
 
-def _inline(text: str) -> str:
+def _format_inline(text: str) -> str:
     pieces = _CODE.split(text)
     return "".join(p.strip("`") if p.startswith("`") else _strip_decoration(p) for p in pieces)
 
@@ -87,7 +87,7 @@ def _strip_decoration(text: str) -> str:
     return _LINK.sub(r"\1 (\2)", _EMPHASIS.sub(r"\1", _STRONG.sub(r"\2", text)))
 
 
-def all_lines(text: str) -> list[str]:
+def format_all(text: str) -> list[str]:
     """Return the lines of a complete text."""
     prose = Prose()
     return [*prose.add(text), *prose.end()]

@@ -55,16 +55,6 @@ READY = "ready"
 READ_SAID = 20  # percent of the prompt between two lines that say how far it is read
 WAIT_SAID, WAIT_AGAIN = 2.0, 10.0  # seconds of waiting for another window until it is said, and said again
 _TONES = {"information": "note", "warning": "warning", "error": "error"}
-_ENDS = {
-    "interrupted": "stopped; the answer so far is kept",
-    "limit": "stopped at a limit",
-    "length": "the answer was cut",
-    "repetition": "stopped",
-    "tripwire": "withheld",
-    "refused": "refused",
-    "no_model": "no model",
-    "error": "no answer",
-}
 
 
 class EndedCall(Struct, frozen=True):
@@ -74,9 +64,9 @@ class EndedCall(Struct, frozen=True):
     result: ToolResultPart
 
     def lines(self) -> list[str]:
-        head = f"{words.call(self.asked)}:" if self.asked is not None else f"{self.result.name}:"
+        head = f"{words.describe_call(self.asked)}:" if self.asked is not None else f"{self.result.name}:"
         changed = self.result.details.get("diff")
-        body = words.diff(str(changed)) if changed else sanitise(self.result.content).split("\n")
+        body = words.spell_diff(str(changed)) if changed else sanitise(self.result.content).split("\n")
         output_file = self.result.details.get("output_file")
         return [head, *body, *([f"all of it is in {one_line(str(output_file), 300)}"] if output_file else [])]
 
@@ -160,10 +150,10 @@ class Speech(Struct):
                 return [f"model: {one_line(model, 100)}, {one_line(reason, 100)}"] if model else []
             case StoreWaiting(seconds):
                 return self._store_waits(seconds)
-            case Notice(severity, title, message):
-                return [f"{_TONES[severity]}: {one_line(title, 80)}: {one_line(message, 600)}"]
+            case Notice(severity=severity):
+                return [f"{_TONES[severity]}: {event.in_words}"]
             case StaleLeases() | MemoryActivation() | MemoryOperation() | CompactionFinished():
-                return _memory(event)
+                return _format_memory(event)
             case (
                 TextDelta()
                 | ThinkingDelta()
@@ -181,7 +171,7 @@ class Speech(Struct):
     def _progress(self, event: Progress) -> list[str]:
         match event:
             case TurnStarted(message=message):
-                return [f"sent: {words.image(p)}" for p in message.parts if isinstance(p, ImagePart)]
+                return [f"sent: {words.describe_image(p)}" for p in message.parts if isinstance(p, ImagePart)]
             case StepStarted():
                 self._thinking, self._read = False, 0
                 return []
@@ -189,9 +179,8 @@ class Speech(Struct):
                 return self._reading(percent)
             case StepDiscarded(reason=reason):
                 return [f"the answer since the last step was discarded: {one_line(reason, 200)}"]
-            case RetryScheduled(attempt, most, delay, reason):
-                wait = f"asking again in {delay:.0f} seconds, attempt {attempt} of {most}; ctrl+c gives up"
-                return [f"the model failed: {one_line(reason, 200)}; {wait}"]
+            case RetryScheduled():
+                return [f"the model failed: {event.in_words} ctrl+c gives up"]
             case TurnFinished():
                 return self._on_turn_finished(event)
             case AgentStarted() | AgentFinished():
@@ -214,7 +203,7 @@ class Speech(Struct):
                     self._own_next, self._own, self._own_rest = None, call.id, ""
                     return []
                 waits = bool(self._open)  # for an answer: it has not begun
-                return [f"tool: {words.call(call)}, started"] if call.name in SLOW and not waits else []
+                return [f"tool: {words.describe_call(call)}, started"] if call.name in SLOW and not waits else []
             case ToolOutput(call_id, text):
                 if call_id != self._own:
                     return []
@@ -231,12 +220,12 @@ class Speech(Struct):
             self._own = self._own_rest = ""
         spoken_lines = [
             words.describe_result(request, result, duration_ms, own=is_own_command),
-            *(words.tail(result) if not is_own_command else ()),
+            *(words.list_tail(result) if not is_own_command else ()),
         ]
         return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
 
     def _ask_or_resolve(self, event: ApprovalRequested | ApprovalResolved | SideQuestion) -> list[str]:
-        return words.aside(event) if isinstance(event, SideQuestion) else self._approval(event)
+        return words.format_side_answer(event) if isinstance(event, SideQuestion) else self._approval(event)
 
     def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """Ask one question at a time, in the order in which they came."""
@@ -253,7 +242,7 @@ class Speech(Struct):
 
     def _ask(self) -> list[str]:
         self._questions += 1
-        return words.ask(self._open, self._questions)
+        return words.format_question(self._open, self._questions)
 
     @property
     def question(self) -> ApprovalRequested | None:
@@ -291,21 +280,18 @@ class Speech(Struct):
         self._open = ()
         if event.status == "answered":
             return [READY]
-        out = [event.error_title or _ENDS.get(event.status, event.status)]
-        if event.error:
-            out = [f"{one_line(out[0], 100)}: {one_line(event.error, 600)}"]
+        note = "; the answer so far is kept" if event.keeps_answer and event.status in ("error", "interrupted") else ""
         if event.status == "error":
-            note = "; the answer so far is kept" if event.keeps_answer else ""
-            out.append(f"/retry tries again{note}")
-        return [*out, READY]
+            return [event.in_words, f"/retry tries again{note}", READY]
+        return [f"{event.in_words}{note}", READY]
 
 
-def _memory(event: StaleLeases | MemoryActivation | MemoryOperation | CompactionFinished) -> list[str]:
+def _format_memory(event: StaleLeases | MemoryActivation | MemoryOperation | CompactionFinished) -> list[str]:
     match event:
         case StaleLeases():
             return [f"memory: {stale_leases(event)}"]
         case MemoryActivation():
-            return [words.activation(event)]
+            return [words.describe_activation(event)]
         case MemoryOperation(kind="failed", operation_type=operation, fields={"code": "stopped"}):
             return [f"memory: the {operation} was stopped"]
         case MemoryOperation(kind="failed", operation_type=operation):
@@ -314,7 +300,7 @@ def _memory(event: StaleLeases | MemoryActivation | MemoryOperation | Compaction
         case MemoryOperation():
             return []  # only a screen shows them
         case CompactionFinished():
-            return words.compaction(event)
+            return words.format_compaction(event)
 
 
 def _ends_text(event: Event) -> bool:

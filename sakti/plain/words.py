@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ from sakti.core.events import (
     SideQuestion,
 )
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k, counted, lookalikes, one_line, sanitise, show_hidden
+from sakti.core.text import count_k, counted, format_minute, lookalikes, one_line, sanitise, show_hidden
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -32,7 +31,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.plain.prose import all_lines
+from sakti.plain.prose import format_all
 
 if TYPE_CHECKING:
     from sakti.agent.project.trust import TrustedFileChange
@@ -52,25 +51,22 @@ _MAIN = ("path", "command", "pattern", "query", "url", "id")
 _ABOUT = lazy_pattern(r"~(?=\$?\d)")
 _PLACE = lazy_pattern(r"\+(\d+)")
 _SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
+_SPEAKERS = {"assistant": "sakti", "user": "you"}
 _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
 
 
-def duration(ms: int) -> str:
+def spell_duration(ms: int) -> str:
     if ms < 60_000:
         return f"{ms / 1000:.1f} seconds"
     return f"{counted(ms // 60_000, 'minute')} {counted(ms // 1000 % 60, 'second')}"
 
 
-def format_time(ms: int) -> str:
-    return time.strftime("%Y-%m-%d %H:%M", time.localtime(ms / 1000))
-
-
 # --- tools --------------------------------------------------------------------------------------------------
 
 
-def call(part: ToolCallPart) -> str:
+def describe_call(part: ToolCallPart) -> str:
     """Format a call's tool and target: `read src/a.py`."""
-    part = core_types.unwrap(part)
+    part = core_types.unwrap_call(part)
     values = part.arguments
     if values is None:
         return f"{one_line(part.name, 40)} with arguments that cannot be read"
@@ -80,24 +76,26 @@ def call(part: ToolCallPart) -> str:
     return one_line(f"{core_types.display_name(part.name)} {main}", 200)
 
 
-def describe_result(asked: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False) -> str:
+def describe_result(
+    request: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False
+) -> str:
     """Format `tool: read src/a.py, lines 1 to 120, ok, 0.1 seconds`; `own`: the user ran it."""
-    about = call(asked) if asked is not None else one_line(result.name, 40)
+    about = describe_call(request) if request is not None else one_line(result.name, 40)
     details = result.details
-    parts = [f"{'command' if own else 'tool'}: {about}", *_counts(details)]
+    parts = [f"{'command' if own else 'tool'}: {about}", *_list_counts(details)]
     code = details.get("exit_code")
     if isinstance(code, int) and code:
         parts.append(f"exit code {code}")
     if isinstance(denied := details.get("denied"), str):
         return ", ".join([*parts, f"denied: {one_line(denied, 200)}" if denied else "denied"])
-    outcome = _outcome(result)
-    parts += [outcome, duration(duration_ms)]
+    outcome = _outcome_word(result)
+    parts += [outcome, spell_duration(duration_ms)]
     if outcome == "failed" and not isinstance(code, int):
         parts.append(one_line(result.content, 200))
     return ", ".join(parts)
 
 
-def _outcome(result: ToolResultPart) -> str:
+def _outcome_word(result: ToolResultPart) -> str:
     """Return how a call ended, in a word."""
     if isinstance(result.details.get("denied"), str):
         return "denied"
@@ -106,7 +104,7 @@ def _outcome(result: ToolResultPart) -> str:
     return "failed" if result.is_error else "ok"
 
 
-def _counts(details: Mapping[str, object]) -> Iterator[str]:
+def _list_counts(details: Mapping[str, object]) -> Iterator[str]:
     """Yield the numbers of lines, matches and entries in a tool's result."""
     lines = details.get("lines")
     if isinstance(lines, str) and "-" in lines:
@@ -121,7 +119,7 @@ def _counts(details: Mapping[str, object]) -> Iterator[str]:
             yield f"{number} {singular if number == 1 else key}"
 
 
-def tail(result: ToolResultPart) -> list[str]:
+def list_tail(result: ToolResultPart) -> list[str]:
     """Return the end of what a failed command printed."""
     if result.name != "bash" or not result.is_error or isinstance(result.details.get("denied"), str):
         return []
@@ -130,21 +128,21 @@ def tail(result: ToolResultPart) -> list[str]:
     return [*(cut if len(lines) > TAIL_LINES else []), *(f"  {line}" for line in lines[-TAIL_LINES:])]
 
 
-def announce_calls(said: Message) -> list[str]:
+def announce_calls(message: Message) -> list[str]:
     """Announce the calls of an answer that makes several, before the first of them is asked about."""
-    calls = said.tool_calls
-    return [f"{counted(len(calls), 'call')}: {'; '.join(call(c) for c in calls)}"] if len(calls) > 1 else []
+    calls = message.tool_calls
+    return [f"{counted(len(calls), 'call')}: {'; '.join(describe_call(c) for c in calls)}"] if len(calls) > 1 else []
 
 
-def ask(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
+def format_question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending`: a plan, a card or an approval."""
     first = pending[0]
     if first.is_plan:
-        return plan(first.target, number)
-    return card(first.questions, number) if first.is_card else question(pending, number)
+        return format_plan(first.target, number)
+    return format_card(first.questions, number) if first.is_card else format_approval(pending, number)
 
 
-def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
+def format_approval(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
     request = (
@@ -154,13 +152,13 @@ def question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
     out = [": ".join(p for p in (f"question {number}", first.asker, f"{request}{others}") if p)]
     out += _target_lines(first.target)
     if first.diff:
-        out += diff(first.diff, DIFF_LINES)
+        out += spell_diff(first.diff, DIFF_LINES)
     where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
     if doubtful := lookalikes(first.target):
         out.append(f"warning: these words contain lookalike letters: {one_line(', '.join(doubtful), 100)}")
     reason = one_line(first.reason, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
-    return [*out, *_answers(first)]
+    return [*out, *_list_answers(first)]
 
 
 def _target_lines(text: str) -> list[str]:
@@ -172,7 +170,7 @@ def _target_lines(text: str) -> list[str]:
     return out
 
 
-def _answers(first: ApprovalRequested) -> list[str]:
+def _list_answers(first: ApprovalRequested) -> list[str]:
     """Say which keys answer a question, and what each does."""
     out = ["y and Enter: allow once"]
     if first.is_edit:
@@ -186,7 +184,7 @@ def _answers(first: ApprovalRequested) -> list[str]:
     return out
 
 
-def plan(text: str, number: int) -> list[str]:
+def format_plan(text: str, number: int) -> list[str]:
     """Format a plan that waits for approval, and how it is answered."""
     lines = [f"  {line}" for line in sanitise(text).split("\n") if line.strip()]
     return [
@@ -197,7 +195,7 @@ def plan(text: str, number: int) -> list[str]:
     ]
 
 
-def aside(event: SideQuestion) -> list[str]:
+def format_side_answer(event: SideQuestion) -> list[str]:
     """Format the answer to a side question, once it is complete."""
     match event.state:
         case "answering":
@@ -218,14 +216,14 @@ def describe_resolution(event: ApprovalResolved, *, was_card: bool) -> str:
     return f"{denial}: {one_line(event.note, 300)}" if event.note else denial
 
 
-def keys(asked: ApprovalRequested) -> str:
+def list_keys(request: ApprovalRequested) -> str:
     """Name the keys that answer a question."""
-    if asked.is_plan:
+    if request.is_plan:
         return "a, f or n"
-    return "a number, o or n" if asked.questions else "y, s, t, a, n or e"
+    return "a number, o or n" if request.questions else "y, s, t, a, n or e"
 
 
-def card(questions: Sequence[CardQuestion], number: int) -> list[str]:
+def format_card(questions: Sequence[CardQuestion], number: int) -> list[str]:
     """Format the questions of a card with their options, and how they are answered."""
     out: list[str] = []
     for index, question in enumerate(questions):
@@ -242,7 +240,7 @@ def card(questions: Sequence[CardQuestion], number: int) -> list[str]:
     return out
 
 
-def diff(text: str, limit: int | None = None) -> list[str]:
+def spell_diff(text: str, limit: int | None = None) -> list[str]:
     """Format a unified diff in words: `add: …`, `remove: …`, `keep: …`."""
     out: list[str] = []
     for line in sanitise(text).split("\n"):
@@ -259,19 +257,19 @@ def diff(text: str, limit: int | None = None) -> list[str]:
     return out
 
 
-def file_changes(changes: Iterable[TrustedFileChange]) -> list[str]:
+def spell_file_changes(changes: Iterable[TrustedFileChange]) -> list[str]:
     """Format the changes of a project's files, each under its name."""
-    return [line for c in changes for line in (f"{one_line(c.name, 200)}, {c.how}:", *diff(c.diff))]
+    return [line for c in changes for line in (f"{one_line(c.name, 200)}, {c.how}:", *spell_diff(c.diff))]
 
 
 # --- messages -----------------------------------------------------------------------------------------------
 
 
-def message(said: Message, *, limit: int | None = None) -> list[str]:
+def format_message(message: Message, *, limit: int | None = None) -> list[str]:
     """Format author, time and text, tool calls as one line each. At most `limit` lines."""
-    who = {"assistant": "sakti", "user": "you"}.get(said.role, said.role) if "hook" not in said.metadata else "a hook"
-    lines = [f"{who}, {format_time(said.created_at)}:"]
-    lines += [line for part in said.parts for line in _part_lines(part)]
+    who = "a hook" if "hook" in message.metadata else _SPEAKERS.get(message.role, message.role)
+    lines = [f"{who}, {format_minute(message.created_at)}:"]
+    lines += [line for part in message.parts for line in _part_lines(part)]
     if limit is not None and len(lines) > limit:
         return [*lines[:limit], f"and {counted(len(lines) - limit, 'more line')} of this message"]
     return lines
@@ -280,24 +278,24 @@ def message(said: Message, *, limit: int | None = None) -> list[str]:
 def _part_lines(part: Part) -> list[str]:
     match part:
         case TextPart(text):
-            return all_lines(text)
+            return format_all(text)
         case ToolCallPart():
-            return [f"tool: {call(part)}"]
+            return [f"tool: {describe_call(part)}"]
         case ToolResultPart():
-            return [f"result of {one_line(part.name, 40)}, {_outcome(part)}: {one_line(part.content, 200)}"]
+            return [f"result of {one_line(part.name, 40)}, {_outcome_word(part)}: {one_line(part.content, 200)}"]
         case FilePart(path, text):
             return [f"file {one_line(path, 200)}, {counted(text.count(chr(10)) + 1, 'line')}"]
         case OutputPart(command, text):
-            return [f"!{one_line(command, 200)}", *all_lines(text)]
+            return [f"!{one_line(command, 200)}", *format_all(text)]
         case ImagePart():
-            return [image(part)]
+            return [describe_image(part)]
         case MarkerPart(kind, text):
             return [one_line(f"{kind.replace('_', ' ')} {text}", 200)]
         case ThinkingPart() | ContextPart():
             return []  # of the model alone
 
 
-def image(part: ImagePart) -> str:
+def describe_image(part: ImagePart) -> str:
     size = f", {part.width} by {part.height} pixels" if part.width else ""
     return f"image {one_line(part.name or 'without a name', 200)}{size}"
 
@@ -305,29 +303,31 @@ def image(part: ImagePart) -> str:
 # --- search, threads, context -------------------------------------------------------------------------------
 
 
-def hit(found: Hit, number: int) -> str:
-    what = found.kind if found.kind != "message" else {"assistant": "sakti", "user": "you"}.get(found.role, found.role)
-    where = f", thread {one_line(found.thread_title, 60)}" if found.thread_title else ""
-    return f"{number}. {what}, {format_time(found.time)}{where}: {one_line(found.snippet, 300)}"
+def format_hit(hit: Hit, number: int) -> str:
+    what = hit.kind if hit.kind != "message" else _SPEAKERS.get(hit.role, hit.role)
+    where = f", thread {one_line(hit.thread_title, 60)}" if hit.thread_title else ""
+    return f"{number}. {what}, {format_minute(hit.time)}{where}: {one_line(hit.snippet, 300)}"
 
 
-def thread(row: ThreadSummary, number: int, *, current: bool) -> str:
+def format_thread(row: ThreadSummary, number: int, *, current: bool) -> str:
     here = ", open here" if current else ""
     title = one_line(row.thread.title, 100) or "without a title"
-    return f"{number}. {title}, {counted(row.messages, 'message')}, last at {format_time(row.thread.updated_at)}{here}"
+    return (
+        f"{number}. {title}, {counted(row.messages, 'message')}, last at {format_minute(row.thread.updated_at)}{here}"
+    )
 
 
-def context(block: ContextBlock, number: int) -> str:
+def format_block(block: ContextBlock, number: int) -> str:
     return f"{number}. {one_line(block.label, 60)}, {block.tokens:,} tokens, {'cached' if block.cached else 'new'}"
 
 
-def setting(row: Setting) -> str:
+def format_setting(row: Setting) -> str:
     return f"{row.name} is {one_line(row.text, 200) or 'not set'}, from {one_line(row.origin, 200)}"
 
 
-def rows(found: Iterable[tuple[str, str]]) -> list[str]:
+def format_rows(pairs: Iterable[tuple[str, str]]) -> list[str]:
     """Names and texts that a card of the screen has."""
-    return [spell_signs(f"{name}: {text}") for name, text in found]
+    return [spell_signs(f"{name}: {text}") for name, text in pairs]
 
 
 def spell_signs(text: str) -> str:
@@ -335,14 +335,14 @@ def spell_signs(text: str) -> str:
     return _ABOUT.sub("about ", text.replace(" → ", " to ").replace(" · ", ", "))
 
 
-def event(happened: MemoryEvent) -> str:
-    return rows([(format_time(happened.time), in_a_line(happened))])[0]
+def format_event(event: MemoryEvent) -> str:
+    return format_rows([(format_minute(event.time), in_a_line(event))])[0]
 
 
 # --- memory -------------------------------------------------------------------------------------------------
 
 
-def log_lines(lines: Iterable[LogLine]) -> Iterator[str]:
+def format_log(lines: Iterable[LogLine]) -> Iterator[str]:
     """Numbered lines of the log, each with its date when that changes, its priority and its marks."""
     date = ""
     for number, line in enumerate(lines, 1):
@@ -356,7 +356,7 @@ def log_lines(lines: Iterable[LogLine]) -> Iterator[str]:
         yield f"{number}. {day}{sanitise(line.time)}{about} {one_line(line.marked_text, 500)}"
 
 
-def activation(event: MemoryActivation) -> str:
+def describe_activation(event: MemoryActivation) -> str:
     if event.operation_type == "reflection":
         return (
             f"memory: {count_k(event.tokens_activated)} tokens of observations became "
@@ -368,10 +368,10 @@ def activation(event: MemoryActivation) -> str:
     )
 
 
-def compaction(event: CompactionFinished) -> list[str]:
+def format_compaction(event: CompactionFinished) -> list[str]:
     if event.undone:
         return [f"compaction undone: {taken_back(event)}"]
-    result = rows(describe_compaction(event)) or ["it had no result"]
+    result = format_rows(describe_compaction(event)) or ["it had no result"]
     return [
         f"compacted: {counted(event.messages, 'message')}",
         *result,
@@ -382,22 +382,22 @@ def compaction(event: CompactionFinished) -> list[str]:
 # --- tasks --------------------------------------------------------------------------------------------------
 
 
-def board(found: Board) -> list[str]:
-    columns = (found.in_progress, found.ready, found.blocked, found.closed_today)
-    ready, blocked, busy, done = found.counts or (0, 0, 0, 0)
-    counts = (busy, ready, blocked, done) if found.counts else tuple(map(len, columns))
+def format_board(board: Board) -> list[str]:
+    columns = (board.in_progress, board.ready, board.blocked, board.closed_today)
+    ready, blocked, busy, done = board.counts or (0, 0, 0, 0)
+    counts = (busy, ready, blocked, done) if board.counts else tuple(map(len, columns))
     out: list[str] = []
     for name, rows, count in zip(("in progress", "ready", "blocked", "done today"), columns, counts, strict=True):
         out.append(f"{name}: {counted(count, 'task') if count else 'none'}")
-        out += [board_task(row) for row in rows]
+        out += [format_task(row) for row in rows]
         out += [f"and {count - len(rows)} more"] if count > len(rows) else []
-    if found.container_count:
-        out.append(f"waiting for their children: {counted(found.container_count, 'task')}")
-        out += [board_task(row) for row in found.containers]
+    if board.container_count:
+        out.append(f"waiting for their children: {counted(board.container_count, 'task')}")
+        out += [format_task(row) for row in board.containers]
     return out
 
 
-def board_task(row: BoardTask) -> str:
+def format_task(row: BoardTask) -> str:
     parts = [f"{row.handle}, priority {row.priority}, {row.type}: {one_line(row.title, 200)}"]
     if row.blocked_by:
         parts.append(f"waits for {', '.join(row.blocked_by)}")
@@ -414,7 +414,7 @@ def board_task(row: BoardTask) -> str:
     return "; ".join(parts)
 
 
-def branch(row: Branch) -> str:
+def format_branch(row: Branch) -> str:
     """Format a line of a task's tree: its depth is said, not drawn."""
     depth = f"level {row.depth}, {row.relation.strip()}: " if row.relation else ""
     again = ", as above" if row.again else ""

@@ -27,7 +27,7 @@ from sakti.core.types import (
 from sakti.providers import facts
 from sakti.providers.errors import from_event
 from sakti.providers.facts import Family
-from sakti.providers.history import call_arguments, file_text, merge_extra, read_arguments, turns, valid_id
+from sakti.providers.history import clean_call_id, format_file, get_arguments, make_turns, merge_extra, read_arguments
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
@@ -61,7 +61,7 @@ def render(request: Request, provider: str = "anthropic") -> Json:
         body["tools"] = tools
         if request.tool_choice == "none":
             body["tool_choice"] = {"type": "none"}
-    body |= _thinking(request, facts.family(provider, request.model), output)
+    body |= _thinking(request, facts.find_family(provider, request.model), output)
     if request.schema is not None:
         schema = {"format": {"type": "json_schema", "schema": request.schema}}
         body["output_config"] = {**body.get("output_config", {}), **schema}
@@ -80,7 +80,7 @@ def _mark_prefix(system: Sequence[Json], tools: Sequence[Json], edges: Sequence[
 
 def _messages(messages: Sequence[Message], provider: str, model: str) -> list[Json]:
     out: list[Json] = []
-    for turn in turns(messages, provider, model):
+    for turn in make_turns(messages, provider, model):
         out.append({"role": turn.role, "content": [_block(p) for p in turn.parts]})
     if out and out[0]["role"] == "assistant":
         out.insert(0, {"role": "user", "content": [_text("(the conversation before this is not shown)")]})
@@ -94,16 +94,20 @@ def _block(part: Part) -> Json:
         case ThinkingPart():
             return _thinking_block(part)
         case ToolCallPart(call_id, name):
-            return {"type": "tool_use", "id": valid_id(call_id), "name": name, "input": call_arguments(part)}
+            return {"type": "tool_use", "id": clean_call_id(call_id), "name": name, "input": get_arguments(part)}
         case ToolResultPart(call_id, _, content, is_error):
-            block: Json = {"type": "tool_result", "tool_use_id": valid_id(call_id), "content": content or "(no output)"}
+            block: Json = {
+                "type": "tool_result",
+                "tool_use_id": clean_call_id(call_id),
+                "content": content or "(no output)",
+            }
             if is_error:
                 block["is_error"] = True
             return block
         case ImagePart(media_type, data):
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
         case FilePart():
-            return _text(file_text(part))
+            return _text(format_file(part))
         case _:
             raise TypeError(f"{type(part).__name__} is never sent")
 
@@ -153,23 +157,25 @@ def _append_tail(messages: list[Json], tail: str) -> None:
 
 def default_max_tokens(model: str, provider: str = "anthropic") -> int:
     """Return the default output limit: 32,000 tokens, or the model's maximum if that is less."""
-    return min(facts.family(provider, model).max_output or LEAST_MAXIMUM, USUAL_MAXIMUM)
+    return min(facts.find_family(provider, model).max_output or LEAST_MAXIMUM, USUAL_MAXIMUM)
 
 
-def _thinking(request: Request, found: Family, output: int) -> Json:
+def _thinking(request: Request, family: Family, output: int) -> Json:
     """Return the thinking parameters.
 
     Newer models take an effort; older ones a budget, which the API counts into `max_tokens`: half of that is left for
     the answer.
     """
-    effort = request.effort or (facts.effort_of(request.thinking_tokens) if request.thinking_tokens else "off")
-    kind = found.thinking if found is not facts.UNKNOWN else "budget" if request.thinking_tokens else ""
+    effort = request.effort or (facts.effort_for_tokens(request.thinking_tokens) if request.thinking_tokens else "off")
+    kind = family.thinking if family is not facts.UNKNOWN else "budget" if request.thinking_tokens else ""
     if effort == "off":
         return {}
     if kind == "adaptive":
-        word = facts.effort_word(found, effort)
+        word = facts.effort_word(family, effort)
         return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
-    tokens = facts.budget(effort, request.thinking_tokens, output, SMALLEST_THINKING) if kind == "budget" else 0
+    tokens = (
+        facts.thinking_budget(effort, request.thinking_tokens, output, SMALLEST_THINKING) if kind == "budget" else 0
+    )
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}} if tokens else {}
 
 
@@ -201,7 +207,7 @@ class AnthropicStreamParser(StreamParser):
             case "message_stop":
                 self.done = True
             case "error":
-                raise from_event(event, self._where)
+                raise from_event(event, self._context)
             case _:
                 return []  # `ping`, `content_block_stop` and what newer servers send carry nothing to show
         return []

@@ -47,8 +47,8 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     `client` names the SDK client. A cloud's address may be empty until its client is made. `key_command` prints the
     key; `bearer`: the key is a token for the Authorization header only. `timeout` is the longest silence in seconds.
-    `needs_key`: without a key no request is made. `elsewhere`: the server is not the provider's own. `extra` goes
-    into every body, `headers` and `query` into every request.
+    `needs_key`: without a key no request is made. `is_custom_server`: the server is not the provider's own. `extra`
+    goes into every body, `headers` and `query` into every request.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     api_version: str = ""
     timeout: float = 120.0
     context_window: int | None = None
-    elsewhere: bool = False
+    is_custom_server: bool = False
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     query: Mapping[str, str] = field(default_factory=dict[str, str])
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -70,7 +70,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     def request_headers(self, key: str) -> dict[str, str]:
         """Return the headers to add to the SDK's."""
         headers = {"User-Agent": f"sakti/{__version__}"}
-        if self.client == "anthropic" and self.elsewhere:
+        if self.client == "anthropic" and self.is_custom_server:
             headers["anthropic-version"] = GATEWAY_VERSION
             if not self.bearer:
                 headers["x-api-key"] = key or "none"
@@ -98,7 +98,7 @@ def split_base_url(url: str) -> tuple[str, dict[str, str], Api | None]:
 # --- what is missing ----------------------------------------------------------------------------------------
 
 
-def missing(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+def explain_missing(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     """Return one sentence that says what a provider still needs; empty if it can be asked.
 
     Slow for Bedrock, whose credentials may come from a file or a service: call it in a thread.
@@ -110,7 +110,7 @@ def missing(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     return _MISSING[endpoint.client](endpoint, env)
 
 
-def _missing_key(endpoint: Endpoint, _env: Mapping[str, str]) -> str:
+def _explain_missing_key(endpoint: Endpoint, _env: Mapping[str, str]) -> str:
     if endpoint.key or not endpoint.needs_key:
         return ""
     return (
@@ -119,23 +119,23 @@ def _missing_key(endpoint: Endpoint, _env: Mapping[str, str]) -> str:
     )
 
 
-def _missing_for_foundry(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+def _explain_missing_for_foundry(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     if not endpoint.base_url and not env.get("ANTHROPIC_FOUNDRY_RESOURCE"):
         return "Set ANTHROPIC_FOUNDRY_RESOURCE to the name of your Foundry resource."
-    return _missing_entra(endpoint, "ANTHROPIC_FOUNDRY_API_KEY")
+    return _explain_missing_entra(endpoint, "ANTHROPIC_FOUNDRY_API_KEY")
 
 
-def _missing_for_azure(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+def _explain_missing_for_azure(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     if not endpoint.base_url:
         return "Set AZURE_OPENAI_ENDPOINT to the address of your Azure resource."
     if not endpoint.api_version:
         return "Set OPENAI_API_VERSION or providers.azure.api_version, for example to 2025-04-01-preview."
-    return "" if env.get("AZURE_OPENAI_AD_TOKEN") else _missing_entra(endpoint, "AZURE_OPENAI_API_KEY")
+    return "" if env.get("AZURE_OPENAI_AD_TOKEN") else _explain_missing_entra(endpoint, "AZURE_OPENAI_API_KEY")
 
 
-def _missing_for_bedrock(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+def _explain_missing_for_bedrock(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     if not _is_installed("boto3"):
-        return _missing_extra_error("bedrock")
+        return _explain_missing_extra("bedrock")
     if bedrock_region(env) is None and not endpoint.base_url:
         return "Set AWS_REGION to the region of your Bedrock models."
     if endpoint.key:
@@ -146,9 +146,9 @@ def _missing_for_bedrock(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     return ""
 
 
-def _missing_for_vertex(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+def _explain_missing_for_vertex(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     if not endpoint.key and not _is_installed("google.auth"):
-        return _missing_extra_error("vertex")
+        return _explain_missing_extra("vertex")
     for name, meaning in (
         ("CLOUD_ML_REGION", "the region of your Vertex models, for example global"),
         ("ANTHROPIC_VERTEX_PROJECT_ID", "your Google Cloud project"),
@@ -158,19 +158,19 @@ def _missing_for_vertex(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     return ""
 
 
-def _missing_entra(endpoint: Endpoint, variable: str) -> str:
+def _explain_missing_entra(endpoint: Endpoint, variable: str) -> str:
     if endpoint.key or _is_installed("azure.identity"):
         return ""
     return f"Set {variable}; to log in with Entra instead, run: pip install 'sakti[azure]'"
 
 
 _MISSING: Mapping[ClientKind, Callable[[Endpoint, Mapping[str, str]], str]] = {
-    "bedrock": _missing_for_bedrock,
-    "vertex": _missing_for_vertex,
-    "foundry": _missing_for_foundry,
-    "azure": _missing_for_azure,
-    "anthropic": _missing_key,
-    "openai": _missing_key,
+    "bedrock": _explain_missing_for_bedrock,
+    "vertex": _explain_missing_for_vertex,
+    "foundry": _explain_missing_for_foundry,
+    "azure": _explain_missing_for_azure,
+    "anthropic": _explain_missing_key,
+    "openai": _explain_missing_key,
 }
 
 
@@ -181,7 +181,7 @@ def _is_installed(module: str) -> bool:
         return False
 
 
-def _missing_extra_error(extra: str) -> str:
+def _explain_missing_extra(extra: str) -> str:
     return f"Support for {extra} is not installed. Run: pip install 'sakti[{extra}]'"
 
 
@@ -258,15 +258,15 @@ def create_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkC
     Imports the SDK, which takes one to three seconds: call it in a thread. Raises ProviderError (authentication) if
     something is missing that only the user can provide.
     """
-    if problem := missing(replace(endpoint, key=key), os.environ):
+    if problem := explain_missing(replace(endpoint, key=key), os.environ):
         raise ProviderError(problem, code="authentication")
-    endpoint = replace(endpoint, base_url=endpoint.base_url or _cloud_url(endpoint, os.environ))
+    endpoint = replace(endpoint, base_url=endpoint.base_url or _make_cloud_url(endpoint, os.environ))
     if endpoint.client in ("openai", "azure"):
         return _openai_client(endpoint, key, on_response)
     return _anthropic_client(endpoint, key, on_response)
 
 
-def _cloud_url(endpoint: Endpoint, env: Mapping[str, str]) -> str:
+def _make_cloud_url(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     """Return the address that the SDK would make up, which is needed before to choose the proxy."""
     match endpoint.client:
         case "bedrock":

@@ -54,7 +54,7 @@ _STATUS_CODES = {
 _MAY_OVERFLOW = (400, 404, 413, 422, 500)  # statuses with which servers report a request that is too long
 
 
-class Where(Struct, frozen=True):
+class ErrorContext(Struct, frozen=True):
     """Called server, for error messages; `secrets` are removed from them."""
 
     provider: str
@@ -80,44 +80,48 @@ class ServerReport(Struct, frozen=True):
         return " ".join(filter(None, (self.text, self.kind, self.param)))
 
 
-def from_success(body: Any, where: Where) -> ProviderError:
+def from_success(body: Any, context: ErrorContext) -> ProviderError:
     """Build the error for an error object in an answer with status 200.
 
     Its content decides; without a hint that waiting helps it is final.
     """
-    error, report = from_event(body, where), read_report(body)
+    error, report = from_event(body, context), read_report(body)
     if error.code == "server" and not re.search(r"overload|rate|timeout|unavailable|5\d\d", report.kind, re.I):
-        shown = clean(report.text, where) or "it does not say which"
-        final = make_error("invalid_request", f"{where.provider} answered with an error: {shown}", status=400)
+        shown = mask_text(report.text, context) or "it does not say which"
+        final = make_error("invalid_request", f"{context.provider} answered with an error: {shown}", status=400)
         final.server_text = report.everything
         return final
     return error
 
 
-def from_status(status: int, body: Any, headers: Mapping[str, str], where: Where) -> ProviderError:
+def from_status(status: int, body: Any, headers: Mapping[str, str], context: ErrorContext) -> ProviderError:
     """Build the error for an HTTP status that is not a success."""
     report = read_report(body)
-    code = classify(status, report)
-    wait = limits.retry_after(headers, report.text, body, limited=status == 429)
-    error = _build(code, status, report, where, wait)
+    code = classify_refusal(status, report)
+    wait = limits.read_retry_after(headers, report.text, body, limited=status == 429)
+    error = _build(code, status, report, context, wait)
     should_retry = str(headers.get("x-should-retry") or "").lower()
     if should_retry in ("true", "false"):
         error.retryable = should_retry == "true"
     return error
 
 
-def from_event(body: Any, where: Where) -> ProviderError:
+def from_event(body: Any, context: ErrorContext) -> ProviderError:
     """Build the error for an error event inside a stream that had begun well."""
     report = read_report(body)
     status = next((s for word, s in server_words.read().statuses.items() if word in report.kind.lower()), None)
     if status is None:
         number = re.search(r"\b([45]\d\d)\b", report.kind)
         status = int(number[1]) if number else 500
-    return _build(classify(status, report), status, report, where, limits.retry_after({}, report.text, body))
+    return _build(
+        classify_refusal(status, report), status, report, context, limits.read_retry_after({}, report.text, body)
+    )
 
 
-def _build(code: str, status: int, report: ServerReport, where: Where, retry_after: float | None) -> ProviderError:
-    sentence = _sentence(code, status, report, where)
+def _build(
+    code: str, status: int, report: ServerReport, context: ErrorContext, retry_after: float | None
+) -> ProviderError:
+    sentence = _write_sentence(code, status, report, context)
     error = make_error(code, sentence, status=status, retry_after=retry_after)
     error.server_text = report.everything
     if code in ("context_too_long", "output_too_long"):
@@ -126,7 +130,7 @@ def _build(code: str, status: int, report: ServerReport, where: Where, retry_aft
     return error
 
 
-def classify(status: int, report: ServerReport) -> str:
+def classify_refusal(status: int, report: ServerReport) -> str:
     """Return the code of the error that a server reports with `status`."""
     if _is_quota(status, report):
         return "authentication"  # waiting does not fill an account
@@ -159,35 +163,35 @@ def _length_code(status: int, report: ServerReport) -> str:
     too_long = bool(_TOO_LONG.search(report.everything))
     if status in (400, 422):
         stated = limits.parse_limits(report.text)
-        if stated.named and (stated.output or 0) >= limits.LEAST:
+        if stated.named and (stated.output or 0) >= limits.LEAST_ANSWER:
             return "output_too_long"
         if _OUTPUT_TOO_LONG.search(report.text) and stated.output is None and not too_long:
             return "output_too_long"
     return "context_too_long" if too_long else ""
 
 
-def _account_sentence(code: str, status: int, report: ServerReport, why: str, where: Where) -> str:
+def _write_account_sentence(code: str, status: int, report: ServerReport, why: str, context: ErrorContext) -> str:
     """Explain that a server takes nothing from this account or key; `why` is its own reason, as a clause."""
-    name = where.provider
+    name = context.provider
     if code == "authentication" and _is_quota(status, report):
         return f"The account at {name} has no credit left{why} Add credit, or choose another model with /model."
     if report.kind != "page" and _SUSPENDED.search(report.text):
         return f"{name} has suspended this account or key ({status}){why} Contact its support, or use another key."
     if code == "permission":
-        return _permission_sentence(status, report, why, where)
-    key = f"check {where.key_env}" if where.key_env else "check its key"
-    text = clean(report.text, where)
+        return _write_permission_sentence(status, report, why, context)
+    key = f"check {context.key_env}" if context.key_env else "check its key"
+    text = mask_text(report.text, context)
     return f'Invalid API key for "{name}" ({status}): {key}{f" — {text}" if text else "."}'
 
 
-def _sentence(code: str, status: int, report: ServerReport, where: Where) -> str:
-    name, text = where.provider, clean(report.text, where)
+def _write_sentence(code: str, status: int, report: ServerReport, context: ErrorContext) -> str:
+    name, text = context.provider, mask_text(report.text, context)
     why = f": {text}{'' if text[-1] in '.!?…' else '.'}" if text else "."
     match code:
         case "authentication" | "permission":
-            return _account_sentence(code, status, report, why, where)
+            return _write_account_sentence(code, status, report, why, context)
         case "not_found":
-            return f"{name} does not know this model or address ({where.host}){why} `sakti models` lists its models."
+            return f"{name} does not know this model or address ({context.host}){why} `sakti models` lists its models."
         case "output_too_long":
             return f"{name} allows no answer of that length{why}"
         case "context_too_long" if status == 413:
@@ -200,21 +204,21 @@ def _sentence(code: str, status: int, report: ServerReport, where: Where) -> str
         case "refused":
             return f"{name} refused the request because of its usage policy{why}"
         case _:
-            return _passing_sentence(code, status, name, why)
+            return _write_status_sentence(code, status, name, why)
 
 
-def _permission_sentence(status: int, report: ServerReport, why: str, where: Where) -> str:
+def _write_permission_sentence(status: int, report: ServerReport, why: str, context: ErrorContext) -> str:
     if report.kind == "page":
-        return f"A firewall or proxy in front of {where.host} blocked the request ({status}){why} Check the network."
+        return f"A firewall or proxy in front of {context.host} blocked the request ({status}){why} Check the network."
     if _REGION.search(report.everything):
-        return f"{where.provider} does not serve this country or region ({status}){why}"
+        return f"{context.provider} does not serve this country or region ({status}){why}"
     return (
-        f"{where.provider} denied access ({status}){why} Check the permissions of key, project and account, or "
+        f"{context.provider} denied access ({status}){why} Check the permissions of key, project and account, or "
         "choose another model with /model."
     )
 
 
-def _passing_sentence(code: str, status: int, name: str, why: str) -> str:
+def _write_status_sentence(code: str, status: int, name: str, why: str) -> str:
     match code:
         case "invalid_request":
             return f"{name} refused the request ({status}){why}"
@@ -241,32 +245,32 @@ def read_report(body: Any) -> ServerReport:
     outer = _outer_object(body)
     inner: Any = outer.get("error", outer)
     if isinstance(inner, str):
-        return ServerReport(_line(inner), str(outer.get("code") or ""))
+        return ServerReport(_flatten_text(inner), str(outer.get("code") or ""))
     if not outer or not isinstance(inner, dict):
         return _plain_report(body)
     fields = cast("Json", inner)
-    message = fields.get("message") or _detail(fields.get("detail")) or ""
+    message = fields.get("message") or _join_details(fields.get("detail")) or ""
     kind = " ".join(str(fields.get(k) or "") for k in ("type", "code", "status", "__type"))
-    return ServerReport(_line(str(message)), kind.strip(), str(fields.get("param") or ""))
+    return ServerReport(_flatten_text(str(message)), kind.strip(), str(fields.get("param") or ""))
 
 
 def _plain_report(body: Any) -> ServerReport:
     """Read a body that is no JSON: a page, a text, or nothing."""
     if not isinstance(body, str):
         return ServerReport()
-    return ServerReport(page_text(body), "page") if "<" in body else ServerReport(_line(body))
+    return ServerReport(read_page_text(body), "page") if "<" in body else ServerReport(_flatten_text(body))
 
 
-def page_text(page: str) -> str:
+def read_page_text(page: str) -> str:
     """Return the text of a page, in one line."""
-    return _line(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", page, flags=re.S | re.I))
+    return _flatten_text(re.sub(r"<(script|style).*?</\1>|<[^>]*>", " ", page, flags=re.S | re.I))
 
 
-def _line(text: str) -> str:
+def _flatten_text(text: str) -> str:
     return " ".join(text[:LONGEST_READ].split())
 
 
-def _detail(value: Any) -> str:
+def _join_details(value: Any) -> str:
     """Join a validator's list (`[{"loc": ["body", "max_tokens"], "msg": "Field required"}]`) to one text."""
     if not isinstance(value, list):
         return str(value or "")
@@ -276,10 +280,10 @@ def _detail(value: Any) -> str:
     return "; ".join(rows) or str(listed)
 
 
-def clean(text: str, where: Where) -> str:
+def mask_text(text: str, context: ErrorContext) -> str:
     """Return a server's text as it is shown: one line, masked, at most `LONGEST_TEXT` characters."""
-    text = _line(text)
-    for secret in where.secrets:
+    text = _flatten_text(text)
+    for secret in context.secrets:
         if len(secret) >= SHORTEST_SECRET:
             text = text.replace(secret, "•••")
     text = re.sub(r"\b(sk|pk|key|gsk|AIza)[-_]?[A-Za-z0-9_\-*]{12,}", "•••", text)
@@ -300,153 +304,155 @@ _LOGIN = frozenset({"GoogleAuthError", "BotoCoreError", "ClientAuthenticationErr
 
 
 @contextmanager
-def boundary(where: Where) -> Generator[None]:
+def boundary(context: ErrorContext) -> Generator[None]:
     """Convert everything that is raised inside to a ProviderError; cancellation passes through."""
     try:
         yield
     except ProviderError:
         raise
     except Exception as e:
-        raise from_exception(e, where) from e
+        raise from_exception(e, context) from e
 
 
-def from_exception(error: Exception, where: Where) -> ProviderError:
+def from_exception(error: Exception, context: ErrorContext) -> ProviderError:
     """Convert an exception of an SDK, of its HTTP client or of a cloud's login to a ProviderError."""
-    wrapped = next((c for c in _causes(error) if isinstance(c, ProviderError)), None)
+    wrapped = next((c for c in _list_causes(error) if isinstance(c, ProviderError)), None)
     if wrapped is not None:  # raised while the SDK was sending
         return wrapped
     status: Any = getattr(error, "status_code", None)
     if isinstance(status, int):
-        return _from_sdk(status, error, where)
+        return _convert_status_error(status, error, context)
     names = {c.__name__ for c in type(error).__mro__}
     if names & _LOGIN:
         return make_error(
-            "authentication", f"The login for {where.provider} failed ({clean(str(error), where)}): log in again."
+            "authentication",
+            f"The login for {context.provider} failed ({mask_text(str(error), context)}): log in again.",
         )
     if names & _TIMEOUTS:
-        return _no_connection(where) if _is_connecting(error) else silent(where)
+        return _connect_timeout_error(context) if _is_connecting(error) else silence_error(context)
     if "DecodingError" in names:
-        why = clean(str(error), where)
+        why = mask_text(str(error), context)
         return make_error(
             "unreadable",
-            f"{where.host} sent an answer that cannot be decompressed ({why}): check the server and its proxy.",
+            f"{context.host} sent an answer that cannot be decompressed ({why}): check the server and its proxy.",
         )
     if names & _BROKEN:
-        return stream_cut(where)
+        return incomplete_stream_error(context)
     if names & _UNREACHABLE:
-        return _unreachable(error, where)
-    return make_error("invalid_request", f"{where.provider} could not be called: {clean(str(error), where)}")
+        return _convert_connect_failure(error, context)
+    return make_error("invalid_request", f"{context.provider} could not be called: {mask_text(str(error), context)}")
 
 
 def _is_connecting(error: Exception) -> bool:
-    return any(type(cause).__name__ == "ConnectTimeout" for cause in _causes(error))
+    return any(type(cause).__name__ == "ConnectTimeout" for cause in _list_causes(error))
 
 
-def _no_connection(where: Where) -> ProviderError:
+def _connect_timeout_error(context: ErrorContext) -> ProviderError:
     """Build the error for a connection that was not made in time."""
-    proxy = _proxy(where)
-    peer = f"The proxy {proxy}" if proxy else where.host
+    proxy = _find_proxy(context)
+    peer = f"The proxy {proxy}" if proxy else context.host
     return make_error("timeout", f"{peer} does not answer: no connection was made in time. Check its address.")
 
 
-def _from_sdk(status: int, error: Exception, where: Where) -> ProviderError:
+def _convert_status_error(status: int, error: Exception, context: ErrorContext) -> ProviderError:
     """Convert a status error of an SDK; inside a stream it has the stream's own status."""
     body: Any = getattr(error, "body", None)
     if status < 400:
-        return from_event(body, where)
+        return from_event(body, context)
     headers = cast("Mapping[str, str]", getattr(getattr(error, "response", None), "headers", {}))
-    return from_status(status, body, headers, where)
+    return from_status(status, body, headers, context)
 
 
-def _unreachable(error: Exception, where: Where) -> ProviderError:
+def _convert_connect_failure(error: Exception, context: ErrorContext) -> ProviderError:
     """Convert a failed connection, by its first cause: most of them cannot be helped by waiting."""
-    chain = list(_causes(error))
+    chain = list(_list_causes(error))
     names = {c.__name__ for cause in chain for c in type(cause).__mro__}
     text = " ".join(str(cause) for cause in chain)
-    why = clean(str(chain[-1]), where) or type(chain[-1]).__name__
+    why = mask_text(str(chain[-1]), context) or type(chain[-1]).__name__
     if "SSLCertVerificationError" in names or "CERTIFICATE_VERIFY_FAILED" in text:
         return make_error(
             "certificate",
-            f"The certificate of {where.host} is not trusted ({why}): check the address and the clock of this machine, "
-            "or name your own authority in SSL_CERT_FILE.",
+            f"The certificate of {context.host} is not trusted ({why}): check the address and the clock of this "
+            "machine, or name your own authority in SSL_CERT_FILE.",
         )
     if "TooManyRedirects" in names:
-        return make_error("not_found", f"{where.host} redirects endlessly: check the server's address.")
-    if proxy := _proxy(where):
-        message = f"The proxy {proxy} cannot reach {where.host} ({why}): check it, or name the host in NO_PROXY."
-        return proxy_login(where) if "407" in text else make_error("unreachable", message)
-    return _connection_error(names, text, why, where)
+        return make_error("not_found", f"{context.host} redirects endlessly: check the server's address.")
+    if proxy := _find_proxy(context):
+        message = f"The proxy {proxy} cannot reach {context.host} ({why}): check it, or name the host in NO_PROXY."
+        return proxy_login_error(context) if "407" in text else make_error("unreachable", message)
+    return _connection_error(names, text, why, context)
 
 
-def _connection_error(names: set[str], text: str, why: str, where: Where) -> ProviderError:
+def _connection_error(names: set[str], text: str, why: str, context: ErrorContext) -> ProviderError:
     """Convert a connection that was never made, without a proxy on the way."""
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return make_error(
             "unknown_host",
-            f"Host {where.host} not found ({why}): check the address, the network and its name server.",
+            f"Host {context.host} not found ({why}): check the address, the network and its name server.",
         )
     if "ConnectionRefusedError" in names or "Connection refused" in text or "All connection attempts failed" in text:
         return make_error(
-            "unreachable", f"Nothing answers at {where.host} ({why}): start the server or check its address."
+            "unreachable", f"Nothing answers at {context.host} ({why}): start the server or check its address."
         )
     return make_error(
-        "connection", f"{where.host} cannot be reached ({why}): check the network and the server's address."
+        "connection", f"{context.host} cannot be reached ({why}): check the network and the server's address."
     )
 
 
-def not_a_model(where: Where, kind: str, body: str) -> ProviderError:
+def unexpected_response_error(context: ErrorContext, kind: str, body: str) -> ProviderError:
     """Build the error for a success that is not a model's answer: a proxy's page, a login; not retryable.
 
     The message quotes it.
     """
-    quoted = clean(page_text(body), where)
+    quoted = mask_text(read_page_text(body), context)
     return make_error(
         "not_a_model",
-        f"{where.host} did not answer as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check the "
-        "address; networks that ask for a login first also answer like this.",
+        f"{context.host} did not answer as a model server but with {kind}{f': “{quoted}”' if quoted else ''}. Check "
+        "the address; networks that ask for a login first also answer like this.",
     )
 
 
-def stream_cut(where: Where) -> ProviderError:
+def incomplete_stream_error(context: ErrorContext) -> ProviderError:
     """Build the error for a stream that ended, or broke, before the answer did."""
-    return make_error("stream_cut", f"The connection to {where.host} was cut before the answer was complete.")
+    return make_error("stream_cut", f"The connection to {context.host} was cut before the answer was complete.")
 
 
-def silent(where: Where) -> ProviderError:
-    return make_error("timeout", f"{where.host} has been silent for {where.timeout:g} s.")
+def silence_error(context: ErrorContext) -> ProviderError:
+    return make_error("timeout", f"{context.host} has been silent for {context.timeout:g} s.")
 
 
-def only_keep_alives(where: Where, seconds: float) -> ProviderError:
+def no_events_error(context: ErrorContext, seconds: float) -> ProviderError:
     """Build the error for a stream that is kept open without an event."""
     return make_error(
         "no_events",
-        f"{where.host} held the connection open for {seconds / 60:g} minutes without sending anything: ask again, or "
+        f"{context.host} held the connection open for {seconds / 60:g} minutes without sending anything: ask again, or "
         "choose another model with /model.",
     )
 
 
-def line_too_long(where: Where, size: int) -> ProviderError:
+def long_line_error(context: ErrorContext, size: int) -> ProviderError:
     """Build the error for a line of a stream that is longer than any event."""
     return make_error(
         "line_too_long",
-        f"{where.host} sent a line of more than {size >> 20} MB: check the server, or choose another model.",
+        f"{context.host} sent a line of more than {size >> 20} MB: check the server, or choose another model.",
     )
 
 
-def proxy_login(where: Where) -> ProviderError:
+def proxy_login_error(context: ErrorContext) -> ProviderError:
     """Build the error for a proxy that asks for a user and a password."""
     return make_error(
         "proxy",
-        f"The proxy {_proxy(where)} asks for a login: write it as http://USER:PASSWORD@HOST:PORT in HTTPS_PROXY.",
+        f"The proxy {_find_proxy(context)} asks for a login: write it as http://USER:PASSWORD@HOST:PORT in "
+        "HTTPS_PROXY.",
     )
 
 
-def _proxy(where: Where) -> str:
-    """Return the proxy that requests to `where` go through, as host and port; empty for none."""
-    return urlsplit(network.proxy_for(where.base_url)).netloc.rpartition("@")[2]
+def _find_proxy(context: ErrorContext) -> str:
+    """Return the proxy that requests to the server go through, as host and port; empty for none."""
+    return urlsplit(network.proxy_for(context.base_url)).netloc.rpartition("@")[2]
 
 
-def _causes(error: BaseException) -> Generator[BaseException]:
+def _list_causes(error: BaseException) -> Generator[BaseException]:
     """Yield an exception and its causes, the first cause last."""
     seen: set[int] = set()
     cause: BaseException | None = error

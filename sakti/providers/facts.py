@@ -29,36 +29,36 @@ _OPENAI_RETENTION = {"24h": 60 * 60_000, "in_memory": DEFAULT_TTL}
 _EFFORTS: tuple[Effort, ...] = ("off", "low", "medium", "high")
 
 
-class Served(Struct, frozen=True):
+class ServedLimits(Struct, frozen=True):
     """Limits that a server states for one of its models, in tokens; None if it states none."""
 
     window: int | None = None
     max_output: int | None = None
 
 
-def family(provider: str, model: str) -> Family:
+def find_family(provider: str, model: str) -> Family:
     """Return the facts of a model by its name: of its provider's families, else of any other provider's."""
     preset = PRESETS.get(provider)
     first = preset.families if preset is not None else ()
     others = (f for p in PRESETS.values() for f in p.families)
-    name = _maker_name(model.lower()) if preset is not None and preset.cloud else model.lower()
+    name = _strip_cloud_name(model.lower()) if preset is not None and preset.cloud else model.lower()
     return next((f for f in (*first, *others) if re.search(f.pattern, name)), UNKNOWN)
 
 
-def _maker_name(name: str) -> str:
+def _strip_cloud_name(name: str) -> str:
     """Strip what a cloud adds to a name: `us.anthropic.claude-x-v1:0`, `claude-x@20250929`."""
     return re.sub(r"^([\w-]+\.)?anthropic\.|-v\d+(:\d+)?$", "", name).replace("@", "-")
 
 
-def get_facts(
-    provider: str, model: str, settings: ProviderSettings | None = None, served: Served | None = None
+def get_model_info(
+    provider: str, model: str, settings: ProviderSettings | None = None, served: ServedLimits | None = None
 ) -> ModelInfo:
     """Return all facts about `model`."""
     provider_settings, preset = settings or ProviderSettings(), PRESETS.get(provider)
-    model_family = family(provider, model)
+    model_family = find_family(provider, model)
     listed = find_price(provider, model)
-    window, output = _limits(provider_settings, preset, served or Served(), listed, model_family)
-    input_price, output_price = per_million(listed)
+    window, output = _combine_limits(provider_settings, preset, served or ServedLimits(), listed, model_family)
+    input_price, output_price = list_prices(listed)
     return ModelInfo(
         model,
         provider,
@@ -68,30 +68,30 @@ def get_facts(
         output_price,
         images=takes_images(provider, model, provider_settings),
         thinking=model_family.thinking,
-        image_rule=(_maker(model_family) or preset or _NOBODY).image_rule,
+        image_rule=(_find_maker(model_family) or preset or _NO_PRESET).image_rule,
         cache_ttl=resolve_auto_activation_ttl(provider, model),
         tokens=model_family.tokens,
         observes=model_family.observes,
     )
 
 
-def _limits(
-    own: ProviderSettings, preset: Preset | None, served: Served, listed: PriceEntry | None, family: Family
+def _combine_limits(
+    settings: ProviderSettings, preset: Preset | None, served: ServedLimits, listed: PriceEntry | None, family: Family
 ) -> tuple[int | None, int | None]:
     """Return a model's context window and longest answer; None if neither server nor table has them."""
-    window, output = own.context_window or served.window, served.max_output
-    if not _sets_own_limits(own, preset):
+    window, output = settings.context_window or served.window, served.max_output
+    if not _sets_own_limits(settings, preset):
         window = window or (listed.window if listed is not None else None) or family.window
         output = output or family.max_output
     return window, min(output, window) if output and window else output
 
 
-def _sets_own_limits(own: ProviderSettings, preset: Preset | None) -> bool:
+def _sets_own_limits(settings: ProviderSettings, preset: Preset | None) -> bool:
     """Return whether the server decides how much of a model it serves, as those on this machine do."""
-    return preset.local if preset is not None else is_loopback(own.base_url or "")
+    return preset.local if preset is not None else is_loopback(settings.base_url or "")
 
 
-def assumption(info: ModelInfo) -> str:
+def explain_assumed_window(info: ModelInfo) -> str:
     """Explain to the user which context window is assumed for a model without a known one."""
     return (
         f"The context window of {info.full_name} is not known: {info.context_window:,} tokens are assumed. Set "
@@ -103,17 +103,17 @@ def takes_images(provider: str, model: str, settings: ProviderSettings | None = 
     """Return whether a model is sent images: by the settings, its family, its provider."""
     if settings is not None and settings.images is not None:
         return settings.images
-    model_family, preset = family(provider, model), PRESETS.get(provider)
+    model_family, preset = find_family(provider, model), PRESETS.get(provider)
     if preset is None or preset.local:
         return False
     return preset.images if model_family.images is None else model_family.images
 
 
-_NOBODY = Preset("", "chat", "")
+_NO_PRESET = Preset("", "chat", "")
 
 
-def _maker(found: Family) -> Preset | None:
-    return next((p for p in PRESETS.values() if found in p.families and p.image_rule), None)
+def _find_maker(family: Family) -> Preset | None:
+    return next((p for p in PRESETS.values() if family in p.families and p.image_rule), None)
 
 
 def resolve_auto_activation_ttl(provider: str | None, model: str | None, retention: str | None = None) -> int:
@@ -136,12 +136,12 @@ def resolve_auto_activation_ttl(provider: str | None, model: str | None, retenti
     return model_family.cache_ttl or preset.cache_ttl
 
 
-def effort_word(found: Family, effort: Effort) -> str:
+def effort_word(family: Family, effort: Effort) -> str:
     """Return the API's word for `effort` in models of a family, "" if none is sent."""
-    return found.efforts[_EFFORTS.index(effort)] if found.thinking else ""
+    return family.efforts[_EFFORTS.index(effort)] if family.thinking else ""
 
 
-def effort_of(tokens: int) -> Effort:
+def effort_for_tokens(tokens: int) -> Effort:
     """Convert a budget of thinking tokens to the nearest effort."""
     return "off" if tokens <= 0 else "low" if tokens <= 2_048 else "medium" if tokens <= 16_384 else "high"
 
@@ -149,7 +149,7 @@ def effort_of(tokens: int) -> Effort:
 BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}  # tokens, for models that want a number
 
 
-def budget(effort: Effort | None, tokens: int | None, output: int, least: int) -> int:
+def thinking_budget(effort: Effort | None, tokens: int | None, output: int, least: int) -> int:
     """Return the thinking tokens of an answer of at most `output` tokens.
 
     What was asked for, but at most half of the answer, so that the other half is left for text; 0 where that is less
@@ -207,7 +207,7 @@ class _File(Struct, frozen=True):
     providers: dict[str, Raw]
 
 
-def cost(usage: Usage, provider: str, model: str) -> float | None:
+def compute_cost(usage: Usage, provider: str, model: str) -> float | None:
     """Return the US dollars for `usage`, None without a known price; 0 for the embedded model."""
     if provider == "local":
         return 0.0
@@ -219,17 +219,17 @@ def cost(usage: Usage, provider: str, model: str) -> float | None:
     for tokens, rates in ((usage.cached_tokens, price.cached), (usage.cache_write_tokens, price.cache_write)):
         if rates:  # what has no price of its own costs what other input costs
             plain -= tokens
-            dollars += tokens * _rate(rates, usage.input_tokens)
+            dollars += tokens * _select_rate(rates, usage.input_tokens)
     if plain < 0:  # numbers that contradict each other
         return None
-    dollars += plain * _rate(price.input, usage.input_tokens)
-    dollars += usage.output_tokens * _rate(price.output, usage.input_tokens)
+    dollars += plain * _select_rate(price.input, usage.input_tokens)
+    dollars += usage.output_tokens * _select_rate(price.output, usage.input_tokens)
     return dollars / 1_000_000
 
 
 def with_cost(usage: Usage, provider: str, model: str) -> Usage:
     """Return `usage` with its cost, unless the server has said it."""
-    return usage if usage.cost_usd is not None else replace(usage, cost_usd=cost(usage, provider, model))
+    return usage if usage.cost_usd is not None else replace(usage, cost_usd=compute_cost(usage, provider, model))
 
 
 def find_price(provider: str, model: str) -> PriceEntry | None:
@@ -240,21 +240,21 @@ def find_price(provider: str, model: str) -> PriceEntry | None:
     name = model.lower()
     # some servers write dates without dashes
     dashed = re.sub(r"-(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?=-|:|$)", r"-\1-\2-\3", name)
-    return next((f for n in dict.fromkeys((name, dashed)) if (f := _search(preset.prices, n)) is not None), None)
+    return next((f for n in dict.fromkeys((name, dashed)) if (f := _search_prices(preset.prices, n)) is not None), None)
 
 
-def per_million(found: PriceEntry | None) -> tuple[float | None, float | None]:
+def list_prices(entry: PriceEntry | None) -> tuple[float | None, float | None]:
     """Return US dollars per million tokens, input and output; the lowest if prices are tiered."""
-    if found is None:
+    if entry is None:
         return None, None
-    price = found.price(datetime.now(UTC))
+    price = entry.price(datetime.now(UTC))
     return (price.input[0][1] if price.input else None), (price.output[0][1] if price.output else None)
 
 
 @functools.cache
-def _search(provider: str, name: str) -> PriceEntry | None:
-    provider_prices = _provider(provider)
-    for each in (provider_prices, *map(_provider, provider_prices.then)):
+def _search_prices(provider: str, name: str) -> PriceEntry | None:
+    provider_prices = _load_provider(provider)
+    for each in (provider_prices, *map(_load_provider, provider_prices.then)):
         for model in each.models:
             if name in model.names or (model.pattern and re.search(model.pattern, name)):
                 return model
@@ -262,17 +262,17 @@ def _search(provider: str, name: str) -> PriceEntry | None:
 
 
 @functools.cache
-def _provider(name: str) -> _PricedProvider:
-    raw = _file().providers.get(name)
+def _load_provider(name: str) -> _PricedProvider:
+    raw = _load_price_list().providers.get(name)
     return msgspec.json.decode(raw, type=_PricedProvider) if raw is not None else _PricedProvider(())
 
 
 @functools.cache
-def _file() -> _File:
+def _load_price_list() -> _File:
     data = (PACKAGE / "core/data/prices.json").read_bytes()
     return msgspec.json.decode(data, type=_File)
 
 
-def _rate(rates: Rates, size: int) -> float:
+def _select_rate(rates: Rates, size: int) -> float:
     """Return the rate that holds for an input of `size` tokens."""
     return next((rate for above, rate in reversed(rates[1:]) if size > above), rates[0][1] if rates else 0.0)

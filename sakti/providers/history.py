@@ -41,13 +41,13 @@ class HistoryTurn(Struct, frozen=True):
     parts: tuple[Part, ...]
 
 
-def context_text(text: str) -> str:
+def format_context(text: str) -> str:
     """Wrap volatile facts for the model."""
     return f"<context>\n{text}\n</context>"
 
 
-def turns(
-    messages: Sequence[Message], provider: str, model: str = "", context: Callable[[str], str] = context_text
+def make_turns(
+    messages: Sequence[Message], provider: str, model: str = "", context: Callable[[str], str] = format_context
 ) -> list[HistoryTurn]:
     """Convert `messages` to turns for `model` of `provider`.
 
@@ -57,7 +57,7 @@ def turns(
     merged: list[tuple[Literal["user", "assistant"], list[Part]]] = []
     for message in messages:
         role: Literal["user", "assistant"] = "assistant" if message.role == "assistant" else "user"
-        parts = _sent_parts(message, provider, model, context)
+        parts = _select_parts(message, provider, model, context)
         if not parts:
             continue
         if merged and merged[-1][0] == role:
@@ -67,27 +67,27 @@ def turns(
     return _add_results(merged)
 
 
-def _sent_parts(message: Message, provider: str, model: str, context: Callable[[str], str]) -> list[Part]:
+def _select_parts(message: Message, provider: str, model: str, context: Callable[[str], str]) -> list[Part]:
     """Return the parts of a message as the model gets them."""
     parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, ContextPart):
-            parts = with_text(parts, context(part.text)) if part.facts else parts
+            parts = append_text(parts, context(part.text)) if part.facts else parts
         elif isinstance(part, OutputPart):
-            parts.append(TextPart(output_text(part)))
+            parts.append(TextPart(format_output(part)))
         elif isinstance(part, ToolCallPart):
-            parts.append(structs.replace(part, name=valid_name(part.name)))
+            parts.append(structs.replace(part, name=clean_tool_name(part.name)))
         elif _is_sent(part, provider, model):
             parts.append(part)
     return parts
 
 
-def with_text(parts: Sequence[Part], text: str) -> list[Part]:
+def append_text(parts: Sequence[Part], text: str) -> list[Part]:
     """Append `text` to the last of `parts`, if that is text or a result, else add it as a part."""
     last = parts[-1] if parts else None
     match last:
-        case TextPart(said):
-            return [*parts[:-1], TextPart(f"{said}\n\n{text}")]
+        case TextPart(last_text):
+            return [*parts[:-1], TextPart(f"{last_text}\n\n{text}")]
         case ToolResultPart(content=content):
             return [*parts[:-1], structs.replace(last, content=f"{content}\n\n{text}" if content else text)]
         case _:
@@ -112,20 +112,20 @@ def _add_results(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]
     for role, parts in merged:
         if role == "assistant":
             if open_calls:  # two answers in a row with a call between them: its result is lost
-                out.append(HistoryTurn("user", tuple(_result_for(call, {}) for call in open_calls)))
-            parts_sent = _without_trailing_thinking(parts)
+                out.append(HistoryTurn("user", tuple(_find_result(call, {}) for call in open_calls)))
+            parts_sent = _drop_trailing_thinking(parts)
             open_calls = [p for p in parts_sent if isinstance(p, ToolCallPart)]
             if parts_sent:
                 out.append(HistoryTurn("assistant", parts_sent))
         else:
-            out.append(HistoryTurn("user", _with_results(parts, open_calls)))
+            out.append(HistoryTurn("user", _order_results(parts, open_calls)))
             open_calls = []
     if open_calls:
-        out.append(HistoryTurn("user", tuple(_result_for(call, {}) for call in open_calls)))
+        out.append(HistoryTurn("user", tuple(_find_result(call, {}) for call in open_calls)))
     return _join_turns(out)
 
 
-def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
+def _drop_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Drop trailing thinking: an answer that was cut in its thinking ends with it, which the APIs refuse.
 
     Blocks of the server's own tools stay: a paused answer may end with them.
@@ -136,7 +136,7 @@ def _without_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
     return tuple(parts[:end])
 
 
-def _with_results(parts: Sequence[Part], calls: Sequence[ToolCallPart]) -> tuple[Part, ...]:
+def _order_results(parts: Sequence[Part], calls: Sequence[ToolCallPart]) -> tuple[Part, ...]:
     call_ids = {call.id for call in calls}
     results: dict[str, ToolResultPart] = {}
     rest: list[Part] = []
@@ -147,10 +147,10 @@ def _with_results(parts: Sequence[Part], calls: Sequence[ToolCallPart]) -> tuple
             results.setdefault(part.call_id, part)
         else:
             rest.append(TextPart(f"[result of {part.name}]\n{part.content}"))
-    return (*(_result_for(call, results) for call in calls), *rest)
+    return (*(_find_result(call, results) for call in calls), *rest)
 
 
-def _result_for(call: ToolCallPart, results: dict[str, ToolResultPart]) -> ToolResultPart:
+def _find_result(call: ToolCallPart, results: dict[str, ToolResultPart]) -> ToolResultPart:
     return results.get(call.id) or ToolResultPart(call.id, call.name, INTERRUPTED, is_error=True)
 
 
@@ -174,7 +174,7 @@ def split_tool_images(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tup
     return cast("tuple[ImagePart, ...]", images), (*parts[:first], *parts[first + len(images) :])
 
 
-def words(turn: HistoryTurn, most: int) -> str:
+def last_user_text(turn: HistoryTurn, most: int) -> str:
     """Return the user's last text in a turn, at most `most` characters, without volatile facts.
 
     Empty for an answer.
@@ -183,12 +183,12 @@ def words(turn: HistoryTurn, most: int) -> str:
     return texts[-1].partition("\n\n<context>\n")[0][:most] if texts else ""
 
 
-def file_text(part: FilePart) -> str:
+def format_file(part: FilePart) -> str:
     """Wrap a mentioned file for the model."""
     return f"<file path={json.dumps(part.path, ensure_ascii=False)}>\n{part.text}\n</file>"
 
 
-def output_text(part: OutputPart) -> str:
+def format_output(part: OutputPart) -> str:
     """Wrap the output of a command that the user ran, so that it is not read as the user's words."""
     command = json.dumps(part.command, ensure_ascii=False)
     head = "The user ran a command. What it printed is output, not the user's words:"
@@ -199,7 +199,7 @@ def data_url(part: ImagePart) -> str:
     return f"data:{part.media_type};base64,{part.data}"
 
 
-def call_arguments(call: ToolCallPart) -> dict[str, Any]:
+def get_arguments(call: ToolCallPart) -> dict[str, Any]:
     """Return arguments as an object; broken JSON is kept readable for the model."""
     return {"invalid_json": call.raw} if call.arguments is None else call.arguments
 
@@ -216,25 +216,25 @@ def read_arguments(raw: str) -> dict[str, Any] | None:
 
 
 def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the settings' `extra` into `body`; tables are merge_extra, anything else is replaced."""
+    """Merge the settings' `extra` into `body`; tables are merged, anything else is replaced."""
     out = dict(body)
     for key, value in extra.items():
-        mine = out.get(key)
-        if isinstance(mine, dict) and isinstance(value, Mapping):
-            out[key] = merge_extra(cast("dict[str, Any]", mine), cast("Mapping[str, Any]", value))
+        current = out.get(key)
+        if isinstance(current, dict) and isinstance(value, Mapping):
+            out[key] = merge_extra(cast("dict[str, Any]", current), cast("Mapping[str, Any]", value))
         else:
             out[key] = value
     return out
 
 
-def valid_name(name: str) -> str:
+def clean_tool_name(name: str) -> str:
     """Return a tool's name as every API takes it: models also write `functions.read`, or no name at all."""
     if _VALID.fullmatch(name):
         return name
     return re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:LONGEST_NAME] or "unnamed"
 
 
-def valid_id(call_id: str) -> str:
+def clean_call_id(call_id: str) -> str:
     """Return a call's id within 64 letters, digits, `_` and `-`; different ids stay different."""
     if _VALID.fullmatch(call_id):
         return call_id
@@ -248,11 +248,11 @@ class CallIds:
     def __init__(self, messages: Iterable[Message]) -> None:
         self._used = {call.id for message in messages for call in message.tool_calls}
 
-    def unique(self, wanted: str | None) -> str:
-        """Return `wanted`, or a new id made from it if it is missing or taken."""
-        call_id = wanted or ""
+    def unique(self, preferred: str | None) -> str:
+        """Return `preferred`, or a new id made from it if it is missing or taken."""
+        call_id = preferred or ""
         if not call_id or call_id in self._used:
-            call_id = _free_id(wanted or "call", self._used)
+            call_id = _free_id(preferred or "call", self._used)
         self._used.add(call_id)
         return call_id
 

@@ -13,7 +13,7 @@ SERVICE = "sakti"
 TITLE = "Keyring"
 
 
-def keyring_lookup(name: str) -> str | None:
+def look_up_key(name: str) -> str | None:
     """Return the key stored in the system keyring under `name`, None without one or without a keyring."""
     try:
         return keyring.get_password(SERVICE, name) or None
@@ -21,7 +21,7 @@ def keyring_lookup(name: str) -> str | None:
         return None
 
 
-def keyring_name() -> str:
+def get_keyring_name() -> str:
     """Return the name of the system's keyring (`SecretService`, `macOS`); empty without a usable one.
 
     Slow: call it in a thread.
@@ -32,33 +32,33 @@ def keyring_name() -> str:
     return type(backend).__module__.rpartition(".")[2]
 
 
-def kept_keys() -> tuple[str, ...]:
+def list_stored_keys() -> tuple[str, ...]:
     """Return the variables whose keys the keyring holds. Slow: call it in a thread."""
-    return tuple(name for p in PRESETS.values() for name in p.keys if keyring_lookup(name))
+    return tuple(name for p in PRESETS.values() for name in p.keys if look_up_key(name))
 
 
-def keep_key(variable: str, key: str) -> None:
+def store_key(variable: str, key: str) -> None:
     """Store the key of `variable`. Raises SaktiError if the keyring refuses it. Slow: use a thread."""
     try:
-        keep_secret(variable, key)
+        store_secret(variable, key)
     except SaktiError as e:
         why = e.message.removesuffix(".")
         raise SaktiError(f"{why}: set {variable} in the environment instead.", title=TITLE) from None
 
 
-def keep_secret(name: str, value: str) -> None:
+def store_secret(name: str, value: str) -> None:
     """Store a secret under a name. Raises SaktiError if the keyring refuses it. Slow: use a thread."""
     try:
         keyring.set_password(SERVICE, name, value)
     except (KeyringError, RuntimeError, OSError) as e:
         raise SaktiError(f"The keyring refused the key ({type(e).__name__}).", title=TITLE) from None
-    if keyring_lookup(name) != value:
+    if look_up_key(name) != value:
         raise SaktiError("The keyring did not keep the key.", title=TITLE)
 
 
 def delete_secret(name: str) -> bool:
     """Delete a secret; False without one. Raises SaktiError if the keyring refuses. Slow: use a thread."""
-    if keyring_lookup(name) is None:
+    if look_up_key(name) is None:
         return False
     try:
         keyring.delete_password(SERVICE, name)

@@ -17,7 +17,7 @@ from sakti.core.errors import ProviderError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
-LEAST = 256  # tokens: with less room than that for an answer the conversation is what is too long
+LEAST_ANSWER = 256  # tokens: with less room than that for an answer the conversation is what is too long
 
 LONGEST_ANSWER = 4_000_000  # characters: beyond what any model writes in one answer
 
@@ -30,7 +30,9 @@ _MAXIMUM = (
     re.compile(rf"valid range of max_(completion_|output_)?tokens is \[\d+, ?{_NUMBER}\]", re.I),
     re.compile(rf"max_(completion_|output_)?tokens.{{0,60}}maximum( value)?( of| is|:) {_NUMBER}", re.I),
 )
-_NAMED = lazy_pattern(r"max_(completion_|output_|new_)?tokens|(completion|output) tokens|in the completion", re.I)
+_NAMES_ANSWER = lazy_pattern(
+    r"max_(completion_|output_|new_)?tokens|(completion|output) tokens|in the completion", re.I
+)
 _WINDOW = lazy_pattern(
     rf"context (length|window|size|limit)( is| of|:)?( only)? {_NUMBER}|n_ctx[^\d]{{0,6}}(\d+)|"
     rf"tokens > {_NUMBER} maximum|token limit(?: of|:| is)? {_NUMBER}|token count .{{0,40}}the limit of {_NUMBER}|"
@@ -48,7 +50,7 @@ _PROMPT = lazy_pattern(
 _SUM = lazy_pattern(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt + max_tokens > window
 
 
-class Stated(Struct, frozen=True):
+class StatedLimits(Struct, frozen=True):
     """Limits in tokens that an error text states; None for those it does not.
 
     `output` is what this answer may have, `maximum` what the model can write at most; `named`: the answer's limit is
@@ -61,19 +63,19 @@ class Stated(Struct, frozen=True):
     named: bool = False
 
 
-def parse_limits(said: str) -> Stated:
+def parse_limits(text: str) -> StatedLimits:
     """Parse the limits in a server's refusal."""
-    named = bool(_NAMED.search(said))
-    if match := _SUM.search(said):
-        prompt, _, window = (_int(g) for g in match.groups())
-        return Stated(window - prompt, None, window, True)
+    named = bool(_NAMES_ANSWER.search(text))
+    if match := _SUM.search(text):
+        prompt, _, window = (_parse_int(g) for g in match.groups())
+        return StatedLimits(window - prompt, None, window, True)
     for pattern in _MAXIMUM:
-        if match := pattern.search(said):
-            most = _int(next(g for g in reversed(match.groups()) if g and g[:1].strip("`").isdigit()))
-            return Stated(most, most, None, True)
-    window, prompt = _first(_WINDOW, said), _first(_PROMPT, said)
+        if match := pattern.search(text):
+            most = _parse_int(next(g for g in reversed(match.groups()) if g and g[:1].strip("`").isdigit()))
+            return StatedLimits(most, most, None, True)
+    window, prompt = _find_number(_WINDOW, text), _find_number(_PROMPT, text)
     room = window - prompt if window is not None and prompt is not None else None
-    return Stated(room, None, window, named)
+    return StatedLimits(room, None, window, named)
 
 
 def check_answer_length(written: int) -> None:
@@ -86,12 +88,12 @@ def check_answer_length(written: int) -> None:
         )
 
 
-def _first(pattern: re.Pattern[str], said: str) -> int | None:
-    match = pattern.search(said)
-    return next((_int(g) for g in match.groups() if g and g.strip("`")[:1].isdigit()), None) if match else None
+def _find_number(pattern: re.Pattern[str], text: str) -> int | None:
+    match = pattern.search(text)
+    return next((_parse_int(g) for g in match.groups() if g and g.strip("`")[:1].isdigit()), None) if match else None
 
 
-def _int(text: str) -> int:
+def _parse_int(text: str) -> int:
     return int(text.strip("`").replace(",", "").replace("_", ""))
 
 
@@ -109,17 +111,24 @@ _RESET = re.compile(
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12  # larger numbers are times, not durations
 
 
-def retry_after(headers: Mapping[str, str], text: str = "", body: Any = None, *, limited: bool = False) -> float | None:
+def read_retry_after(
+    headers: Mapping[str, str], text: str = "", body: Any = None, *, limited: bool = False
+) -> float | None:
     """Return the seconds that the server asks to wait, None if it does not say.
 
     `retry-after-ms` and `retry-after` come first, then Gemini's RetryInfo in `body`, then the error text ("try again
     in 8.2s"); the headers with the time of a rate limit's reset only if the request was `limited` by it.
     """
-    sources = (_stated_header(headers), _retry_info(body), _in_words(text), _reset(headers) if limited else None)
+    sources = (
+        _read_retry_headers(headers),
+        _read_retry_info(body),
+        _read_wait_text(text),
+        _read_reset_headers(headers) if limited else None,
+    )
     return next((max(0.0, s) for s in sources if s is not None and math.isfinite(s)), None)
 
 
-def _stated_header(headers: Mapping[str, str]) -> float | None:
+def _read_retry_headers(headers: Mapping[str, str]) -> float | None:
     for name, scale in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
         value = headers.get(name)
         if value is None:
@@ -127,28 +136,28 @@ def _stated_header(headers: Mapping[str, str]) -> float | None:
         try:
             seconds: float | None = float(value) * scale
         except ValueError:
-            seconds = _until_date(value)
+            seconds = _seconds_until_http_date(value)
         if seconds is not None and math.isfinite(seconds):
             return seconds
     return None
 
 
-def _until_date(date: str) -> float | None:
+def _seconds_until_http_date(date: str) -> float | None:
     """Return the seconds until an HTTP date."""
     import email.utils
 
     try:
-        return _until(email.utils.parsedate_to_datetime(date))
+        return _seconds_until(email.utils.parsedate_to_datetime(date))
     except ValueError:
         return None
 
 
-def _until(time: datetime) -> float:
+def _seconds_until(time: datetime) -> float:
     time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return max(0.0, (time - datetime.now(UTC)).total_seconds())
 
 
-def _retry_info(body: Any) -> float | None:
+def _read_retry_info(body: Any) -> float | None:
     """Return the `retryDelay` of a google.rpc.RetryInfo among the details of an error."""
     node: Any = body
     if isinstance(node, list) and node:
@@ -158,26 +167,26 @@ def _retry_info(body: Any) -> float | None:
     for detail in cast("list[Any]", details) if isinstance(details, list) else []:
         delay: Any = cast("Json", detail).get("retryDelay") if isinstance(detail, dict) else None
         if delay is not None:
-            return _duration(str(delay))
+            return _parse_duration(str(delay))
     return None
 
 
-def _in_words(text: str) -> float | None:
+def _read_wait_text(text: str) -> float | None:
     match = _IN_WORDS.search(text)
-    return _duration(match[1]) if match else None
+    return _parse_duration(match[1]) if match else None
 
 
-def _duration(text: str) -> float | None:
+def _parse_duration(text: str) -> float | None:
     """Return the seconds of "8.2s", "1m2s", "350ms" or "6 minutes"."""
     pieces = _PIECE.findall(text)
-    return sum(float(number) * _scale(unit.lower()) for number, unit in pieces) if pieces else None
+    return sum(float(number) * _unit_seconds(unit.lower()) for number, unit in pieces) if pieces else None
 
 
-def _scale(unit: str) -> float:
+def _unit_seconds(unit: str) -> float:
     return _UNITS["ms"] if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
 
 
-def _reset(headers: Mapping[str, str]) -> float | None:
+def _read_reset_headers(headers: Mapping[str, str]) -> float | None:
     """Return the seconds until the used-up rate limit is reset.
 
     Servers list several limits; those with nothing remaining decide, and the last of them. If all have some
@@ -187,7 +196,7 @@ def _reset(headers: Mapping[str, str]) -> float | None:
     others: list[float] = []
     for name, value in headers.items():
         match = _RESET.match(name.lower())
-        seconds = _reset_value(value) if match else None
+        seconds = _parse_reset(value) if match else None
         if match is None or seconds is None or not math.isfinite(seconds):
             continue
         has_room = any(_is_positive(headers.get(n)) for n in _remaining_names(match))
@@ -210,20 +219,20 @@ def _is_positive(value: str | None) -> bool:
         return False
 
 
-def _reset_value(value: str) -> float | None:
+def _parse_reset(value: str) -> float | None:
     """Return the seconds of a reset header: a duration, a number of seconds, a Unix time, or an ISO date."""
     try:
         number = float(value)
     except ValueError:
-        return _duration(value) if _PIECE.match(value) else _until_iso(value)
+        return _parse_duration(value) if _PIECE.match(value) else _seconds_until_iso_date(value)
     if number >= _EPOCH_MS:
         number /= 1_000
     return number - datetime.now(UTC).timestamp() if number >= _EPOCH_S else number
 
 
-def _until_iso(value: str) -> float | None:
+def _seconds_until_iso_date(value: str) -> float | None:
     try:
-        return _until(datetime.fromisoformat(value))
+        return _seconds_until(datetime.fromisoformat(value))
     except ValueError:
         return None
 
@@ -249,16 +258,16 @@ def retry_delay(attempt: int, retry_after: float | None, random: Callable[[], fl
     return ceiling * (1 - 0.5 * random())
 
 
-def most_attempts(error: ProviderError) -> int:
+def max_attempts(error: ProviderError) -> int:
     """Return the most attempts of a call that fails with `error`."""
     return FEWER_ATTEMPTS.get(error.code, MAX_ATTEMPTS)
 
 
 class Retries(Struct):
-    """Failures of one call; `left` are the seconds that may still be waited, over all calls that share it."""
+    """Failures of one call; `seconds_left` may still be waited, over all calls that share it."""
 
     random: Callable[[], float]
-    left: float = LONGEST_WAIT
+    seconds_left: float = LONGEST_WAIT
     attempt: int = 0
 
     def wait(self, error: ProviderError, at_most: float | None = None) -> float | None:
@@ -268,12 +277,12 @@ class Retries(Struct):
         `at_most` or than what is left.
         """
         self.attempt += 1
-        if not error.retryable or self.attempt >= most_attempts(error):
+        if not error.retryable or self.attempt >= max_attempts(error):
             return None
         seconds = retry_delay(self.attempt, error.retry_after, self.random)
         if (error.retry_after or 0.0) > LONGEST_RETRY_AFTER or seconds > min(
-            self.left, self.left if at_most is None else at_most
+            self.seconds_left, self.seconds_left if at_most is None else at_most
         ):
             return None
-        self.left -= seconds
+        self.seconds_left -= seconds
         return seconds

@@ -29,7 +29,7 @@ from sakti.core.types import (
 )
 from sakti.providers import facts, server_words
 from sakti.providers.errors import FILTERED, NO_IMAGES
-from sakti.providers.history import valid_id
+from sakti.providers.history import clean_call_id
 from sakti.providers.protocol import StreamEvent
 from sakti.providers.server_words import text_pattern
 
@@ -71,7 +71,7 @@ class Omission(Struct, frozen=True):
         return {p.key: model if self.no_images else EVERY_MODEL for p in self.pieces}
 
 
-def named_node(body: Json, text: str) -> Json | None:
+def find_node(body: Json, text: str) -> Json | None:
     """Return the part of a request's body that an error text names, as in `messages.5.content.0`."""
     match = _PATH.search(text)
     node: Any = body
@@ -104,25 +104,25 @@ def find_omission(
     """
     if earlier is not None and earlier.refusals >= MOST_REFUSALS:
         return None
-    pieces = [piece for m in messages if m.index >= 0 for piece in _pieces_of(m)]
+    pieces = [piece for m in messages if m.index >= 0 for piece in _list_pieces(m)]
     chosen = _choose(pieces, error, accepted, can_guess=earlier is None)
     if not chosen:
         return None
     images = [p for p in pieces if p.kind == "image"]
-    no_images = bool(NO_IMAGES.search(error.server_text)) and len(_fresh(images, accepted)) == len(images)
+    no_images = bool(NO_IMAGES.search(error.server_text)) and len(_select_new(images, accepted)) == len(images)
     if earlier is None:
         return Omission(tuple(chosen), error, no_images)
     refusals = earlier.refusals + 1
     if refusals == MOST_REFUSALS:
-        chosen = _with_their_kinds(chosen, pieces, accepted)
+        chosen = _add_same_kinds(chosen, pieces, accepted)
     return Omission((*earlier.pieces, *chosen), earlier.error, earlier.no_images or no_images, refusals)
 
 
-def _pieces_of(message: Message) -> list[RefusablePiece]:
-    return [piece for part in message.parts if (piece := _piece_of(part, message.index)) is not None]
+def _list_pieces(message: Message) -> list[RefusablePiece]:
+    return [piece for part in message.parts if (piece := _make_piece(part, message.index)) is not None]
 
 
-def _with_their_kinds(
+def _add_same_kinds(
     chosen: Sequence[RefusablePiece], pieces: Sequence[RefusablePiece], accepted: int
 ) -> list[RefusablePiece]:
     """Return the chosen pieces and all new ones of the same kinds."""
@@ -135,47 +135,47 @@ def _choose(
 ) -> Sequence[RefusablePiece]:
     images = [p for p in pieces if p.kind == "image"]
     if error.status == 413:
-        return _fresh(images, accepted)
+        return _select_new(images, accepted)
     is_about_image = bool(_IMAGE.search(error.server_text) or NO_IMAGES.search(error.server_text))
     is_filtered = bool(FILTERED.search(error.server_text))
     if error.refused_node is not None:
-        named = _occurring(images if is_about_image else pieces, error.refused_node)
+        named = _select_named(images if is_about_image else pieces, error.refused_node)
         if named or not (is_about_image or is_filtered):
-            return _fresh(named, accepted) or named
+            return _select_new(named, accepted) or named
     if is_about_image:
-        return _fresh(images, accepted) or images
-    return _newest(_fresh(pieces, accepted), with_all=is_filtered) if can_guess else []
+        return _select_new(images, accepted) or images
+    return _select_newest(_select_new(pieces, accepted), with_all=is_filtered) if can_guess else []
 
 
-def _occurring(pieces: Sequence[RefusablePiece], node: Json) -> list[RefusablePiece]:
+def _select_named(pieces: Sequence[RefusablePiece], node: Json) -> list[RefusablePiece]:
     return [p for p in pieces if _occurs(p.part, node)]
 
 
-def _fresh(pieces: Sequence[RefusablePiece], accepted: int) -> list[RefusablePiece]:
+def _select_new(pieces: Sequence[RefusablePiece], accepted: int) -> list[RefusablePiece]:
     return [p for p in pieces if p.index > accepted]
 
 
-def _newest(pieces: Sequence[RefusablePiece], *, with_all: bool) -> list[RefusablePiece]:
+def _select_newest(pieces: Sequence[RefusablePiece], *, with_all: bool) -> list[RefusablePiece]:
     """Return the pieces of the newest message with any: its images if it has some, or all."""
     newest = [p for p in pieces if p.index == pieces[-1].index]
     images = [p for p in newest if p.kind == "image"]
     return newest if with_all or not images else images
 
 
-def without(messages: Sequence[Message], left_out: Mapping[str, str], model: str) -> tuple[Message, ...]:
-    """Replace pieces by a short text; `left_out` gives by key the model that refused it, or `EVERY_MODEL`."""
+def omit_pieces(messages: Sequence[Message], left_out: Mapping[str, str], model: str) -> tuple[Message, ...]:
+    """Replace pieces by a short text; `left_out` maps keys to the model that refused it, or `EVERY_MODEL`."""
     keys = {key for key, refuser in left_out.items() if refuser in (EVERY_MODEL, model)}
     if not keys:
         return tuple(messages)
-    return tuple(_without_keys(m, keys) for m in messages)
+    return tuple(_omit_keys(m, keys) for m in messages)
 
 
-def _without_keys(message: Message, keys: set[str]) -> Message:
-    parts = tuple(_replacement(p) if _key_of(p) in keys else p for p in message.parts)
+def _omit_keys(message: Message, keys: set[str]) -> Message:
+    parts = tuple(_make_replacement(p) if _make_key(p) in keys else p for p in message.parts)
     return message if parts == message.parts else structs.replace(message, parts=parts)
 
 
-def _replacement(part: Part) -> Part:
+def _make_replacement(part: Part) -> Part:
     match part:
         case ToolResultPart():
             return structs.replace(part, content="[result left out: refused by the provider]")
@@ -187,7 +187,7 @@ def _replacement(part: Part) -> Part:
             return TextPart("[image left out: refused by the provider]")
 
 
-def in_words(pieces: Sequence[RefusablePiece]) -> str:
+def describe_pieces(pieces: Sequence[RefusablePiece]) -> str:
     """Name pieces for people: "the image a.png", or "3 pieces (a.png, read, ls)"."""
     names = list(dict.fromkeys(p.name for p in pieces))
     if len(pieces) == 1:
@@ -204,11 +204,11 @@ _WORDS: dict[Kind, str] = {
 }
 
 
-def _piece_of(part: Part, index: int) -> RefusablePiece | None:
+def _make_piece(part: Part, index: int) -> RefusablePiece | None:
     """Return the piece that a part is; None for other parts and for pieces already left out."""
-    if part == _replacement(part):
+    if part == _make_replacement(part):
         return None
-    key = _key_of(part)
+    key = _make_key(part)
     match part:
         case ImagePart(name=name):
             return RefusablePiece(key, "image", name, index, part)
@@ -222,7 +222,7 @@ def _piece_of(part: Part, index: int) -> RefusablePiece | None:
             return None
 
 
-def _key_of(part: Part) -> str:
+def _make_key(part: Part) -> str:
     """Return the name of a piece's content, empty for anything that is no piece."""
     match part:
         case ImagePart(data=data):
@@ -255,7 +255,9 @@ def _occurs(part: Part, node: Json) -> bool:
 def _answers(call_id: str, node: Any) -> bool:
     """Return whether a JSON value is the result of the call."""
     fields = cast("Json", node) if isinstance(node, dict) else {}
-    return "arguments" not in fields and any(fields.get(name) in (call_id, valid_id(call_id)) for name in _CALL_IDS)
+    return "arguments" not in fields and any(
+        fields.get(name) in (call_id, clean_call_id(call_id)) for name in _CALL_IDS
+    )
 
 
 def _walk(node: Any) -> Iterator[Any]:
@@ -283,7 +285,7 @@ def choose_settings(
     provider: str, model: str, temperature: float | None, thinking_tokens: int | None
 ) -> AcceptedSettings:
     """Return the settings that `model` of `provider` takes."""
-    family = facts.family(provider, model)
+    family = facts.find_family(provider, model)
     if provider == "anthropic":
         no_temperature = "its API has none"
         no_thinking = _refuse_anthropic_thinking(family, thinking_tokens or 0)
@@ -323,33 +325,33 @@ def find_refused_field(body: Json, error: ProviderError) -> str:
     text = error.server_text
     if not _rejects_field(error):
         return ""
-    if re.search(r"messages?|input\b", text) and (name := _message_field(body, text)):
+    if re.search(r"messages?|input\b", text) and (name := _find_message_field(body, text)):
         return _IN_MESSAGES + name
     named = [k for k in body if re.search(rf"(?<![\w.]){k}(?!\w)", text)]
     renamed = next((k for k in named if k in _RENAMED and re.search(rf"\b{_RENAMED[k]}\b", text)), "")
     return renamed or next((k for k in server_words.read().fields.optional if k in named), "")
 
 
-def _message_field(body: Json, text: str) -> str:
+def _find_message_field(body: Json, text: str) -> str:
     """Return the field of a message in `body` that an error text names."""
-    used = {key for message in _messages_of(body) for key in message}
+    used = {key for message in _list_messages(body) for key in message}
     fields = server_words.read().fields.of_messages
     return next((f for f in fields if f in used and re.search(rf"(?<!\w){f}(?!\w)", text)), "")
 
 
-def _messages_of(body: Json) -> list[Json]:
+def _list_messages(body: Json) -> list[Json]:
     return body.get("messages") or body.get("input") or []
 
 
-def _without(fields: Json, names: Collection[str]) -> Json:
+def _drop_fields(fields: Json, names: Collection[str]) -> Json:
     return {k: v for k, v in fields.items() if k not in names}
 
 
-def without_fields(body: Json, names: Collection[str]) -> Json:
+def omit_fields(body: Json, names: Collection[str]) -> Json:
     """Return `body` without what its server does not know; a limit of the answer gets its other name."""
-    out = _without(body, names)
+    out = _drop_fields(body, names)
     if fields := {n.removeprefix(_IN_MESSAGES) for n in names if n.startswith(_IN_MESSAGES)}:
-        out["messages" if "messages" in out else "input"] = [_without(m, fields) for m in _messages_of(out)]
+        out["messages" if "messages" in out else "input"] = [_drop_fields(m, fields) for m in _list_messages(out)]
     return out | {_RENAMED[k]: body[k] for k in names if k in _RENAMED and k in body}
 
 
@@ -368,14 +370,14 @@ class RefusedParameters:
         """
         refused_names = self._refused.setdefault(model, set())
         while True:
-            sent = without_fields(body, refused_names)
+            sent = omit_fields(body, refused_names)
             try:
                 async with contextlib.aclosing(once(sent)) as events:
                     async for event in events:
                         yield event
                 return
             except ProviderError as e:
-                e.refused_node = named_node(sent, e.server_text)
+                e.refused_node = find_node(sent, e.server_text)
                 name = find_refused_field(sent, e)
                 if not name or name in refused_names:
                     raise

@@ -22,19 +22,19 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.providers import facts
-from sakti.providers.errors import from_event, stream_cut
+from sakti.providers.errors import from_event, incomplete_stream_error
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     HistoryTurn,
-    call_arguments,
     data_url,
-    file_text,
+    format_file,
+    get_arguments,
+    last_user_text,
+    make_turns,
     merge_extra,
     split_tool_images,
-    turns,
-    words,
 )
-from sakti.providers.openai_responses import asked_effort
+from sakti.providers.openai_responses import requested_effort
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, ToolCallChunk, read_dollars, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
@@ -54,9 +54,9 @@ def render(request: Request, provider: str) -> Json:
     if system := _system_text(request, stable=True):
         messages.append({"role": "system", "content": system})
     request_text = ""
-    for turn in turns(request.messages, provider, request.model):
+    for turn in make_turns(request.messages, provider, request.model):
         messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, request_text))
-        request_text = words(turn, QUOTED) or request_text
+        request_text = last_user_text(turn, QUOTED) or request_text
     if moving := _system_text(request, stable=False):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
@@ -81,7 +81,7 @@ def _system_text(request: Request, *, stable: bool) -> str:
 
 def _options(request: Request, provider: str) -> Json:
     """Return the parameters that depend on what the model's family takes."""
-    family = facts.family(provider, request.model)
+    family = facts.find_family(provider, request.model)
     options = _thinking(request, family, provider)
     if request.max_output_tokens:
         # Only OpenAI's own models insist on the newer name; every other server knows the older one.
@@ -92,14 +92,14 @@ def _options(request: Request, provider: str) -> Json:
     return options
 
 
-def _thinking(request: Request, found: Family, provider: str) -> Json:
+def _thinking(request: Request, family: Family, provider: str) -> Json:
     """Return the thinking parameters in the provider's form; empty for models that do not think."""
-    if not (word := asked_effort(request, found)):
+    if not (word := requested_effort(request, family)):
         return {}
     if provider == "openrouter":
         return {"reasoning": {"effort": word}}
     # Claude behind some other gateway: what it calls this is not known.
-    return {"reasoning_effort": word} if found.thinking == "effort" else {}
+    return {"reasoning_effort": word} if family.thinking == "effort" else {}
 
 
 def _put_first(messages: list[Json], text: str) -> None:
@@ -145,7 +145,7 @@ def _assistant(turn: HistoryTurn) -> Json:
             case TextPart(text):
                 texts.append(text)
             case ToolCallPart(call_id, name):
-                arguments = json.dumps(call_arguments(part), ensure_ascii=False)
+                arguments = json.dumps(get_arguments(part), ensure_ascii=False)
                 calls.append({"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}})
             case ThinkingPart(opaque=opaque):
                 _add_thinking(message, part)
@@ -159,10 +159,10 @@ def _assistant(turn: HistoryTurn) -> Json:
     return message
 
 
-def _user(turn: HistoryTurn, asked: str = "") -> list[Json]:
+def _user(turn: HistoryTurn, question: str = "") -> list[Json]:
     """Render a user turn: the results, then the user's text.
 
-    A tool's message takes no image: images of tools go into a user message that ends with the text `asked` last, so
+    A tool's message takes no image: images of tools go into a user message that ends with the text `question` last, so
     that a request always ends with the user's words.
     """
     messages: list[Json] = []
@@ -174,7 +174,7 @@ def _user(turn: HistoryTurn, asked: str = "") -> list[Json]:
         else:
             content += _content(part)
     if images:
-        words = content or ([{"type": "text", "text": asked}] if asked else [])
+        words = content or ([{"type": "text", "text": question}] if question else [])
         content = [{"type": "text", "text": SHOWN}, *map(_image, images), *words]
     if len(content) == 1 and content[0]["type"] == "text":
         messages.append({"role": "user", "content": content[0]["text"]})
@@ -189,7 +189,7 @@ def _content(part: Part) -> list[Json]:
         case TextPart(text):
             return [{"type": "text", "text": text}]
         case FilePart():
-            return [{"type": "text", "text": file_text(part)}]
+            return [{"type": "text", "text": format_file(part)}]
         case ImagePart():
             return [_image(part)]
         case ToolResultPart() | ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
@@ -231,7 +231,7 @@ class ChatStreamParser(StreamParser):
 
     def _read(self, event: Json) -> list[StreamEvent]:
         if event.get("error"):
-            raise from_event(event, self._where)
+            raise from_event(event, self._context)
         self.model = self.model or str(event.get("model") or "")
         if isinstance(event.get("usage"), dict):
             self._count(event["usage"])
@@ -245,8 +245,8 @@ class ChatStreamParser(StreamParser):
 
     def _choice_error(self, choice: Json) -> ProviderError:
         """Build the error of an answer that the server broke off; retryable unless that cannot help."""
-        error = from_event(choice, self._where)
-        return stream_cut(self._where) if error.code == "server" else error
+        error = from_event(choice, self._context)
+        return incomplete_stream_error(self._context) if error.code == "server" else error
 
     def _read_delta(self, delta: Json) -> list[StreamEvent]:
         out = self._read_thinking(delta)

@@ -34,13 +34,13 @@ from sakti.providers.errors import from_event
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     HistoryTurn,
-    call_arguments,
+    clean_call_id,
     data_url,
-    file_text,
+    format_file,
+    get_arguments,
+    make_turns,
     merge_extra,
     split_tool_images,
-    turns,
-    valid_id,
 )
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, TextChunk, read_table, read_tokens
@@ -60,7 +60,7 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
     """
     items: list[Json] = []
     with_ids = request.extra.get("store") is True if with_ids is None else with_ids
-    for turn in turns(request.messages, provider, request.model):
+    for turn in make_turns(request.messages, provider, request.model):
         assistant = turn.role == "assistant"
         items.extend(_assistant_items(turn, provider, request.model, with_ids) if assistant else _user_items(turn))
     _append_tail(items, request.tail.strip())
@@ -87,24 +87,24 @@ def _tools(request: Request) -> Json:
 
 def _options(request: Request, provider: str) -> Json:
     """Return the parameters that depend on what the model's family takes."""
-    family = facts.family(provider, request.model)
+    family = facts.find_family(provider, request.model)
     options: Json = {}
     if request.max_output_tokens:
         options["max_output_tokens"] = request.max_output_tokens
     if family.thinking:
         options["include"] = ["reasoning.encrypted_content"]
-        if word := asked_effort(request, family):
+        if word := requested_effort(request, family):
             options["reasoning"] = {"effort": word, "summary": "auto"}
     if request.temperature is not None and family.temperature:
         options["temperature"] = request.temperature
     return options
 
 
-def asked_effort(request: Request, found: Family) -> str:
+def requested_effort(request: Request, family: Family) -> str:
     """Return the word for the requested reasoning effort, "" if none is requested."""
     if request.thinking_tokens:
-        return facts.effort_word(found, facts.effort_of(request.thinking_tokens))
-    return facts.effort_word(found, request.effort) if request.effort else ""
+        return facts.effort_word(family, facts.effort_for_tokens(request.thinking_tokens))
+    return facts.effort_word(family, request.effort) if request.effort else ""
 
 
 def _append_tail(items: list[Json], tail: str) -> None:
@@ -136,9 +136,9 @@ def _assistant_items(turn: HistoryTurn, provider: str, model: str, with_ids: boo
                 items.append(
                     {
                         "type": "function_call",
-                        "call_id": valid_id(call_id),
+                        "call_id": clean_call_id(call_id),
                         "name": name,
-                        "arguments": json.dumps(call_arguments(part), ensure_ascii=False),
+                        "arguments": json.dumps(get_arguments(part), ensure_ascii=False),
                     }
                 )
             case (
@@ -177,11 +177,11 @@ def _user_items(turn: HistoryTurn) -> list[Json]:
     for part in parts:
         match part:
             case ToolResultPart(call_id, _, output):
-                items.append({"type": "function_call_output", "call_id": valid_id(call_id), "output": output})
+                items.append({"type": "function_call_output", "call_id": clean_call_id(call_id), "output": output})
             case TextPart(text):
                 content.append({"type": "input_text", "text": text})
             case FilePart():
-                content.append({"type": "input_text", "text": file_text(part)})
+                content.append({"type": "input_text", "text": format_file(part)})
             case ImagePart():
                 content.append(_image(part))
             case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
@@ -246,7 +246,7 @@ class ResponsesStreamParser(StreamParser):
     def _read(self, event: Json) -> list[StreamEvent]:
         kind = str(event.get("type") or "").removeprefix("response.")
         if kind in ("failed", "error") or (not kind and "error" in event):
-            raise from_event((kind and event.get("response")) or event, self._where)
+            raise from_event((kind and event.get("response")) or event, self._context)
         if block_kind := _DELTAS.get(kind):
             return self._add(self._block(event, block_kind), str(event.get("delta") or ""))
         match kind:
@@ -291,7 +291,7 @@ class ResponsesStreamParser(StreamParser):
     def _finish(self, response: Json, status: str) -> list[StreamEvent]:
         """Read the end of a response; `status` holds if the response states none."""
         if response.get("status") == "failed":
-            raise from_event(response, self._where)
+            raise from_event(response, self._context)
         self.done = True
         self.model = str(response.get("model") or "")
         self._count(response.get("usage"))

@@ -13,9 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.core.text import join_surrogates
-from sakti.core.types import Json, Part, TextPart, ThinkingPart, ToolCallPart, Usage, storable
+from sakti.core.types import Json, Part, TextPart, ThinkingPart, ToolCallPart, Usage, is_storable
 from sakti.providers import server_words, sse
-from sakti.providers.errors import Where, only_keep_alives, stream_cut
+from sakti.providers.errors import ErrorContext, incomplete_stream_error, no_events_error
 from sakti.providers.history import CallIds, read_arguments
 from sakti.providers.protocol import (
     Completed,
@@ -27,7 +27,7 @@ from sakti.providers.protocol import (
     read_table,
 )
 from sakti.providers.server_words import end_pattern
-from sakti.providers.sse import DONE, OTHER_PROTOCOL, other_protocol, protocol_errors
+from sakti.providers.sse import DONE, OTHER_PROTOCOL, other_protocol_error, protocol_errors
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ Stop: TypeAlias = StopReason | Literal["cut"]  # "cut": the server failed, the a
 _FILTERED, _LENGTH, _FAILED, _LIKE_AN_END = map(end_pattern, ("filtered", "length", "failed", "like_an_end"))
 
 
-def classify(reason: str) -> Stop:
+def classify_end(reason: str) -> Stop:
     """Return how an answer ended; a reason that is not known is never taken for a complete answer."""
     name = reason.strip().lower()
     ends = server_words.read().ends
@@ -88,7 +88,7 @@ class StreamParser(ABC):
 
     kinds: ClassVar[Mapping[str, str]] = {}  # kinds of blocks by the server's words for them
 
-    def __init__(self, provider: str, requested: str, ids: CallIds, where: Where) -> None:
+    def __init__(self, provider: str, requested: str, ids: CallIds, context: ErrorContext) -> None:
         self.done = False  # the last event was received
         self.reason = ""  # why the answer ended, in the server's words
         self.model = ""  # that answered
@@ -100,13 +100,13 @@ class StreamParser(ABC):
         self._counts: Json = {}
         self._provider, self._requested = provider, requested
         self._ids = ids
-        self._where = where
+        self._context = context
 
     @property
     def complete(self) -> bool:
         """Return whether the events so far make a complete answer."""
         if self.done or self.reason:
-            return classify(self.reason) != "cut"
+            return classify_end(self.reason) != "cut"
         return self._is_complete_without_end()
 
     @property
@@ -186,14 +186,16 @@ class StreamParser(ABC):
         return ToolCallPart(block.call_id, block.name, arguments, raw if arguments is None else "")
 
 
-async def chunks(events: AsyncIterator[Json], where: Where, parser: StreamParser) -> AsyncIterator[StreamEvent]:
+async def read_chunks(
+    events: AsyncIterator[Json], context: ErrorContext, parser: StreamParser
+) -> AsyncIterator[StreamEvent]:
     """Yield the chunks of an answer as they arrive.
 
     Raises ProviderError as `answer_events`, unreadable for an event that violates the protocol, and stream_cut for an
     incomplete answer. A complete answer is kept, whatever happens to the rest of its stream.
     """
     try:
-        async with contextlib.aclosing(_read_answer(events, where, parser)) as answer:
+        async with contextlib.aclosing(_read_answer(events, context, parser)) as answer:
             async for chunk in answer:
                 yield chunk
     except Exception as e:
@@ -201,40 +203,42 @@ async def chunks(events: AsyncIterator[Json], where: Where, parser: StreamParser
             raise
         log.info("the stream of a complete answer broke: %s", type(e).__name__)
     if not parser.complete:
-        raise stream_cut(where)
+        raise incomplete_stream_error(context)
 
 
-async def _read_answer(events: AsyncIterator[Json], where: Where, parser: StreamParser) -> AsyncGenerator[StreamEvent]:
-    held = ""  # half of a character, whose other half comes with the next piece
+async def _read_answer(
+    events: AsyncIterator[Json], context: ErrorContext, parser: StreamParser
+) -> AsyncGenerator[StreamEvent]:
+    pending = ""  # half of a character, whose other half comes with the next piece
     last_event = monotonic()
     async for event in events:
         if event.get("type") not in _PINGS:
             last_event = monotonic()
         elif monotonic() - last_event > sse.LONGEST_QUIET_S:
-            raise only_keep_alives(where, sse.LONGEST_QUIET_S)
+            raise no_events_error(context, sse.LONGEST_QUIET_S)
         try:
             new_chunks = parser.take(event)
         except OTHER_PROTOCOL as e:
-            raise other_protocol(where) from e
+            raise other_protocol_error(context) from e
         for chunk in new_chunks:
-            if not isinstance(chunk, TextChunk | ThinkingChunk) or (not held and chunk.text.isascii()):
+            if not isinstance(chunk, TextChunk | ThinkingChunk) or (not pending and chunk.text.isascii()):
                 yield chunk
                 continue
-            text = held + chunk.text
-            held = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-            yield replace(chunk, text=join_surrogates(text.removesuffix(held)))
+            text = pending + chunk.text
+            pending = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
+            yield replace(chunk, text=join_surrogates(text.removesuffix(pending)))
         if parser.done:
             return
 
 
-def complete_answer(parser: StreamParser, where: Where) -> Completed:
+def complete_answer(parser: StreamParser, context: ErrorContext) -> Completed:
     """Build the end of a complete answer, which did not stop because the server failed.
 
     Calls are run whatever an end says that is neither a limit nor a filter. Raises ProviderError, unreadable.
     """
-    with protocol_errors(where):
+    with protocol_errors(context):
         parts = tuple(map(_storable_part, parser.parts()))
-    stop = classify(parser.reason)
+    stop = classify_end(parser.reason)
     assert stop != "cut"
     unknown = parser.reason if stop == "unknown" else ""
     has_calls = any(isinstance(p, ToolCallPart) for p in parts)
@@ -249,10 +253,10 @@ def _storable_part(part: Part) -> Part:
     """Replace halves of surrogate pairs, which the store refuses."""
     match part:
         case TextPart(text):
-            return TextPart(join_surrogates(text), part.opaque if storable(part.opaque) else None)
+            return TextPart(join_surrogates(text), part.opaque if is_storable(part.opaque) else None)
         case ThinkingPart(text, opaque=opaque):
             clean = join_surrogates(text)
-            same = storable(opaque) and clean.count("\ufffd") == text.count("\ufffd")
+            same = is_storable(opaque) and clean.count("\ufffd") == text.count("\ufffd")
             return replace(part, text=clean, opaque=opaque if same else {})  # changed it is not taken back
         case _:
             return part

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 from msgspec import Struct
 
 from sakti.core.types import Json, ModelInfo, Part, Request, Usage
-from sakti.providers.facts import Served
+from sakti.providers.facts import ServedLimits
 
 # "pause": the server ended the step, not the turn; "unknown": a reason that no protocol defines
 StopReason: TypeAlias = Literal["end", "tool_use", "length", "refusal", "pause", "unknown"]
@@ -62,19 +62,19 @@ class Provider(Protocol):
 
     `stream` yields chunks and exactly one `Completed`, last; a stream that ends without it raised a `ProviderError`.
     Close the iterator (contextlib.aclosing) to cancel: it frees the connection. Nothing is retried inside, except
-    once without a parameter that the server refuses by name. `elsewhere`: the server behind the name is not the
+    once without a parameter that the server refuses by name. `is_custom_server`: the server behind the name is not the
     provider's own; `loopback`: it runs on this machine.
     """
 
     name: str
-    elsewhere: bool
+    is_custom_server: bool
     loopback: bool
 
     def stream(self, request: Request) -> AsyncIterator[StreamEvent]: ...
 
     async def models(self) -> Sequence[ModelInfo]: ...
 
-    async def fetch_limits(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> ServedLimits | None:
         """Return the limits that the server states for `model`, None without an answer. Called once."""
         ...
 
@@ -102,12 +102,12 @@ class SearchesWeb(Protocol):
     def has_search(self) -> bool: ...
 
 
-MOST = 10**9  # tokens; a larger number is none of a single answer
+MOST_TOKENS = 10**9  # tokens; a larger number is none of a single answer
 
 
 def read_tokens(value: Any) -> int:
     """Return a stated number of tokens, 0 for an invalid one."""
-    is_valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST
+    is_valid = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS
     return int(value) if is_valid else 0
 
 

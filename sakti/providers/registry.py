@@ -20,7 +20,7 @@ from sakti.providers import endpoint as endpoints
 from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
 from sakti.providers.presets import PRESETS, Preset
 from sakti.providers.protocol import Provider
-from sakti.providers.serving import served_models
+from sakti.providers.serving import fetch_local_models
 
 with lazy_imports:
     from sakti.providers import anthropic as anthropic_messages
@@ -30,7 +30,7 @@ with lazy_imports:
     from sakti.providers.local import provider as local_provider
 
 LOCAL_SILENCE = 600.0  # seconds: a server on this machine may read a long prompt before its first word
-_NONE: Mapping[str, ProviderSettings] = {}
+_NO_SETTINGS: Mapping[str, ProviderSettings] = {}
 
 Probe = Callable[[str], Awaitable[list[str] | None]]
 KeyLookup = Callable[[str], str | None]
@@ -43,14 +43,14 @@ class SelectedModel(Struct, frozen=True):
     reason: str
 
 
-async def select(
+async def select_model(
     *,
     flag: str | None,
     config_model: str | None,
     env: Mapping[str, str],
-    settings: Mapping[str, ProviderSettings] = _NONE,
+    settings: Mapping[str, ProviderSettings] = _NO_SETTINGS,
     keyring: KeyLookup | None = None,
-    probe: Probe = served_models,
+    probe: Probe = fetch_local_models,
     local_installed: bool | None = None,
 ) -> SelectedModel | None:
     """Select the model to use; None if none is available.
@@ -64,11 +64,11 @@ async def select(
     """
     for name, reason in ((flag, "from --model"), (config_model, "from the configuration")):
         if name:
-            return SelectedModel(await complete(name, env, settings, probe), reason)
-    by_key = await _by_key(env, settings, keyring, probe)
+            return SelectedModel(await complete_name(name, env, settings, probe), reason)
+    by_key = await _select_by_key(env, settings, keyring, probe)
     if by_key is not None:
         return by_key
-    served = await _by_server(settings, probe)
+    served = await _select_by_server(settings, probe)
     if served is not None:
         return served
     if _is_installed() if local_installed is None else local_installed:
@@ -76,28 +76,31 @@ async def select(
     return None
 
 
-async def complete(
-    name: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings] = _NONE, probe: Probe = served_models
+async def complete_name(
+    name: str,
+    env: Mapping[str, str],
+    settings: Mapping[str, ProviderSettings] = _NO_SETTINGS,
+    probe: Probe = fetch_local_models,
 ) -> str:
-    """Return `resolve(name)`; for a provider alone (`ollama`, `anthropic`) with its default model."""
-    full = resolve(name, settings)
+    """Return `resolve_name(name)`; for a provider alone (`ollama`, `anthropic`) with its default model."""
+    full = resolve_name(name, settings)
     provider, _, model = full.partition("/")
     if model:
         return full
-    default = await _default_model(provider, env, settings, probe)
+    default = await _find_default_model(provider, env, settings, probe)
     if default is None:
         raise NoModelError(f"{provider} needs a model name, as in {provider}/NAME: it has no default.")
     return f"{provider}/{default}"
 
 
-def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
+def resolve_name(name: str, settings: Mapping[str, ProviderSettings] = _NO_SETTINGS) -> str:
     """Return `name` as "provider/model", or "provider/" for a provider alone.
 
     Raises NoModelError with suggestions.
     """
     name = name.strip()
     head, slash, rest = name.partition("/")
-    names = providers(settings)
+    names = list_providers(settings)
     if head in names:
         if head == "local":
             return _local_model()
@@ -107,17 +110,17 @@ def resolve(name: str, settings: Mapping[str, ProviderSettings] = _NONE) -> str:
             if preset.names and re.match(preset.names, name):
                 return f"{preset.name}/{name}"
     what = f"There is no provider {head!r}" if slash else f"The provider of {name!r} is not clear"
-    raise NoModelError(f"{what}: {_hint(head, rest or '…', names)}")
+    raise NoModelError(f"{what}: {_suggest_providers(head, rest or '…', names)}")
 
 
-def _hint(head: str, model: str, names: Collection[str]) -> str:
+def _suggest_providers(head: str, model: str, names: Collection[str]) -> str:
     """Suggest the providers whose names are like `head`, else name them all."""
     if close := difflib.get_close_matches(head, names, n=3):
         return f"did you mean {' or '.join(f'{c}/{model}' for c in close)}?"
     return f"write provider/name, with one of {', '.join(sorted(names))}."
 
 
-def providers(settings: Mapping[str, ProviderSettings] = _NONE) -> list[str]:
+def list_providers(settings: Mapping[str, ProviderSettings] = _NO_SETTINGS) -> list[str]:
     """Return every name that may precede the slash."""
     custom = [n for n, s in settings.items() if n not in PRESETS and s.base_url]
     return [*PRESETS, "local", "scripted", *custom]
@@ -139,9 +142,9 @@ def small_model(full_name: str) -> str:
     return f"{provider}/{preset.small}"
 
 
-def create(
+def create_provider(
     full_name: str,
-    settings: Mapping[str, ProviderSettings] = _NONE,
+    settings: Mapping[str, ProviderSettings] = _NO_SETTINGS,
     env: Mapping[str, str] | None = None,
     keyring: KeyLookup | None = None,
 ) -> Provider:
@@ -150,14 +153,14 @@ def create(
     Raises NoModelError for an unknown provider and ConfigError for settings that do not fit together.
     """
     env = os.environ if env is None else env
-    name, _, model = resolve(full_name, settings).partition("/")
+    name, _, model = resolve_name(full_name, settings).partition("/")
     provider_settings = settings.get(name, ProviderSettings())
     if name == "local":
         return local_provider.LocalProvider(context=provider_settings.context_window)
     if name == "scripted":
         return scripted_provider.ScriptedProvider.from_file(model)
     preset = PRESETS.get(name) or Preset(name, "chat", provider_settings.base_url or "")
-    api, endpoint = _endpoint(preset, provider_settings, env, keyring or keys.keyring_lookup)
+    api, endpoint = _make_endpoint(preset, provider_settings, env, keyring or keys.look_up_key)
     match api:
         case "anthropic":
             return anthropic_messages.AnthropicProvider(endpoint)
@@ -167,68 +170,70 @@ def create(
             return openai_chat.ChatProvider(endpoint)
 
 
-def _endpoint(
-    preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
+def _make_endpoint(
+    preset: Preset, configured: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
 ) -> tuple[Api, Endpoint]:
     """Return a provider's API and how it is reached. Raises ConfigError for an address that is not HTTP."""
-    base_url, query, path_api = split_base_url(_configured_url(preset, own, env))
+    base_url, query, path_api = split_base_url(_configured_url(preset, configured, env))
     if base_url or preset.cloud is None:
         check_base_url(preset.name, base_url)
     genuine = preset.cloud is not None or base_url == preset.base_url
-    api = _api(preset, own, path_api, genuine=genuine)
-    key, source, bearer = _credentials(preset, own, env, keyring)
+    api = _choose_api(preset, configured, path_api, genuine=genuine)
+    key, source, bearer = _find_credentials(preset, configured, env, keyring)
     endpoint = Endpoint(
         name=preset.name,
         client=preset.cloud or ("anthropic" if api == "anthropic" else "openai"),
         base_url=base_url,
         key=key,
         key_env=source,
-        key_command=own.key_command or "",
+        key_command=configured.key_command or "",
         bearer=bearer,
         needs_key=genuine and not preset.local,
-        timeout=_silence(preset, own),
-        context_window=own.context_window,
-        elsewhere=not genuine or preset.local or preset.name not in PRESETS,
-        headers=own.headers,
+        timeout=_choose_timeout(preset, configured),
+        context_window=configured.context_window,
+        is_custom_server=not genuine or preset.local or preset.name not in PRESETS,
+        headers=configured.headers,
         query=query,
-        extra=own.extra,
+        extra=configured.extra,
     )
     if endpoint.client == "anthropic":  # the SDK adds the version to each path
         return api, replace(endpoint, base_url=base_url.removesuffix("/v1"))
     if preset.cloud == "azure":
-        version = own.api_version or query.pop("api-version", "") or env.get("OPENAI_API_VERSION", "")
+        version = configured.api_version or query.pop("api-version", "") or env.get("OPENAI_API_VERSION", "")
         return api, replace(endpoint, api_version=version)
     return api, endpoint
 
 
-def _credentials(
-    preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
+def _find_credentials(
+    preset: Preset, configured: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
 ) -> tuple[str, str, bool]:
     """Return the key, the setting or variable that it comes from, and whether it is a bearer token."""
-    if own.auth_token:
-        return own.auth_token, f"providers.{preset.name}.auth_token", True
-    if own.key_command:
+    if configured.auth_token:
+        return configured.auth_token, f"providers.{preset.name}.auth_token", True
+    if configured.key_command:
         return "", f"providers.{preset.name}.key_command", False
-    variable, key = _key(preset, own, env, keyring)
+    variable, key = _find_key(preset, configured, env, keyring)
     return key or "", variable, variable == "ANTHROPIC_AUTH_TOKEN"
 
 
-def _silence(preset: Preset, own: ProviderSettings) -> float:
+def _choose_timeout(preset: Preset, configured: ProviderSettings) -> float:
     """Return the seconds that a stream may be silent: more for a server on this machine."""
-    return max(own.timeout, LOCAL_SILENCE) if preset.local and own.timeout == 120.0 else own.timeout
+    return (
+        max(configured.timeout, LOCAL_SILENCE) if preset.local and configured.timeout == 120.0 else configured.timeout
+    )
 
 
-def _api(preset: Preset, own: ProviderSettings, path_api: Api | None, *, genuine: bool) -> Api:
+def _choose_api(preset: Preset, configured: ProviderSettings, path_api: Api | None, *, genuine: bool) -> Api:
     """Return the configured API, else the one that the address names, else the preset's.
 
     Other servers than OpenAI's own rarely have the Responses API.
     """
-    if own.api != "auto":
-        return own.api
+    if configured.api != "auto":
+        return configured.api
     return path_api or ("chat" if preset.api == "responses" and not genuine else preset.api)
 
 
-def missing(
+def explain_missing(
     full_name: str,
     settings: Mapping[str, ProviderSettings],
     env: Mapping[str, str],
@@ -241,23 +246,25 @@ def missing(
     name = full_name.partition("/")[0]
     if (preset := PRESETS.get(name)) is None:
         return ""
-    _, endpoint = _endpoint(preset, settings.get(name, ProviderSettings()), env, keyring or keys.keyring_lookup)
-    return endpoints.missing(endpoint, env)
+    _, endpoint = _make_endpoint(preset, settings.get(name, ProviderSettings()), env, keyring or keys.look_up_key)
+    return endpoints.explain_missing(endpoint, env)
 
 
-def _configured_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> str:
+def _configured_url(preset: Preset, configured: ProviderSettings, env: Mapping[str, str]) -> str:
     from_env = env.get(preset.base_url_env) if preset.base_url_env else None
-    return own.base_url or from_env or preset.base_url
+    return configured.base_url or from_env or preset.base_url
 
 
-def _base_url(preset: Preset, own: ProviderSettings, env: Mapping[str, str]) -> str:
+def _base_url(preset: Preset, configured: ProviderSettings, env: Mapping[str, str]) -> str:
     """Return the address of the API, without a query or the path of an endpoint."""
-    return split_base_url(_configured_url(preset, own, env))[0]
+    return split_base_url(_configured_url(preset, configured, env))[0]
 
 
-def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup) -> tuple[str, str | None]:
+def _find_key(
+    preset: Preset, configured: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
+) -> tuple[str, str | None]:
     """Return the variable that holds the key, and the key: environment first, then keyring."""
-    names = (own.key_env,) if own.key_env else preset.keys
+    names = (configured.key_env,) if configured.key_env else preset.keys
     for name in names:
         if env.get(name):
             return name, env[name]
@@ -267,7 +274,7 @@ def _key(preset: Preset, own: ProviderSettings, env: Mapping[str, str], keyring:
     return (names[0] if names else ""), None
 
 
-async def _by_local_address(env: Mapping[str, str], probe: Probe) -> SelectedModel | None:
+async def _select_by_local_address(env: Mapping[str, str], probe: Probe) -> SelectedModel | None:
     """Return the first model of a server on this machine whose address is in the environment."""
     for preset in PRESETS.values():
         url = env.get(preset.base_url_env) if preset.base_url_env else None
@@ -276,21 +283,21 @@ async def _by_local_address(env: Mapping[str, str], probe: Probe) -> SelectedMod
     return None
 
 
-async def _by_key(
+async def _select_by_key(
     env: Mapping[str, str], settings: Mapping[str, ProviderSettings], keyring: KeyLookup | None, probe: Probe
 ) -> SelectedModel | None:
     candidates = list(_key_variables(settings))
     for provider, variable in candidates:
-        if env.get(variable) and (model := await _default_model(provider, env, settings, probe)):
+        if env.get(variable) and (model := await _find_default_model(provider, env, settings, probe)):
             return SelectedModel(f"{provider}/{model}", f"{variable} is set")
-    if served := await _by_local_address(env, probe):
+    if served := await _select_by_local_address(env, probe):
         return served
     # Looking a key up may open a connection to the desktop's keyring: in a thread, all at once.
-    lookup = keyring or keys.keyring_lookup
+    lookup = keyring or keys.look_up_key
     candidate = await asyncio.to_thread(lambda: next(((p, v) for p, v in candidates if lookup(v)), None))
     if candidate is None:
         return None
-    model = await _default_model(candidate[0], env, settings, probe)
+    model = await _find_default_model(candidate[0], env, settings, probe)
     return SelectedModel(f"{candidate[0]}/{model}", f"{candidate[1]} is in the keyring") if model else None
 
 
@@ -303,7 +310,7 @@ def _key_variables(settings: Mapping[str, ProviderSettings]) -> Iterator[tuple[s
             yield preset.name, variable
 
 
-async def _default_model(
+async def _find_default_model(
     provider: str, env: Mapping[str, str], settings: Mapping[str, ProviderSettings], probe: Probe
 ) -> str | None:
     """Return the provider's default model, or the first that its server on this machine lists."""
@@ -320,7 +327,7 @@ def _with_v1(url: str) -> str:
     return url if url.endswith("/v1") else f"{url}/v1"
 
 
-async def _by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> SelectedModel | None:
+async def _select_by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> SelectedModel | None:
     servers = [(p, _base_url(p, settings.get(p.name, ProviderSettings()), {})) for p in PRESETS.values() if p.local]
     answers = await asyncio.gather(*(probe(url) for _, url in servers))
     for (preset, url), names in zip(servers, answers, strict=True):

@@ -23,11 +23,11 @@ from sakti.core.types import Json, ModelInfo, Request, Usage
 from sakti.providers import endpoint as endpoints
 from sakti.providers import facts, serving
 from sakti.providers.endpoint import Endpoint
-from sakti.providers.errors import Where, boundary, from_status, not_a_model, proxy_login
-from sakti.providers.facts import Served
+from sakti.providers.errors import ErrorContext, boundary, from_status, proxy_login_error, unexpected_response_error
+from sakti.providers.facts import ServedLimits
 from sakti.providers.history import CallIds, merge_extra
 from sakti.providers.omissions import RefusedParameters
-from sakti.providers.parser import StreamParser, chunks, complete_answer
+from sakti.providers.parser import StreamParser, complete_answer, read_chunks
 from sakti.providers.presets import PRESETS
 from sakti.providers.protocol import StreamEvent
 from sakti.providers.sse import answer_events, protocol_errors
@@ -44,7 +44,7 @@ class EndpointServer:
 
     def __init__(self, endpoint: Endpoint) -> None:
         secrets = tuple(s for s in (endpoint.key, *endpoint.headers.values()) if s)
-        self.where = Where(endpoint.name, endpoint.base_url, endpoint.key_env, secrets, endpoint.timeout)
+        self.context = ErrorContext(endpoint.name, endpoint.base_url, endpoint.key_env, secrets, endpoint.timeout)
         self._endpoint = endpoint
         self._key = endpoint.key
         self._client: Any = None  # of one of the SDKs: all have the same `post` and `get`
@@ -59,14 +59,14 @@ class EndpointServer:
         Raises ProviderError, in its body as well.
         """
         body = {**body, "stream": True}
-        with boundary(self.where):
+        with boundary(self.context):
             if self._endpoint.client == "bedrock":
                 async with await self._post_for_decoded_events(path, body) as events:
                     yield events
                 return
             response = await self._send("post", path, body=body)
             try:
-                yield answer_events(response, self.where, split)
+                yield answer_events(response, self.context, split)
             finally:
                 await response.aclose()
 
@@ -91,7 +91,7 @@ class EndpointServer:
                 if self._endpoint.key_command and not self._key:
                     await self._run_key_command()
                 self._client = await asyncio.to_thread(endpoints.create_client, self._endpoint, self._key, self._refuse)
-                self.where = replace(self.where, base_url=str(self._client.base_url).rstrip("/"))
+                self.context = replace(self.context, base_url=str(self._client.base_url).rstrip("/"))
             return self._client
 
     async def close(self) -> None:
@@ -100,7 +100,7 @@ class EndpointServer:
             await client.close()
 
     async def _ask(self, method: str, path: str, **options: Any) -> Json:
-        with boundary(self.where):
+        with boundary(self.context):
             response = await self._send(method, path, **options)
             try:
                 return self._object(await response.aread())
@@ -122,7 +122,7 @@ class EndpointServer:
         import httpx2
 
         call = getattr(await self.open(), method)
-        with boundary(self.where):
+        with boundary(self.context):
             try:
                 return await call(path, cast_to=httpx2.Response, options=_RAW, **options)
             except UnicodeEncodeError:  # half of a surrogate pair in an old message
@@ -140,14 +140,14 @@ class EndpointServer:
     async def _run_key_command(self) -> None:
         command = self._endpoint.key_command
         self._key = await endpoints.run_key_command(command, self._endpoint.name)
-        self.where = replace(self.where, secrets=(*self.where.secrets, self._key))
+        self.context = replace(self.context, secrets=(*self.context.secrets, self._key))
 
     async def _refuse(self, response: Response) -> None:
         """Raise the error of a failed response; the SDKs would read its body without a limit."""
         if not response.is_error:
             return
         if response.status_code == 407:
-            raise proxy_login(self.where)
+            raise proxy_login_error(self.context)
         data = b""
         async for piece in response.aiter_bytes():
             data += piece
@@ -158,7 +158,7 @@ class EndpointServer:
             body: Any = json.loads(text)
         except (ValueError, RecursionError):
             body = text
-        raise from_status(response.status_code, body, response.headers, self.where)
+        raise from_status(response.status_code, body, response.headers, self.context)
 
     def _object(self, data: bytes) -> Json:
         text = data.decode("utf-8", "replace")
@@ -167,7 +167,7 @@ class EndpointServer:
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            raise not_a_model(self.where, "something else", text)
+            raise unexpected_response_error(self.context, "something else", text)
         return cast("Json", value)
 
 
@@ -187,15 +187,15 @@ class RemoteProvider(ABC):
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.name
-        self.elsewhere = endpoint.elsewhere
+        self.is_custom_server = endpoint.is_custom_server
         self.loopback = network.is_loopback(endpoint.base_url)
         self._endpoint = endpoint
         self._server = EndpointServer(endpoint)
         self._taken = RefusedParameters()
 
     @property
-    def _where(self) -> Where:
-        return self._server.where
+    def _context(self) -> ErrorContext:
+        return self._server.context
 
     def _with_extra(self, request: Request) -> Request:
         extra = dict(self._endpoint.extra)
@@ -204,7 +204,7 @@ class RemoteProvider(ABC):
     @property
     def has_search(self) -> bool:
         """Return whether the server can search the web."""
-        return bool(self.searching) and self.name == self.searching and not self.elsewhere
+        return bool(self.searching) and self.name == self.searching and not self.is_custom_server
 
     @abstractmethod
     def _render(self, request: Request) -> Json:
@@ -219,19 +219,19 @@ class RemoteProvider(ABC):
         return self._taken.stream(request.model, body, partial(self._once, request))
 
     async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
-        parser = self.parser(self.name, request.model, CallIds(request.messages), self._where)
+        parser = self.parser(self.name, request.model, CallIds(request.messages), self._context)
         async with self._server.events(self.path, body, self._split) as events:
-            async for chunk in chunks(events, self._where, parser):
+            async for chunk in read_chunks(events, self._context, parser):
                 yield chunk
-        answer = complete_answer(parser, self._where)
+        answer = complete_answer(parser, self._context)
         usage = facts.with_cost(answer.usage, self.name, request.model)
         yield replace(answer, usage=usage, model=answer.model or request.model)
 
     async def complete(self, model: str, body: Json) -> tuple[Json, Usage]:
         """Post a rendered body; return the answer with its usage and cost. Raises ProviderError."""
         answer = await self._server.post(self.path, body)
-        parser = self.parser(self.name, model, CallIds(()), self._where)
-        with protocol_errors(self._where):
+        parser = self.parser(self.name, model, CallIds(()), self._context)
+        with protocol_errors(self._context):
             for event in self._split(answer):
                 parser.take(event)
         return answer, facts.with_cost(parser.usage, self.name, model)
@@ -242,22 +242,24 @@ class RemoteProvider(ABC):
         settings = ProviderSettings(context_window=self._endpoint.context_window)
         if preset is not None and preset.cloud is not None:
             await self._server.open()  # raises if something is missing to ask it
-            return [facts.get_facts(self.name, name, settings) for name in (preset.model, preset.small) if name]
+            return [facts.get_model_info(self.name, name, settings) for name in (preset.model, preset.small) if name]
         listing = await self._server.get(self.listing)
         rows = serving.list_models(listing)
         return [
-            facts.get_facts(self.name, name, settings, serving.from_listing({"data": [row]}, name))
+            facts.get_model_info(self.name, name, settings, serving.read_listing({"data": [row]}, name))
             for name, row in rows
         ]
 
-    async def fetch_limits(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> ServedLimits | None:
         """Return what the server says about `model`; None if it does not answer."""
         try:
             headers = await self._server.headers()
         except ProviderError:  # the key command failed, which the first request reports
             return None
         url = f"{self._endpoint.base_url}{self.version}"
-        return await serving.get_limits(url, model, headers, elsewhere=self.elsewhere, ollama=self.name == "ollama")
+        return await serving.get_limits(
+            url, model, headers, is_custom_server=self.is_custom_server, ollama=self.name == "ollama"
+        )
 
     async def warm(self) -> None:
         """Import the SDK and make its client."""

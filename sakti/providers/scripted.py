@@ -22,7 +22,7 @@ from sakti.core.types import (
     Usage,
     plain_text,
 )
-from sakti.providers.facts import Served
+from sakti.providers.facts import ServedLimits
 from sakti.providers.history import CallIds
 from sakti.providers.protocol import (
     Completed,
@@ -95,7 +95,7 @@ class ScriptedProvider:
         count: Counter | None = None,
         context_window: int = 200_000,
     ) -> None:
-        self.name, self.elsewhere, self.loopback = name, False, True
+        self.name, self.is_custom_server, self.loopback = name, False, True
         self.requests: list[Request] = []
         self._player = answers if callable(answers) else None
         self._left: list[Played] = [] if callable(answers) else list(answers)
@@ -170,9 +170,9 @@ class ScriptedProvider:
     async def models(self) -> Sequence[ModelInfo]:
         return [ModelInfo("demo", self.name, context_window=self._window)]
 
-    async def fetch_limits(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> ServedLimits | None:
         """Return nothing: all facts about `model` are known."""
-        return Served()
+        return ServedLimits()
 
     async def warm(self) -> None:
         """Do nothing: there is nothing to open."""

@@ -20,7 +20,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.network import is_loopback
 from sakti.core.types import Json
 from sakti.providers import server_words
-from sakti.providers.facts import Served
+from sakti.providers.facts import ServedLimits
 
 PATIENCE = 3.0  # seconds for all questions together
 LARGEST = 8 * 1024 * 1024  # bytes of an answer
@@ -28,45 +28,47 @@ _NUM_CTX = lazy_pattern(r"^num_ctx\s+(\d+)", re.MULTILINE)
 
 
 async def get_limits(
-    base_url: str, model: str, headers: Mapping[str, str], *, elsewhere: bool, ollama: bool = False
-) -> Served | None:
+    base_url: str, model: str, headers: Mapping[str, str], *, is_custom_server: bool, ollama: bool = False
+) -> ServedLimits | None:
     """Return the limits that the server at `base_url` states for `model`; None without an answer.
 
-    `base_url` includes `/v1`, where the server has that. `elsewhere`: it is not the provider's own, so it may be any
-    of the self-hosted ones; `ollama`: it is Ollama by its name, so Ollama's API is used at once.
+    `base_url` includes `/v1`, where the server has that. `is_custom_server`: it is not the provider's own, so it
+    may be any of the self-hosted ones; `ollama`: it is Ollama by its name, so Ollama's API is used at once.
     """
     import httpx2
 
     root = base_url.rstrip("/").removesuffix("/v1")
     answered = False
-    limits = Served()
+    limits = ServedLimits()
     with contextlib.suppress(TimeoutError, ProviderError):
         options = network.client_options(base_url)
         client = httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE, **options)
         async with asyncio.timeout(PATIENCE), client:
             server = _ServerClient(client)
             listing = await server.get(f"{base_url.rstrip('/')}/models")
-            limits = from_listing(listing, model)
-            if limits.window is None and elsewhere:
+            limits = read_listing(listing, model)
+            if limits.window is None and is_custom_server:
                 limits = await _ask_native_apis(server, root, model, limits, ollama=ollama)
             answered = server.answered
     return limits if answered else None
 
 
-async def _ask_native_apis(server: _ServerClient, root: str, model: str, found: Served, *, ollama: bool) -> Served:
+async def _ask_native_apis(
+    server: _ServerClient, root: str, model: str, limits: ServedLimits, *, ollama: bool
+) -> ServedLimits:
     """Ask by the APIs that only one kind of server has."""
     window = None
     shown: Json = {}
     if ollama or await server.get(f"{root}/api/version"):  # nobody else is sent what they may take for a question
         shown = await server.post(f"{root}/api/show", {"model": model})
-        window = from_show(shown)
+        window = read_show(shown)
     if shown:  # what is loaded may be served with less than the model has
-        window = from_listing(await server.get(f"{root}/api/ps"), model).window or window
+        window = read_listing(await server.get(f"{root}/api/ps"), model).window or window
     if window is None:
-        window = from_properties(await server.get(f"{root}/props"))
+        window = read_properties(await server.get(f"{root}/props"))
     if window is None:
-        window = from_listing(await server.get(f"{root}/api/v0/models"), model).window
-    return Served(window, found.max_output)
+        window = read_listing(await server.get(f"{root}/api/v0/models"), model).window
+    return ServedLimits(window, limits.max_output)
 
 
 class _ServerClient:
@@ -110,7 +112,7 @@ def list_models(listing: Json) -> list[tuple[str, Json]]:
     return [(str(row["id"]), row) for row in rows if row.get("id")]
 
 
-def _entry_of(listing: Json, model: str) -> Json:
+def _find_entry(listing: Json, model: str) -> Json:
     """Return the entry of `model`, else the only one; {} without either."""
     entries: Any = listing.get("data") or listing.get("models") or []
     rows = [cast("Json", e) for e in cast("list[Any]", entries) if isinstance(e, dict)]
@@ -118,15 +120,15 @@ def _entry_of(listing: Json, model: str) -> Json:
     return next((e for e in rows if model in (e.get("id"), e.get("name"), e.get("model"))), only)
 
 
-def from_listing(listing: Json, model: str) -> Served:
+def read_listing(listing: Json, model: str) -> ServedLimits:
     """Read the entry of `model` in a list of models, or the only entry if the names differ."""
-    entry = _entry_of(listing, model)
+    entry = _find_entry(listing, model)
     nested: list[Json] = [cast("Json", v) for k in ("meta", "top_provider") if isinstance(v := entry.get(k), dict)]
     names = server_words.read().listings
-    return Served(_number((entry, *nested), names.windows), _number((entry, *nested), names.outputs))
+    return ServedLimits(_find_number((entry, *nested), names.windows), _find_number((entry, *nested), names.outputs))
 
 
-def from_show(shown: Json) -> int | None:
+def read_show(shown: Json) -> int | None:
     """Read Ollama's description of a model: its configured window, else the largest possible."""
     stated = _NUM_CTX.search(str(shown.get("parameters") or ""))
     if stated:
@@ -136,14 +138,14 @@ def from_show(shown: Json) -> int | None:
     return next((v for k, v in details.items() if k.endswith(".context_length") and isinstance(v, int) and v > 0), None)
 
 
-def from_properties(properties: Json) -> int | None:
+def read_properties(properties: Json) -> int | None:
     """Read llama.cpp's properties: the window of one slot."""
     settings: Any = properties.get("default_generation_settings")
     inner = cast("Json", settings) if isinstance(settings, dict) else {}
-    return _number((inner, properties), ("n_ctx",))
+    return _find_number((inner, properties), ("n_ctx",))
 
 
-def _number(entries: Iterable[Json], names: Iterable[str]) -> int | None:
+def _find_number(entries: Iterable[Json], names: Iterable[str]) -> int | None:
     keys = tuple(names)
     values = (e.get(n) for e in entries for n in keys)
     return next((v for v in values if isinstance(v, int) and not isinstance(v, bool) and v > 0), None)
@@ -153,7 +155,7 @@ TIMEOUT = 0.3
 _LARGEST = 4 * 1024 * 1024
 
 
-async def served_models(base_url: str) -> list[str] | None:
+async def fetch_local_models(base_url: str) -> list[str] | None:
     """Return the names of the models at `base_url` (ending in `/v1`); None without an answer in 0.3 s.
 
     Raises nothing: a port of another program counts as no answer.
@@ -162,13 +164,13 @@ async def served_models(base_url: str) -> list[str] | None:
         return None
     try:
         async with asyncio.timeout(TIMEOUT):
-            body = await _get(base_url)
+            body = await _fetch_models(base_url)
     except (OSError, TimeoutError, ValueError, EOFError):
         return None
-    return _names(body)
+    return _read_names(body)
 
 
-async def _get(base_url: str) -> bytes:
+async def _fetch_models(base_url: str) -> bytes:
     parts = urlsplit(base_url)
     host, port = parts.hostname or "127.0.0.1", parts.port or 80
     reader, writer = await asyncio.open_connection(host, port)
@@ -194,7 +196,7 @@ async def _get(base_url: str) -> bytes:
         writer.close()
 
 
-def _names(body: bytes) -> list[str] | None:
+def _read_names(body: bytes) -> list[str] | None:
     try:
         value: Any = json.loads(body)
     except ValueError:

@@ -17,7 +17,13 @@ from msgspec.json import Decoder
 
 from sakti.core.errors import ProviderError
 from sakti.core.types import Json
-from sakti.providers.errors import Where, from_success, line_too_long, not_a_model, only_keep_alives
+from sakti.providers.errors import (
+    ErrorContext,
+    from_success,
+    long_line_error,
+    no_events_error,
+    unexpected_response_error,
+)
 
 BOM = b"\xef\xbb\xbf"
 LONGEST_LINE = 4 * 1024 * 1024  # bytes; a line of a stream and an answer in one piece
@@ -32,25 +38,27 @@ _exact, _lenient = Decoder().decode, json.JSONDecoder(strict=False).decode  # th
 
 
 @contextmanager
-def protocol_errors(where: Where) -> Generator[None]:
+def protocol_errors(context: ErrorContext) -> Generator[None]:
     """Convert errors from data that violates the protocol to a ProviderError."""
     try:
         yield
     except OTHER_PROTOCOL as e:
-        raise other_protocol(where) from e
+        raise other_protocol_error(context) from e
 
 
-def other_protocol(where: Where) -> ProviderError:
+def other_protocol_error(context: ErrorContext) -> ProviderError:
     """Build the error for data that violates the protocol."""
     return ProviderError(
-        f"{where.host} sent an answer of another protocol: check its address and the api of "
-        f"providers.{where.provider}, or choose another model with /model.",
+        f"{context.host} sent an answer of another protocol: check its address and the api of "
+        f"providers.{context.provider}, or choose another model with /model.",
         code="unreadable",
         retryable=True,
     )
 
 
-async def answer_events(response: Any, where: Where, split: Callable[[Json], Iterable[Json]]) -> AsyncIterator[Json]:
+async def answer_events(
+    response: Any, context: ErrorContext, split: Callable[[Json], Iterable[Json]]
+) -> AsyncIterator[Json]:
     """Yield the events of an answer: a stream, or one JSON object, which `split` converts.
 
     Raises ProviderError: for an error in that object what it says, for a page or anything else not_a_model, with what
@@ -58,19 +66,19 @@ async def answer_events(response: Any, where: Where, split: Callable[[Json], Ite
     """
     content_type = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
     pieces = cast("AsyncIterator[bytes]", response.aiter_bytes())
-    first = await _first_bytes(pieces, where)
-    kind = _kind_of(first, content_type)
+    first = await _read_first_bytes(pieces, context)
+    kind = _detect_kind(first, content_type)
     if kind == "events":
-        async for event in json_events(_again(first, pieces), where):
+        async for event in json_events(_prepend(first, pieces), context):
             yield event
     elif kind == "object":
-        for event in _split_object(_loads(await _all(first, pieces)), first, where, split):
+        for event in _split_object(_parse_json(await _read_all(first, pieces)), first, context, split):
             yield event
     else:
-        raise not_a_model(where, kind, _text(await _all(first, pieces)))
+        raise unexpected_response_error(context, kind, _decode(await _read_all(first, pieces)))
 
 
-def _kind_of(first: bytes, content_type: str) -> Literal["object", "events", "a page", "a text"]:
+def _detect_kind(first: bytes, content_type: str) -> Literal["object", "events", "a page", "a text"]:
     """Return the kind of an answer by its first bytes, and by its header if they leave it open."""
     sign = first.lstrip()[:1]
     if sign == b"{" or (content_type == "application/json" and sign not in (b"d", b":", b"e", b"i")):
@@ -80,7 +88,7 @@ def _kind_of(first: bytes, content_type: str) -> Literal["object", "events", "a 
     return "a text" if content_type == "text/plain" and not _may_be_events(first) else "events"
 
 
-async def _first_bytes(pieces: AsyncIterator[bytes], where: Where) -> bytes:
+async def _read_first_bytes(pieces: AsyncIterator[bytes], context: ErrorContext) -> bytes:
     """Read until the first sign, which shows the kind of an answer whatever its header says."""
     first, began = b"", monotonic()
     async for chunk in pieces:
@@ -88,21 +96,23 @@ async def _first_bytes(pieces: AsyncIterator[bytes], where: Where) -> bytes:
         if first.strip() and not BOM.startswith(first):
             break
         if monotonic() - began > LONGEST_QUIET_S:
-            raise only_keep_alives(where, LONGEST_QUIET_S)
+            raise no_events_error(context, LONGEST_QUIET_S)
     return first.removeprefix(BOM)
 
 
-def _split_object(value: Any, first: bytes, where: Where, split: Callable[[Json], Iterable[Json]]) -> list[Json]:
+def _split_object(
+    value: Any, first: bytes, context: ErrorContext, split: Callable[[Json], Iterable[Json]]
+) -> list[Json]:
     """Return the events of an answer in one JSON object. Raises `ProviderError`."""
     if not isinstance(value, dict):
-        raise not_a_model(where, "something else", _text(first))
+        raise unexpected_response_error(context, "something else", _decode(first))
     body = cast("Json", value)
     if body.get("error") or body.get("type") == "error":
-        raise from_success(body, where)
-    with protocol_errors(where):
+        raise from_success(body, context)
+    with protocol_errors(context):
         events = list(split(body))
     if not events:
-        raise not_a_model(where, "something else", _text(first))
+        raise unexpected_response_error(context, "something else", _decode(first))
     return events
 
 
@@ -112,14 +122,14 @@ def _may_be_events(first: bytes) -> bool:
     return name in _FIELDS if colon else any(field.startswith(name) for field in _FIELDS)
 
 
-async def _again(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _prepend(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     if first:
         yield first
     async for chunk in rest:
         yield chunk
 
 
-async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
+async def _read_all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
     """Read the body, up to LONGEST_LINE bytes."""
     pieces, size = [first], len(first)
     async for chunk in rest:
@@ -130,7 +140,7 @@ async def _all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterator[dict[str, Any]]:
+async def json_events(chunks: AsyncIterator[bytes], context: ErrorContext) -> AsyncIterator[dict[str, Any]]:
     """Yield every `data:` of the stream as an object, until `[DONE]` or the end of the bytes.
 
     The line `[DONE]` is yielded as the object `DONE`. Raises ProviderError: stream_cut for data that is not a JSON
@@ -143,7 +153,7 @@ async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterat
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         if size + len(rest) > LONGEST_LINE:
-            raise line_too_long(where, LONGEST_LINE)
+            raise long_line_error(context, LONGEST_LINE)
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
@@ -155,18 +165,18 @@ async def json_events(chunks: AsyncIterator[bytes], where: Where) -> AsyncIterat
                     yield DONE
                     return
                 last_event = monotonic()
-                yield _read(text)
+                yield _parse_object(text)
         if monotonic() - last_event > LONGEST_QUIET_S:
-            raise only_keep_alives(where, LONGEST_QUIET_S)
+            raise no_events_error(context, LONGEST_QUIET_S)
     if rest.startswith(b"data:"):
         data.append(rest[5:].strip())
     if data:
         text = b"\n".join(data)
-        yield DONE if text == b"[DONE]" else _read(text)
+        yield DONE if text == b"[DONE]" else _parse_object(text)
 
 
-def _read(text: bytes) -> dict[str, Any]:
-    value = _loads(text)
+def _parse_object(text: bytes) -> dict[str, Any]:
+    value = _parse_json(text)
     if value is None:
         raise ProviderError(
             "The answer broke off: the server sent something unreadable.", code="stream_cut", retryable=True
@@ -178,18 +188,18 @@ def _read(text: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _text(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     """Decode UTF-8; a broken byte costs only its character."""
     return data.decode("utf-8", "replace")
 
 
-def _loads(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     """Parse JSON, replacing invalid characters; None if it is not JSON."""
     try:
         return _exact(data)
     except (MsgspecError, ValueError, RecursionError):
         pass
     try:
-        return _lenient(_text(data))
+        return _lenient(_decode(data))
     except (ValueError, RecursionError):
         return None

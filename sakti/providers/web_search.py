@@ -146,11 +146,11 @@ def _responses_citations(output: Sequence[Json]) -> Iterator[tuple[str, str, str
 
 def _line_before(text: str, note: Json) -> str:
     """Return the line of the answer up to the place of a citation, "" without a valid one."""
-    start, end = _as_place(note.get("start_index")), _as_place(note.get("end_index"))
+    start, end = _as_position(note.get("start_index")), _as_position(note.get("end_index"))
     return text[text.rfind("\n", 0, start) + 1 : start].strip(" -*([") if 0 < start <= end else ""
 
 
-def _as_place(value: Any) -> int:
+def _as_position(value: Any) -> int:
     return value if isinstance(value, int) and value >= 0 else 0
 
 

@@ -1,14 +1,15 @@
 """Read and write archives: files beside a database that hold compressed parts of old messages.
 
-In place of such parts a message has a *reference*: the archive's own random number and the key of a row in it. Who
-decodes parts has no connection, so the files in which to look are those beside the databases that this process opened
-(`know`); the number tells which one it is. Reads look at the file each time: it may be taken away, or put back.
+In place of such parts a message has a *reference*: the archive's own random number and the key of a row in it. Decoding
+parts needs no connection: archives are looked for beside the databases that this process opened (`register_database`),
+and the number tells which one it is. Each read looks at the file again, since it may be moved away or put back.
 
 Raw SQL: a file with two tables, and the messages that refer to it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import threading
@@ -52,7 +53,7 @@ def path_of(database: Path) -> Path:
     return database.with_name(f"{database.name}.archive")
 
 
-def know(database: str | Path) -> None:
+def register_database(database: str | Path) -> None:
     """Note a database that is opened: its archive may be asked for."""
     place = str(path_of(Path(database)))
     with _lock:
@@ -62,7 +63,7 @@ def know(database: str | Path) -> None:
             _close(_places.popitem(last=False)[1])
 
 
-def forget(database: Path) -> None:
+def close_archive(database: Path) -> None:
     """Close the archive of a database, until it is asked for again."""
     place = str(path_of(database))
     with _lock:
@@ -75,11 +76,11 @@ def is_reference(stored: object) -> bool:
     return isinstance(stored, bytes) and stored.startswith(MARK)
 
 
-def reference(number: bytes, key: int) -> bytes:
+def make_reference(number: bytes, key: int) -> bytes:
     return MARK + number + key.to_bytes(_KEY, "big")
 
 
-def number_of(found: bytes) -> bytes:
+def archive_number_of(found: bytes) -> bytes:
     """Return the number of the archive that a reference names."""
     return found[len(MARK) : len(MARK) + _ID]
 
@@ -92,7 +93,7 @@ def read(found: bytes) -> str | bytes | None:
     """Return the part that a reference replaces; None if the archive is missing or unreadable."""
     with _lock:
         try:
-            archive = _archive(number_of(found))
+            archive = _archive(archive_number_of(found))
             if archive is None:
                 return None
             row = archive.connection.execute("SELECT parts FROM parts WHERE key = ?", (key_of(found),)).fetchone()
@@ -101,7 +102,7 @@ def read(found: bytes) -> str | bytes | None:
     return row[0] if row and isinstance(row[0], str | bytes) else None
 
 
-def place_of(number: bytes) -> Path | None:
+def find_archive(number: bytes) -> Path | None:
     """Return the path of an archive, None if it is missing."""
     with _lock:
         try:
@@ -175,20 +176,16 @@ def build(place: Path, own: bytes) -> None:
     """Create an archive with that number at `place`; raises as `create`."""
     if not place.exists():
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = connect(place)
-    try:
-        with connection:
-            if number(connection) is not None:
-                return
-            if connection.execute("SELECT count(*) FROM sqlite_schema").get:
-                raise StoreError(f"{place} is not an archive of sakti: move it elsewhere.", code="not_ours")
-            connection.execute(SCHEMA)
-            connection.execute("INSERT INTO archive VALUES (?)", (own,))
-    finally:
-        connection.close()
+    with contextlib.closing(connect(place)) as connection, connection:
+        if number(connection) is not None:
+            return
+        if connection.execute("SELECT count(*) FROM sqlite_schema").get:
+            raise StoreError(f"{place} is not an archive of sakti: move it elsewhere.", code="not_ours")
+        connection.execute(SCHEMA)
+        connection.execute("INSERT INTO archive VALUES (?)", (own,))
 
 
-def put(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
+def store_parts(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
     """Store the JSON of parts for good; return the references."""
     archive_number = number(connection)
     assert archive_number is not None
@@ -198,14 +195,14 @@ def put(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
             plain = text.encode()
             small = zlib.compress(plain, 9)
             connection.execute("INSERT INTO parts (parts) VALUES (?)", (small if len(small) < len(plain) else text,))
-            references.append(reference(archive_number, connection.last_insert_rowid()))
+            references.append(make_reference(archive_number, connection.last_insert_rowid()))
     return references
 
 
 # --- a database's messages in it ------------------------------------------------------------------------------
 
 
-def any_reference(db: Connection, thread_id: str | None = None) -> bytes | None:
+def find_reference(db: Connection, thread_id: str | None = None) -> bytes | None:
     """Return a reference that some message (of one thread) has, None without one."""
     where, values = (f"thread_id = ? AND +{REFERS}", (thread_id,)) if thread_id is not None else (REFERS, ())
     # SQL: compares the beginning of packed parts, which no field has
@@ -215,8 +212,8 @@ def any_reference(db: Connection, thread_id: str | None = None) -> bytes | None:
 
 def is_missing(db: Connection, thread_id: str | None = None) -> bool:
     """Return whether messages (of one thread) are in an archive that is missing."""
-    any_ref = any_reference(db, thread_id)
-    return any_ref is not None and place_of(number_of(any_ref)) is None
+    any_ref = find_reference(db, thread_id)
+    return any_ref is not None and find_archive(archive_number_of(any_ref)) is None
 
 
 def refuse_missing(db: Connection, thread_id: str | None = None) -> None:
@@ -236,6 +233,6 @@ def find_referred_keys(db: Connection, keys: Sequence[int], number: bytes) -> se
     # SQL: compares packed parts by a range of bytes, which no field has
     rows = db.execute_sql(
         f"SELECT parts FROM messages WHERE {REFERS} AND parts BETWEEN ? AND ?",
-        (reference(number, keys[0]), reference(number, keys[-1])),
+        (make_reference(number, keys[0]), make_reference(number, keys[-1])),
     ).fetchall()
     return {key_of(stored) for (stored,) in rows}

@@ -11,16 +11,15 @@ if TYPE_CHECKING:
     import apsw
     from peewee import Database
 else:
-    Database = object  # a name for annotations: a program that only asks does without peewee (see `reading`)
+    Database = object  # for annotations only: short commands run without peewee (`opening.read_once`)
 
-__all__ = ["Connection", "Database", "Snapshot", "plain"]
+__all__ = ["Connection", "Database", "Snapshot", "wrap_connection"]
 
 
 class Connection(Protocol):
-    """Open database as most functions here need it.
+    """Open database for functions that use plain SQL only.
 
-    peewee's `Database`, on which queries run as `query.execute(db)`, or the bare connection of a short command. A
-    function that takes this uses plain SQL only.
+    It is peewee's `Database`, on which queries run as `query.execute(db)`, or the bare connection of a short command.
     """
 
     def execute_sql(self, sql: str, params: Any = None) -> Any:
@@ -57,10 +56,9 @@ class _Plain:
 
 
 class Snapshot:
-    """Read transaction around several queries, so that their answers fit together.
+    """Read transaction around several queries: none of them sees a later commit of another process.
 
-    A commit of another process between two of them is not seen. (A class: a generator would cost a tenth of a small
-    read.)
+    It is a class because a generator would cost a tenth of a small read.
     """
 
     __slots__ = ("_connection",)
@@ -78,37 +76,37 @@ class Snapshot:
             self._connection.execute("ROLLBACK")
 
 
-def plain(connection: apsw.Connection) -> Database:
+def wrap_connection(connection: apsw.Connection) -> Database:
     """Wrap an apsw connection for functions that use plain SQL, without loading peewee."""
     return cast("Database", _Plain(connection))
 
 
-TOLD_AFTER = 0.5  # seconds: who waits less than that notices nothing
-TOLD_EVERY = 1.0
+REPORT_AFTER_S = 0.5  # a shorter wait goes unnoticed
+REPORT_EVERY_S = 1.0
 _PAUSES = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05, 0.05, 0.1)  # as SQLite's own
 
 
 class BusyHandler:
-    """Busy handler of a connection: retries, ever less often, for `limit` seconds at most.
+    """Busy handler of a connection: retries for at most `limit` seconds, with growing pauses.
 
-    `tell` is called with the seconds waited, about once a second, and with None when the wait is over. `given_up`
-    ends a wait early. `waited` is how long the last wait was, in seconds.
+    `report` is called with the seconds waited, about once a second, and with None when the wait is over. `is_cancelled`
+    ends a wait early. `waited` is the length of the last wait in seconds.
     """
 
     def __init__(
         self,
         limit: float,
-        tell: Callable[[float | None], None] = lambda _: None,
+        report: Callable[[float | None], None] = lambda _: None,
         *,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.limit = limit
         self.waited = 0.0
-        self.given_up: Callable[[], bool] = lambda: False
-        self._tell, self._clock, self._sleep = tell, clock, sleep
+        self.is_cancelled: Callable[[], bool] = lambda: False
+        self._report, self._clock, self._sleep = report, clock, sleep
         self._began = 0.0
-        self._told: float | None = None
+        self._reported: float | None = None  # when the wait was reported last
 
     def __call__(self, attempts: int) -> bool:
         """Return whether SQLite should retry, after `attempts` failed ones."""
@@ -116,17 +114,17 @@ class BusyHandler:
         if attempts == 0:
             self._began = now
         self.waited = now - self._began
-        if self.waited >= self.limit or self.given_up():
+        if self.waited >= self.limit or self.is_cancelled():
             return False
-        if self.waited >= TOLD_AFTER and (self._told is None or now - self._told >= TOLD_EVERY):
-            self._told = now
-            self._tell(self.waited)
+        if self.waited >= REPORT_AFTER_S and (self._reported is None or now - self._reported >= REPORT_EVERY_S):
+            self._reported = now
+            self._report(self.waited)
         self._sleep(_PAUSES[min(attempts, len(_PAUSES) - 1)])
         return True
 
-    def over(self) -> None:
+    def end_wait(self) -> None:
         """Report the end of a wait, successful or not."""
         self.waited = 0.0
-        if self._told is not None:
-            self._told = None
-            self._tell(None)
+        if self._reported is not None:
+            self._reported = None
+            self._report(None)

@@ -19,7 +19,7 @@ import apsw
 from sakti.core.errors import StoreError, TaskError
 from sakti.core.types import Json
 from sakti.store import archive_file, database_file, failures, files
-from sakti.store.connection import Snapshot, plain
+from sakti.store.connection import Snapshot, wrap_connection
 from sakti.store.database_file import DatabaseFile
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def copy_to_memory(source: apsw.Connection | None) -> DatabaseFile:
         if source is not None:
             with holder.backup("main", source, "main") as backup:
                 backup.step(-1)
-            holder = _without_log(name, holder)
+            holder = _reopen_without_log(name, holder)
     except BaseException:
         holder.close()
         raise
@@ -64,7 +64,7 @@ def copy_file_to_memory(path: Path) -> DatabaseFile:
             "most. Name another file with SAKTI_DB.",
             code="too_large",
         )
-    archive_file.know(path)
+    archive_file.register_database(path)
     if not size:
         return copy_to_memory(None)
     with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READWRITE)) as source:
@@ -86,7 +86,7 @@ def copy_untouched(*paths: Path) -> DatabaseFile:
         with contextlib.closing(apsw.Connection(str(folder / paths[0].name))) as source:
             return copy_to_memory(source)
     finally:
-        files.remove(folder)
+        files.remove_folder(folder)
 
 
 def _open(name: str) -> apsw.Connection:
@@ -96,7 +96,7 @@ def _open(name: str) -> apsw.Connection:
     return connection
 
 
-def _without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
+def _reopen_without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
     """Clear the header's mark that the copy has a write-ahead log, and return a fresh connection.
 
     In memory there is no such log, and SQLite would not open it.
@@ -138,14 +138,16 @@ def copy(
     """
     if target.exists() and not replace:
         raise StoreError(f"{target} already exists; name another file.", code="exists")
-    part = files.own(target, "part")
+    part = files.make_unfinished_path(target, "part")
     try:
-        files.sweep(target)
+        files.delete_leftovers(target)
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        _pages(db.connection(), part)
-        if fault := failures.find(DatabaseFile(str(part))):
+        _copy_pages(db.connection(), part)
+        if fault := failures.find_damage(DatabaseFile(str(part))):
             raise _damage_error(fault)
-        if wanted is None or _is(wanted, part):
+        with contextlib.closing(apsw.Connection(str(part))) as connection:
+            is_wanted = wanted is None or wanted(wrap_connection(connection))
+        if is_wanted:
             _give_name(part, target, replace=replace)
     except OSError as e:
         raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
@@ -154,17 +156,15 @@ def copy(
             raise _damage_error(str(e)) from e
         raise failures.to_store_error(e, target, saving=False) from e
     finally:
-        for file in files.all_of(part):
-            file.unlink(missing_ok=True)
+        files.delete_database(part)
 
 
 def _damage_error(words: str) -> StoreError:
     return StoreError(f"Nothing was copied: the database is damaged ({words}). {failures.RECOVER}", code="damaged")
 
 
-def _pages(source: apsw.Connection, part: Path) -> None:
-    destination = apsw.Connection(str(part))
-    try:
+def _copy_pages(source: apsw.Connection, part: Path) -> None:
+    with contextlib.closing(apsw.Connection(str(part))) as destination:
         # without a transaction, it would restart with every commit of another process
         with contextlib.nullcontext() if source.in_transaction else Snapshot(source):
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
@@ -174,16 +174,6 @@ def _pages(source: apsw.Connection, part: Path) -> None:
         version = int(str(destination.execute("PRAGMA user_version").get))
         if version & database_file.PENDING:  # the copy has everything
             destination.execute(f"PRAGMA user_version = {version & ~database_file.PENDING}")
-    finally:
-        destination.close()
-
-
-def _is(wanted: Callable[[Database], bool], part: Path) -> bool:
-    connection = apsw.Connection(str(part))
-    try:
-        return wanted(plain(connection))
-    finally:
-        connection.close()
 
 
 def _give_name(part: Path, target: Path, *, replace: bool) -> None:
@@ -203,7 +193,7 @@ def _give_name(part: Path, target: Path, *, replace: bool) -> None:
 def _refuse_existing(db: Database, target: Path) -> None:
     """Raise StoreError (exists) if another archive is at the place of the copy `target`'s archive."""
     place = archive_file.path_of(target)
-    if place.exists() and archive_file.any_reference(db) is not None:
+    if place.exists() and archive_file.find_reference(db) is not None:
         raise StoreError(f"{place} already exists; name another file.", code="exists")
 
 
@@ -213,28 +203,20 @@ def _copy_archive(db: Database, path: Path, target: Path) -> Path | None:
     Raises `StoreError` (full, io).
     """
     place, new_place = archive_file.path_of(path), archive_file.path_of(target)
-    if archive_file.any_reference(db) is None or not place.exists():
+    if archive_file.find_reference(db) is None or not place.exists():
         return None
-    part = files.own(new_place, "part")
+    part = files.make_unfinished_path(new_place, "part")
     try:
-        files.sweep(new_place)
-        source = archive_file.connect(place, query_only=True)
-        try:
+        files.delete_leftovers(new_place)
+        with contextlib.closing(archive_file.connect(place, query_only=True)) as source:
             part.touch(mode=0o600, exist_ok=True)
-            copy = apsw.Connection(str(part))
-            try:
-                with copy.backup("main", source, "main") as backup:
-                    backup.step(-1)
-            finally:
-                copy.close()
-        finally:
-            source.close()
+            with contextlib.closing(apsw.Connection(str(part))) as copy, copy.backup("main", source, "main") as backup:
+                backup.step(-1)
         part.rename(new_place)
     except (apsw.Error, OSError) as e:
-        raise failures.archive_error(e, new_place) from e
+        raise failures.to_archive_error(e, new_place) from e
     finally:
-        for file in files.all_of(part):
-            file.unlink(missing_ok=True)
+        files.delete_database(part)
     return new_place
 
 
@@ -263,7 +245,7 @@ class ForeignDatabase:
                 names = names or [column[0] for column in cursor.get_description()]
                 yield dict(zip(names, row, strict=True))
         except apsw.Error as e:
-            raise _unreadable(self._path, e) from e
+            raise _to_unreadable_error(self._path, e) from e
 
     def table(self, table: str, names: tuple[str, ...], order: str = "rowid", where: str = "") -> Iterator[Json]:
         """Yield rows with those of `names` that a table has; blobs are SQLite's own form of JSON."""
@@ -276,36 +258,36 @@ class ForeignDatabase:
 @contextlib.contextmanager
 def open_foreign(path: Path) -> Generator[ForeignDatabase]:
     """Open a copy of a database and its write-ahead log; it is removed afterwards. Raises `StoreError`."""
-    folder = _copy(path)
+    folder = _copy_until_stable(path)
     try:
         copy = folder / path.name
         try:
             connection = apsw.Connection(str(copy), flags=apsw.SQLITE_OPEN_READWRITE)
             connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         except apsw.Error as e:
-            raise _unreadable(path, e) from e
+            raise _to_unreadable_error(path, e) from e
         with contextlib.closing(connection):
             yield ForeignDatabase(path, connection)
     finally:
-        files.remove(folder)
+        files.remove_folder(folder)
 
 
-def _copy(path: Path) -> Path:
+def _copy_until_stable(path: Path) -> Path:
     """Copy a database until it did not change meanwhile, at most `TRIES` times. Raises `StoreError`."""
     log = path.with_name(f"{path.name}-wal")
     try:
         for attempt in range(TRIES):
-            before = _state(path), _state(log)
+            before = _read_state(path), _read_state(log)
             folder = files.copy_to_folder(p for p in (path, log) if p.is_file())
-            if before == (_state(path), _state(log)) or attempt == TRIES - 1:
+            if before == (_read_state(path), _read_state(log)) or attempt == TRIES - 1:
                 return folder
-            files.remove(folder)
+            files.remove_folder(folder)
     except OSError as e:
         raise StoreError(f"{path} cannot be read: {e.strerror or e}.", code="unreadable") from e
     raise AssertionError("no attempt")
 
 
-def _state(path: Path) -> tuple[int, int] | None:
+def _read_state(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
     except FileNotFoundError:
@@ -313,48 +295,39 @@ def _state(path: Path) -> tuple[int, int] | None:
     return status.st_size, status.st_mtime_ns
 
 
-def _unreadable(path: Path, error: Exception) -> StoreError:
+def _to_unreadable_error(path: Path, error: Exception) -> StoreError:
     return StoreError(f"{path} cannot be read: {error}.", code="unreadable")
 
 
-def beads_issues(path: Path) -> list[Json]:
+def read_beads_issues(path: Path) -> list[Json]:
     """Return the issues of a beads database in the form of its JSONL export.
 
     Raises `TaskError` where it is no such database.
     """
     try:
-        connection = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
-    except apsw.Error as e:
-        raise TaskError(f"{path} cannot be opened: {e}.", code="invalid") from e
-    try:
-        issues = {r["id"]: r for r in _rows(connection, "SELECT * FROM issues ORDER BY rowid")}
-        for edge in _rows(connection, "SELECT issue_id, depends_on_id, type FROM dependencies ORDER BY rowid"):
-            if edge["issue_id"] in issues:
-                issues[edge["issue_id"]].setdefault("dependencies", []).append(edge)
-        for row in _rows(connection, "SELECT issue_id, label FROM labels ORDER BY label"):
-            if row["issue_id"] in issues:
-                issues[row["issue_id"]].setdefault("labels", []).append(row["label"])
-        for row in _rows(connection, "SELECT * FROM comments ORDER BY rowid"):
-            if row["issue_id"] in issues:
-                issues[row["issue_id"]].setdefault("comments", []).append(row)
-    except apsw.Error as e:
+        with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:
+            return _read_issues(ForeignDatabase(path, connection))
+    except (apsw.Error, StoreError) as e:
         raise TaskError(
             f"{path} is not a readable beads database: {e}. Export it with `bd export -o issues.jsonl`"
             " and import that.",
             code="invalid",
         ) from e
-    finally:
-        connection.close()
+
+
+def _read_issues(db: ForeignDatabase) -> list[Json]:
+    issues = {row["id"]: _to_plain_values(row) for row in db.rows("SELECT * FROM issues ORDER BY rowid")}
+    for name, sql in (
+        ("dependencies", "SELECT issue_id, depends_on_id, type FROM dependencies ORDER BY rowid"),
+        ("labels", "SELECT issue_id, label FROM labels ORDER BY label"),
+        ("comments", "SELECT * FROM comments ORDER BY rowid"),
+    ):
+        for row in map(_to_plain_values, db.rows(sql)):
+            if row["issue_id"] in issues:
+                issues[row["issue_id"]].setdefault(name, []).append(row["label"] if name == "labels" else row)
     return list(issues.values())
 
 
-def _rows(connection: apsw.Connection, sql: str) -> list[dict[str, Any]]:
-    """Return rows as objects, without empty values, and with bytes and the like as text."""
-    cursor = connection.execute(sql)
-    names: list[str] = []
-    out: list[dict[str, Any]] = []
-    for row in cursor:
-        names = names or [d[0] for d in cursor.get_description()]
-        pairs = zip(names, row, strict=True)
-        out.append({k: v if isinstance(v, str | int | float) else str(v) for k, v in pairs if v not in (None, "")})
-    return out
+def _to_plain_values(row: Json) -> Json:
+    """Leave out empty values; bytes and the like become text."""
+    return {k: v if isinstance(v, str | int | float) else str(v) for k, v in row.items() if v not in (None, "")}

@@ -36,13 +36,13 @@ R = TypeVar("R")
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 
-FLUSH_S = 5.0  # that other readers have to come to an end
+FLUSH_S = 5.0  # that other readers have to finish
 UPKEEP_EVERY = 32  # writes
 UPKEEP_S = 0.005
-UPKEEP_PIECE_S = 0.03  # as long the writer merges at a time, and then rests
+UPKEEP_PIECE_S = 0.03  # of merging, followed by an equal pause
 IDLE_S = 2.0  # without a write: then the indexes are merged completely
 IDLE_UPKEEP_S = 30.0
-LARGE_S = 0.1  # a write that took so long left much to do
+LARGE_S = 0.1  # a write that took longer left many segments to merge
 UNSAVED = (
     "Nothing is saved in this run: messages, tasks and observations are gone when it ends. Earlier threads can be "
     "read and searched."
@@ -53,12 +53,12 @@ IN_MEMORY = (
 )
 LOST = "Saving has stopped. Restore a backup, or close all windows and run `sakti db recover`."
 WAIT_S = 90.0  # for another process that writes
-AGAIN_S, BRIEFLY_S = 10.0, 1.0  # who gave up waiting so lately waits no longer than this
+SHORT_WAIT_S, SHORT_WAITS_FOR_S = 1.0, 10.0  # after a wait that timed out the next ones are shorter, for some seconds
 log = logging.getLogger(__name__)
 
 MARK_S = 0.05  # between the write that marks a file and the checkpoint that copies the mark into it
-LOOK_AGAIN_S = 60.0  # between two checks for damage after unexpected errors
-LOOK_AT_ONCE = 32 << 20  # bytes of a database that are looked at for damage before it is used, after a crash
+RECHECK_S = 60.0  # between two checks for damage after unexpected errors
+CHECKED_FIRST = 32 << 20  # bytes: after a crash a database up to this size is checked before it is used
 
 
 class Connections(APSWDatabase):
@@ -90,13 +90,13 @@ def _leave_file(connections: Connections, *, close: bool) -> None:
 class Store:
     """Open database.
 
-    `path` is its file. `read_only_reason` says why nothing can be written, if so, and `not_saved` why nothing is
-    kept: then either nothing can be written or everything goes into a temporary copy. A write waits at most `wait`
-    seconds for another writing process; `on_wait` is called on the event loop with the seconds waited so far, and
-    with None when the wait is over. `written` counts the committed writes. `on_damage` is called on the event loop
-    when damage is found after opening.
+    `path` is its file. `read_only_reason` says why nothing can be written, None if writing works. `not_saved` says why
+    nothing is saved: the database is read-only, or a temporary copy. A write waits at most `wait` seconds for another
+    writing process; `on_wait` is called on the event loop with the seconds waited so far, and with None when the wait
+    is over. `written` counts the committed writes. `on_damage` is called on the event loop when damage is found after
+    opening.
 
-    Make it with `await Store.open(path)` and close it with `await store.close()`.
+    Open it with `await Store.open(path)` and close it with `await store.close()`.
     """
 
     def __init__(self, path: Path, clock: Clock, ids: Ids) -> None:
@@ -112,19 +112,19 @@ class Store:
         self.written = 0
         self._loop = asyncio.get_running_loop()
         self._waiting = BusyHandler(WAIT_S, self._report_wait)
-        self._gave_up = float("-inf")
+        self._timed_out_at = float("-inf")
         self._closed = False
-        self._took = 0.0  # seconds in the newest transaction
+        self._last_write_s = 0.0  # seconds that the last transaction took
         self._marked = False  # the file was marked, but in its log only (`log_mark`)
-        self._idle: asyncio.TimerHandle | None = None  # work to do after a while without writes
-        self._looked = float("-inf")  # when it was last looked for damage
+        self._idle_timer: asyncio.TimerHandle | None = None  # work to do after a while without writes
+        self._checked_at = float("-inf")  # when it was last looked for damage
         self._is_lost = False  # the file was lost, and the open one cannot be read completely
-        self.newer = False
+        self.is_newer = False
         self._file: DatabaseFile | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
         self._searcher = Searcher()
-        self._looking: asyncio.Future[str | None] | None = None
+        self._damage_check: asyncio.Future[str | None] | None = None
         self._is_unsaved = False  # nothing was to be kept from the beginning
         self._identity: FileIdentity | None = None  # of the file that is written to
 
@@ -150,8 +150,7 @@ class Store:
         Without `keep` a copy in memory is opened, and the file stays unchanged.
 
         A database of a newer sakti, a damaged one and one without write permission is opened read-only; with
-        `scratch` the last of them as a temporary copy that can be written. Raises `StoreError` where it cannot be
-        opened.
+        `scratch` the last of these is opened as a writable temporary copy. Raises `StoreError` if it cannot be opened.
         """
         clock = clock or SystemClock()
         store = cls(path, clock, ids or TimeIds(clock))
@@ -162,34 +161,33 @@ class Store:
             await store.close()
             raise
         if store._was_interrupted():
-            store._looking = store._loop.run_in_executor(None, store._check_for_damage)
+            store._damage_check = store._loop.run_in_executor(None, store._check_for_damage)
         return store
 
     async def write(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `fn(db, …)` in one IMMEDIATE transaction on the writer's thread; an exception rolls it back.
 
-        A caller that is cancelled while the write still waits for another process stops it: then `fn` does not run at
-        all.
+        If the caller is cancelled while the write waits for another process, `fn` does not run.
 
-        Raises `StoreError` (busy, full, damaged, read_only, io) where nothing was written.
+        Raises `StoreError` (busy, full, damaged, read_only, io): then nothing was written.
         """
         loop = asyncio.get_running_loop()
-        gone = threading.Event()
-        work = loop.run_in_executor(self._writer, lambda: self._unless(gone, fn, *args, **kwargs))
+        cancelled = threading.Event()
+        work = loop.run_in_executor(self._writer, lambda: self._write_unless_cancelled(cancelled, fn, *args, **kwargs))
         try:
             result = await work
         except asyncio.CancelledError:
-            gone.set()
+            cancelled.set()
             raise
         self.written += 1
-        if self.written % UPKEEP_EVERY == 0 or self._took > LARGE_S:  # it runs in the background
-            self._schedule_upkeep(max(UPKEEP_S, self._took / 2))
+        if self.written % UPKEEP_EVERY == 0 or self._last_write_s > LARGE_S:  # it runs in the background
+            self._schedule_upkeep(max(UPKEEP_S, self._last_write_s / 2))
         elif self._marked:
             self._marked = False
             loop.call_later(MARK_S, self._schedule_upkeep, UPKEEP_S)
-        if self._idle is not None:
-            self._idle.cancel()
-        self._idle = loop.call_later(IDLE_S, self._schedule_upkeep, IDLE_UPKEEP_S, self.written)
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        self._idle_timer = loop.call_later(IDLE_S, self._schedule_upkeep, IDLE_UPKEEP_S, self.written)
         return result
 
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -204,11 +202,11 @@ class Store:
     async def search(self, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a search `fn(db, …)` as `read` does, on a separate connection, so that reads never wait for it.
 
-        Where the caller is cancelled it stops at once, and the next search begins.
+        If the caller is cancelled, it stops at once and the next search begins.
         """
 
-        def work(gone: threading.Event) -> R:
-            return self._with_reader("_search_db", self._searcher.stoppable(gone, fn), *args, **kwargs)
+        def work(cancelled: threading.Event) -> R:
+            return self._with_reader("_search_db", self._searcher.stoppable(cancelled, fn), *args, **kwargs)
 
         return await self._searcher.run(work)
 
@@ -218,16 +216,16 @@ class Store:
 
     async def close(self) -> None:
         self._closed = True
-        if self._idle is not None:
-            self._idle.cancel()
-        if self._looking is not None:
-            await self._looking
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if self._damage_check is not None:
+            await self._damage_check
         for pool, name in (
             (self._searcher.pool, "_search_db"), (self._reader, "_read_db"), (self._writer, "_db"),
         ):  # fmt: skip
             await self._loop.run_in_executor(pool, self._close_connection, name)
             pool.shutdown()
-        archive_file.forget(self.path)
+        archive_file.close_archive(self.path)
         if self._file is not None:
             self._file.remove()
 
@@ -238,34 +236,34 @@ class Store:
         try:
             opening.refuse_unusable(self.path)
             had_log = database_file.has_log(self.path)
-            self._file = database = self._choose_file(scratch) if keep else self._in_memory()
+            self._file = database = self._choose_file(scratch) if keep else self._copy_to_memory()
             self._connect(database, synchronous)
             if keep or self.path.exists():
                 opening.refuse_foreign(self._db.connection(), self.path)
-            self._look_at_version()
+            self._check_version()
             if not had_log:
-                self._look_for_lost_log()
+                self._check_log()
             user_state.use_mark_key(self._db)
             self._prepare(database, keep)
         except (OSError, peewee.PeeweeException, apsw.Error) as e:
             raise self._to_opening_error(e) from e
         finally:
-            self._waiting.over()
+            self._waiting.end_wait()
 
     def _prepare(self, database: DatabaseFile, keep: bool) -> None:
-        """Migrate an open database, look for what is missing or damaged, and decide whether it is written to."""
-        if database.writes and not self.newer:
+        """Migrate and check an open database, and decide whether it is writable."""
+        if database.writes and not self.is_newer:
             self._upgrade(database, keep)
-        if not self.newer and archive_file.is_missing(self._db):
+        if not self.is_newer and archive_file.is_missing(self._db):
             self.notices.append(archive_file.MISSING)
-        if self._was_interrupted() and self.path.stat().st_size <= LOOK_AT_ONCE:
+        if self._was_interrupted() and self.path.stat().st_size <= CHECKED_FIRST:
             self._check_for_damage()
         if self.read_only_reason:
             self._db.connection().pragma("query_only", 1)
         elif keep and not database.is_temporary:
             self._identity = FileIdentity(self.path)
 
-    def _look_for_lost_log(self) -> None:
+    def _check_log(self) -> None:
         if database_file.lacks_log(self._db, self.path):
             self.notices.append(database_file.WARNING.format(path=self.path))
             opening.mark_interrupted(self.path)
@@ -274,42 +272,43 @@ class Store:
         if keep:
             opening.choose_journal(self._db.connection(), wal=opening.is_wal_safe(Path(database.filename)))
         self.notices += migrate.upgrade(self._db, self.path if keep else None, self.clock)
-        user_state.keep_mark_key(self._db)
+        user_state.store_mark_key(self._db)
 
     def _connect(self, database: DatabaseFile, synchronous: Synchronous) -> None:
         """Make the connections that write, read and search; the one that writes is open afterwards."""
-        self._db = Connections(database, opening.settings(synchronous=synchronous, writes=True), self._waiting)
-        reads = opening.settings(synchronous=synchronous, writes=False)
+        writes, reads = (opening.make_pragmas(synchronous=synchronous, writes=writes) for writes in (True, False))
+        writer = Connections(database, writes, self._waiting)
+        self._file, self._db = database, writer
         self._read_db, self._search_db = (
             Connections(database, reads, BusyHandler(self.wait, self._report_wait)) for _ in range(2)
         )
-        self._db.connect()
+        writer.connect()
 
     def _choose_file(self, scratch: bool) -> DatabaseFile:
         """Decide how to open the database; if its file cannot be written, record the reason."""
         if not self.path.exists():
             if (log := set_log_aside(self.path)) is not None:
-                self.notices.append(f"{self.path} is missing; only its write-ahead log was found. It is now {log}.")
+                self.notices.append(f"{self.path} is missing; only its log was found, and it was renamed to {log}.")
             try:
                 opening.create(self.path, self.clock, wal=opening.is_wal_safe(self.path))
             except opening.NotWritable as e:
                 return self._copy(None, f"{e} Until then nothing is saved.", scratch)
-        if files.writable(self.path):
-            files.sweep(self.path)
+        if files.is_writable(self.path):
+            files.delete_leftovers(self.path)
             for file, mode in files.make_private(self.path):
                 self.notices.append(f"{file} was readable by others (mode {mode:o}); now only you can read it.")
             return DatabaseFile(str(self.path))
-        database = opening.read_only(self.path)
+        database = opening.open_read_only(self.path)
         reason = (
             f"{self.path} is not writable: nothing new is saved. Make the file and its folder writable, or "
             f"{opening.ANOTHER}."
         )
-        if scratch or opening.version_of(database) < migrate.LATEST:
+        if scratch or opening.read_version(database) < migrate.LATEST:
             return self._copy(database, reason, scratch)
         self.read_only_reason = self.not_saved = reason
         return database
 
-    def _in_memory(self) -> DatabaseFile:
+    def _copy_to_memory(self) -> DatabaseFile:
         self.not_saved = UNSAVED
         self._is_unsaved = True
         return copies.copy_file_to_memory(self.path)
@@ -323,17 +322,17 @@ class Store:
         if not scratch:
             self.read_only_reason = reason
         try:
-            return opening.scratch_copy(database, self.clock)
+            return opening.make_scratch_copy(database, self.clock)
         except (OSError, apsw.Error) as e:
             if database is None:
                 raise StoreError(reason, code="read_only") from e
             self.read_only_reason = reason
             return database
 
-    def _look_at_version(self) -> None:
+    def _check_version(self) -> None:
         version = migrate.current_version(self._db)
-        self.newer = version > migrate.LATEST
-        if self.newer:
+        self.is_newer = version > migrate.LATEST
+        if self.is_newer:
             self.read_only_reason = self.not_saved = (
                 f"{self.path} was made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is "
                 "open read-only. Update sakti to write to it."
@@ -349,11 +348,11 @@ class Store:
     # --- loss of the file -----------------------------------------------------------------------------------
 
     def _check_file(self) -> None:
-        """Continue in memory if the file was lost; runs on the writer's thread."""
+        """Continue in memory if the file was lost; called on the writer's thread."""
         if self._identity is not None and (loss := self._identity.find_loss()) is not None:
             identity, self._identity = self._identity, None
             self.not_saved = self._continue_in_memory(loss, identity)
-            self._call(lambda: self.on_damage and self.on_damage(self.not_saved or ""))
+            self._call_on_loop(lambda: self.on_damage and self.on_damage(self.not_saved or ""))
 
     def _set_log_mark(self) -> bool:
         """Mark the file in the open transaction; return whether the mark is new."""
@@ -363,8 +362,8 @@ class Store:
     def _continue_in_memory(self, loss: FileLoss, identity: FileIdentity) -> str:
         """Copy the database into memory and use the copy; return the reason.
 
-        The open connection still reads the old files. Nothing more is written to them: a later start may open another
-        database by their names. If the copy fails or is damaged, nothing can be written from now on.
+        The open connection still reads the old files. They are not written to any more: a later start may open another
+        database under their names. If the copy fails or is damaged, the database becomes read-only.
         """
         before = [(self._writer, self._db), (self._reader, self._read_db), (self._searcher.pool, self._search_db)]
         memory: DatabaseFile | None = None
@@ -373,9 +372,9 @@ class Store:
                 self._waiting.limit = 0
                 self._db.connection().pragma("wal_checkpoint", "TRUNCATE")
             memory = copies.copy_to_memory(self._db.connection())
-            if reason := failures.find(memory):
+            if reason := failures.find_damage(memory):
                 raise StoreError(reason, code="damaged")
-            self._use(memory)
+            self._connect(memory, "FULL")
         except (apsw.Error, peewee.PeeweeException, StoreError) as e:
             log.warning("%s cannot be copied into memory: %s", self.path, e)
             if memory is not None:
@@ -388,16 +387,6 @@ class Store:
             pool.submit(_leave_file, connections, close=self.read_only_reason is None)
         return self.read_only_reason or f"{loss.words}. {IN_MEMORY}"
 
-    def _use(self, database: DatabaseFile) -> None:
-        """Open new connections to another database; those of the readers open when they are needed."""
-        writes, reads = (opening.settings(synchronous="FULL", writes=writes) for writes in (True, False))
-        connections = Connections(database, writes, self._waiting)
-        connections.connect()
-        self._file, self._db = database, connections
-        self._read_db, self._search_db = (
-            Connections(database, reads, BusyHandler(self.wait, self._report_wait)) for _ in range(2)
-        )
-
     # --- damage -------------------------------------------------------------------------------------------
 
     def _was_interrupted(self) -> bool:
@@ -406,58 +395,55 @@ class Store:
 
     def _check_for_damage(self) -> str | None:
         """Check the complete file; if it is damaged, return the reason and allow only reads."""
-        self._looked = time.monotonic()
+        self._checked_at = time.monotonic()
         opening.mark_checked(self.path)
-        if self._file is None or (fault := failures.find(self._file)) is None:
+        if self._file is None or (fault := failures.find_damage(self._file)) is None:
             return None
         reason = f"{self.path} is damaged ({fault}): it is open read-only. {failures.RECOVER}"
         self.read_only_reason = self.not_saved = reason
-        self._call(lambda: self.on_damage and self.on_damage(reason))
+        self._call_on_loop(lambda: self.on_damage and self.on_damage(reason))
         return reason
 
-    def _as_damage(self, error: Exception) -> Exception:
-        """Return what to raise for an error that a query's function did not raise on purpose.
-
-        If the file is damaged, that is the reason, however it came to light.
-        """
+    def _find_damage_behind(self, error: Exception) -> Exception:
+        """Return what to raise for an unexpected error of a query: damage of the file if there is any."""
         if isinstance(error, UnicodeDecodeError):
             return StoreError(
                 f"{self.path} is damaged: a text in it cannot be read. {failures.RECOVER}", code="damaged"
             )
-        if time.monotonic() - self._looked > LOOK_AGAIN_S and (reason := self._check_for_damage()):
+        if time.monotonic() - self._checked_at > RECHECK_S and (reason := self._check_for_damage()):
             return StoreError(reason, code="damaged")
         return error
 
-    def _reason(self, error: Exception, waiting: BusyHandler, *, saving: bool) -> Exception:
+    def _to_raised_error(self, error: Exception, waiting: BusyHandler, *, saving: bool) -> Exception:
         """Return the error to raise for a failed transaction; deliberate errors are unchanged."""
         if isinstance(error, SaktiError):
             return error
         if not isinstance(error, peewee.PeeweeException | apsw.Error):
-            return self._as_damage(error)
+            return self._find_damage_behind(error)
         if self._is_lost and self.read_only_reason:
             return StoreError(self.read_only_reason, code="damaged")
         to_store_error = failures.to_store_error(error, self.path, saving=saving, waited=waiting.waited)
-        return self._as_damage(to_store_error) if to_store_error.code == "store" else to_store_error
+        return self._find_damage_behind(to_store_error) if to_store_error.code == "store" else to_store_error
 
-    # --- on the threads -----------------------------------------------------------------------------------
+    # --- transactions --------------------------------------------------------------------------------------
 
-    def _unless(
-        self, gone: threading.Event, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs
+    def _write_unless_cancelled(
+        self, cancelled: threading.Event, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         def work(db: Database, *args: P.args, **kwargs: P.kwargs) -> R:
-            if gone.is_set():
+            if cancelled.is_set():
                 raise asyncio.CancelledError
             return fn(db, *args, **kwargs)
 
-        self._waiting.given_up = gone.is_set
+        self._waiting.is_cancelled = cancelled.is_set
         return self._in_transaction(work, *args, **kwargs)
 
     def _in_transaction(self, fn: Callable[Concatenate[Database, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
         self._check_file()
         if self.read_only_reason:
             raise StoreError(self.read_only_reason, code="read_only")
-        lately = time.monotonic() - self._gave_up < AGAIN_S
-        self._waiting.limit = min(self.wait, BRIEFLY_S) if lately else self.wait
+        timed_out = time.monotonic() - self._timed_out_at < SHORT_WAITS_FOR_S
+        self._waiting.limit = min(self.wait, SHORT_WAIT_S) if timed_out else self.wait
         try:
             with self._db.atomic():
                 began = time.perf_counter()
@@ -465,42 +451,42 @@ class Store:
                 self._marked |= self._set_log_mark()
             if self._identity is not None:
                 self._identity.note_commit()
-            self._took = time.perf_counter() - began
+            self._last_write_s = time.perf_counter() - began
             return result
         except Exception as e:
-            reason = self._reason(e, self._waiting, saving=True)
+            reason = self._to_raised_error(e, self._waiting, saving=True)
             if isinstance(reason, StoreError) and reason.code == "busy":
-                self._gave_up = time.monotonic()
+                self._timed_out_at = time.monotonic()
             if reason is e:
                 raise
             raise reason from e
         finally:
-            self._waiting.over()
+            self._waiting.end_wait()
 
     def _report_wait(self, seconds: float | None) -> None:
         """Call `on_wait` on the event loop, from the writer's thread."""
-        self._call(lambda: self.on_wait and self.on_wait(seconds))
+        self._call_on_loop(lambda: self.on_wait and self.on_wait(seconds))
 
-    def _call(self, tell: Callable[[], object]) -> None:
+    def _call_on_loop(self, fn: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            self._loop.call_soon_threadsafe(tell)
+            self._loop.call_soon_threadsafe(fn)
 
     def _schedule_upkeep(self, seconds: float, idle_since: int | None = None) -> None:
         """Let the writer do `seconds` of upkeep in short pieces; called on the event loop.
 
-        Other writes, here and in other processes, run between the pieces. `idle_since`: as much as had been written
-        when nobody wrote any more; it ends when somebody does.
+        Other writes, here and in other processes, run between the pieces. `idle_since`: the value of `written` when
+        writing paused; upkeep ends with the next write.
         """
         if self._closed or (idle_since is not None and idle_since != self.written):
             return
         idle = idle_since is not None
         work = self._loop.run_in_executor(self._writer, self._upkeep, min(seconds, UPKEEP_PIECE_S), idle)
 
-        def go_on(done: asyncio.Future[bool]) -> None:
+        def continue_upkeep(done: asyncio.Future[bool]) -> None:
             if not done.cancelled() and done.exception() is None and done.result() and seconds > UPKEEP_PIECE_S:
                 self._loop.call_later(UPKEEP_PIECE_S, self._schedule_upkeep, seconds - UPKEEP_PIECE_S, idle_since)
 
-        work.add_done_callback(go_on)
+        work.add_done_callback(continue_upkeep)
 
     def _empty_log(self) -> bool:
         self._check_file()
@@ -511,17 +497,17 @@ class Store:
         except (peewee.PeeweeException, apsw.Error) as e:
             raise failures.to_store_error(e, self.path, saving=False) from e
         finally:
-            self._waiting.over()
+            self._waiting.end_wait()
 
     def _upkeep(self, seconds: float, idle: bool) -> bool:
         """Do maintenance that SQLite would do within some write, which would then take fifty times as long.
 
-        For about `seconds`, merge the newest segments of the indexes (all of them where nobody writes: `idle`), then
-        checkpoint the write-ahead log. Return whether more is left.
+        For about `seconds`, merge the newest segments of the indexes (all of them if `idle`), then checkpoint the
+        write-ahead log. Return whether more remains to be done.
         """
         self._check_file()
         end = time.perf_counter() + seconds
-        self._waiting.limit = 0  # who writes now does not wait for this either
+        self._waiting.limit = 0  # upkeep never waits for other writers
         try:
             more = True
             while more and time.perf_counter() < end:
@@ -533,7 +519,7 @@ class Store:
                 database_file.clear_log_mark(self._db, self._identity.inode)
                 self._identity.note_checkpoint()
         except (peewee.PeeweeException, apsw.Error) as e:
-            log.info("the upkeep of %s waits for the next time: %s", self.path, e)
+            log.info("the upkeep of %s is done later: %s", self.path, e)
             return False
         return more
 
@@ -555,12 +541,12 @@ class Store:
             with Snapshot(db.connection()):
                 return fn(db, *args, **kwargs)
         except Exception as e:
-            reason = self._reason(e, db.waiting, saving=False)
+            reason = self._to_raised_error(e, db.waiting, saving=False)
             if reason is e:
                 raise
             raise reason from e
         finally:
-            db.waiting.over()
+            db.waiting.end_wait()
 
     def _close_connection(self, name: str) -> None:
         database: Connections | None = getattr(self, name, None)

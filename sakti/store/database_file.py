@@ -23,10 +23,10 @@ import apsw
 from msgspec import Struct
 
 from sakti.store import archive_file, files, secrets
-from sakti.store.connection import Connection, Database, plain
+from sakti.store.connection import Connection, Database, wrap_connection
 from sakti.store.search.folding import folded
 from sakti.store.search.index import identifiers, touched
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import codec
 
 CLEAN = 1  # the free space holds nothing of what was removed; the file was made, or written anew, since that is kept up
@@ -64,7 +64,7 @@ class DatabaseFile(Struct, frozen=True):
     def connect(self) -> apsw.Connection:
         """Open a new connection; the file must exist."""
         if not self.flags & apsw.SQLITE_OPEN_URI:
-            archive_file.know(self.filename)
+            archive_file.register_database(self.filename)
         return apsw.Connection(self.filename, flags=self.flags)
 
     def remove(self) -> None:
@@ -85,11 +85,11 @@ def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
 def register(connection: apsw.Connection) -> None:
     """Register the functions with a connection."""
     functions: dict[str, tuple[Callable[..., Any], int]] = {
-        "sakti_text": (codec.text_of, 2),  # (raw_content, parts) of a message: its text
-        "sakti_unpacked": (codec.readable, 1),  # a packed column: its text, '' if unreadable
+        "sakti_text": (codec.read_text, 2),  # (raw_content, parts) of a message: its text
+        "sakti_unpacked": (codec.unpack_or_empty, 1),  # a packed column: its text, '' if unreadable
         "sakti_folded": (_of_texts(folded), 1),
         "sakti_identifiers": (_of_texts(_identifiers), 1),
-        "sakti_masked": (_of_texts(secrets.masked), 1),
+        "sakti_masked": (_of_texts(secrets.mask_secrets), 1),
         "sakti_touched": (_of_texts(touched), 2),
     }
     for name, (function, arguments) in functions.items():
@@ -138,7 +138,7 @@ def clear_log_mark(db: Database, inode: int) -> None:
 def _change(db: Database, inode: int, *, on: bool) -> None:
     before = _marks(db)
     db.connection().pragma("user_version", before | PENDING if on else before & ~PENDING)
-    value = entering("ui_state", "value", f"{inode}:{_read_mark(db)[1] + 1}")
+    value = mask_for_storage("ui_state", "value", f"{inode}:{_read_mark(db)[1] + 1}")
     # SQL: runs before the schema of the file is known
     db.execute_sql(f"INSERT OR REPLACE INTO ui_state (key, value) VALUES ('{_MARKED_FILE}', ?)", (value,))
 
@@ -150,7 +150,7 @@ def _checkpoint(db: Database) -> bool:
 
 def has_log(path: Path) -> bool:
     """Return whether there is a write-ahead log with content beside the database."""
-    return files.size_of(files.beside(path.resolve(), "-wal")) > 0
+    return files.size_of(files.append_suffix(path.resolve(), "-wal")) > 0
 
 
 def lacks_log(db: Connection, path: Path) -> bool:
@@ -162,7 +162,7 @@ def read_generation(path: Path) -> int | None:
     """Return the generation of the file at `path` without its log; None if it cannot be read now."""
     try:
         with contextlib.closing(make_read_only(path, immutable=True).connect()) as connection:
-            return _read_mark(plain(connection))[1]
+            return _read_mark(wrap_connection(connection))[1]
     except (apsw.Error, ValueError):
         return None
 
@@ -181,7 +181,7 @@ def lacks_frames(path: Path) -> bool:
         return True  # the pages that it reads first are not there
     except apsw.Error:
         return False
-    size = files.size_of(files.beside(path, "-wal"))
+    size = files.size_of(files.append_suffix(path, "-wal"))
     return frames > 0 and size < _LOG_HEADER + frames * (_FRAME_HEADER + page_size)
 
 
@@ -218,7 +218,7 @@ class FileIdentity:
 
     def __init__(self, path: Path) -> None:
         self._path = path.resolve()  # SQLite's log is beside the file, not beside a link to it
-        self._log_path = files.beside(self._path, "-wal")
+        self._log_path = files.append_suffix(self._path, "-wal")
         status = self._path.stat()
         self._file, self._size, self._written = _identify(status), status.st_size, status.st_mtime_ns
         self._log = self._find_log()
@@ -320,10 +320,10 @@ class FileIdentity:
 
 def set_log_aside(path: Path) -> Path | None:
     """Rename the write-ahead log of a lost database; return its new path, None if it was empty."""
-    log = files.beside(path, "-wal")
-    aside = files.beside(path, f".wal-{time.strftime('%Y%m%d-%H%M%S')}")
+    log = files.append_suffix(path, "-wal")
+    aside = files.append_suffix(path, f".wal-{time.strftime('%Y%m%d-%H%M%S')}")
     with contextlib.suppress(OSError):
-        files.beside(path, "-shm").unlink(missing_ok=True)
+        files.append_suffix(path, "-shm").unlink(missing_ok=True)
         if log.stat().st_size:
             log.rename(aside)
             return aside

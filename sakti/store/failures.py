@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ _OF_THE_DISK = (apsw.CantOpenError, apsw.IOError)
 RECOVER = "`sakti db recover` copies what can still be read into a new file."
 
 
-def cause(error: BaseException) -> apsw.Error | None:
+def find_sqlite_error(error: BaseException) -> apsw.Error | None:
     """Return SQLite's own error behind `error`, which peewee may have wrapped once or twice."""
     origin: object = error
     while origin is not None and not isinstance(origin, apsw.Error):
@@ -40,7 +41,7 @@ def cause(error: BaseException) -> apsw.Error | None:
 
 def code_of(error: BaseException) -> str | None:
     """Return the kind of a database failure (busy, full, …); None for errors of the statement."""
-    origin = cause(error)
+    origin = find_sqlite_error(error)
     return next((code for kinds, code, _ in _CODES if isinstance(origin, kinds)), None)
 
 
@@ -50,10 +51,12 @@ def code_at(error: BaseException, path: Path) -> str | None:
     Without room on the disk SQLite only reports that a file could not be made, enlarged or mapped.
     """
     code = code_of(error)
-    return "full" if code == "io" and isinstance(cause(error), _OF_THE_DISK) and _no_room(path) else code
+    return (
+        "full" if code == "io" and isinstance(find_sqlite_error(error), _OF_THE_DISK) and _is_disk_full(path) else code
+    )
 
 
-def _no_room(path: Path) -> bool:
+def _is_disk_full(path: Path) -> bool:
     try:
         return shutil.disk_usage(path.parent).free < ROOM
     except OSError:
@@ -65,20 +68,20 @@ def to_store_error(error: BaseException, path: Path, *, saving: bool, waited: fl
 
     `saving`: the statement was a write; what that means for the user is for the caller to say.
     """
-    code = code_at(error, path) or ("gone" if _GONE in _own_words(error) else "store")
+    code = code_at(error, path) or ("gone" if _GONE in _sqlite_message(error) else "store")
     sentence = {
         "busy": f"Another window has been writing to the database for {waited:.0f} s.",
         "full": f"The disk is full: no space left for {path}.",
-        "damaged": f"{path} is damaged ({_own_words(error)}). {RECOVER}",
+        "damaged": f"{path} is damaged ({_sqlite_message(error)}). {RECOVER}",
         "read_only": f"{path} is not writable.",
         "gone": "The thread or task it belongs to was removed in another window.",
-    }.get(code, f"{path}: {_own_words(error)}. `sakti doctor` finds the reason.")
+    }.get(code, f"{path}: {_sqlite_message(error)}. `sakti doctor` finds the reason.")
     retryable = any(again for _, c, again in _CODES if c == code)
     return StoreError(f"Not saved. {sentence}" if saving else sentence, code=code, retryable=retryable)
 
 
-def _own_words(error: BaseException) -> str:
-    return str(cause(error) or error).rstrip(".")
+def _sqlite_message(error: BaseException) -> str:
+    return str(find_sqlite_error(error) or error).rstrip(".")
 
 
 _OF_INDEX = lazy_pattern(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE)
@@ -100,25 +103,22 @@ def split_faults(rows: Sequence[str]) -> tuple[list[str], set[str]]:
     return rest, broken
 
 
-def find(database: DatabaseFile) -> str | None:
+def find_damage(database: DatabaseFile) -> str | None:
     """Describe the file's damage in a few words; None if it is intact or cannot be checked now.
 
     Reads the whole file.
     """
     try:
-        connection = database.connect()
-        try:
+        with contextlib.closing(database.connect()) as connection:
             connection.set_busy_timeout(1_000)
             rows = [str(r[0]) for r in connection.execute("PRAGMA quick_check(20)").fetchall()]
             rest, _ = split_faults(rows)
-            return rest[0].replace("\n", " ") if rest else unreadable(connection)
-        finally:
-            connection.close()
+            return rest[0].replace("\n", " ") if rest else find_unreadable_column(connection)
     except apsw.Error as e:
         return str(e) if code_of(e) == "damaged" else None
 
 
-def unreadable(connection: apsw.Connection) -> str | None:
+def find_unreadable_column(connection: apsw.Connection) -> str | None:
     """Return the first column that should hold JSON and does not."""
     for table in tables():
         for column, _ in table.json:
@@ -131,7 +131,7 @@ def unreadable(connection: apsw.Connection) -> str | None:
     return None
 
 
-def archive_error(error: Exception, place: Path) -> StoreError:
+def to_archive_error(error: Exception, place: Path) -> StoreError:
     """Return what to raise where an archive cannot be written."""
     if isinstance(error, apsw.Error):
         return to_store_error(error, place, saving=False)

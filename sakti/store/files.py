@@ -1,10 +1,11 @@
-"""Manage the files of a database: names, permissions, network file systems, leftovers."""
+"""Manage the files of a database: names, permissions, network file systems, leftovers of ended processes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import shutil
+import socket
 import stat
 import tempfile
 from collections.abc import Iterable
@@ -21,14 +22,20 @@ _NETWORK = lazy_pattern(
 _OWN = lazy_pattern(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
 
 
-def beside(path: Path, end: str) -> Path:
+def append_suffix(path: Path, end: str) -> Path:
     """Return the path with a suffix added to the file's name."""
     return path.with_name(path.name + end)
 
 
-def all_of(path: Path) -> list[Path]:
+def list_files(path: Path) -> list[Path]:
     """Return the existing files of a database: its own and SQLite's beside it."""
-    return [p for p in (path, *(beside(path, s) for s in SIDES)) if p.exists()]
+    return [p for p in (path, *(append_suffix(path, s) for s in SIDES)) if p.exists()]
+
+
+def delete_database(path: Path) -> None:
+    """Delete a database and SQLite's files beside it. Raises `OSError`."""
+    for file in list_files(path):
+        file.unlink(missing_ok=True)
 
 
 def size_of(path: Path) -> int:
@@ -39,25 +46,25 @@ def size_of(path: Path) -> int:
         return 0
 
 
-def own(path: Path, kind: str) -> Path:
+def make_unfinished_path(path: Path, kind: str) -> Path:
     """Return a name for an unfinished file beside the database, unique to this process.
 
-    `kind` is new, part or recovering. `sweep` removes the files that ended processes left under such names.
+    `kind` is new, part or recovering. `delete_leftovers` removes the files that ended processes left under such names.
     """
-    return beside(path, f".{kind}-{os.getpid()}")
+    return append_suffix(path, f".{kind}-{os.getpid()}")
 
 
-def sweep(path: Path) -> list[Path]:
+def delete_leftovers(path: Path) -> list[Path]:
     """Remove unfinished files of ended processes beside the database; return them."""
     removed: list[Path] = []
-    for leftover in leftovers(path):
+    for leftover in find_leftovers(path):
         with contextlib.suppress(OSError):
             leftover.unlink()
             removed.append(leftover)
     return removed
 
 
-def leftovers(path: Path) -> list[Path]:
+def find_leftovers(path: Path) -> list[Path]:
     """List unfinished files of ended processes beside the database."""
     try:
         names = [p.name for p in path.parent.iterdir() if p.name.startswith(f"{path.name}.")]
@@ -67,12 +74,12 @@ def leftovers(path: Path) -> list[Path]:
     for name in names:
         plain = next((name.removesuffix(s) for s in SIDES if name.endswith(s)), name)
         match = _OWN.search(plain.removeprefix(path.name))
-        if match and not runs(int(match[1] or match[2])):
+        if match and not is_process_running(int(match[1] or match[2])):
             out.append(path.with_name(name))
     return out
 
 
-def runs(pid: int) -> bool:
+def is_process_running(pid: int) -> bool:
     """Return whether a process of this machine runs; True if that is unknown."""
     if os.name != "posix":
         return True
@@ -85,12 +92,18 @@ def runs(pid: int) -> bool:
     return True
 
 
-def writable(path: Path) -> bool:
+def is_owner_running(owner: str) -> bool:
+    """Return whether the process of a lease's owner (host:pid:uuid) runs; True if that is unknown."""
+    host, _, pid = owner.rpartition(":")[0].rpartition(":")
+    return host != socket.gethostname() or not pid.isdigit() or is_process_running(int(pid))
+
+
+def is_writable(path: Path) -> bool:
     """Return whether the database can be written: its file and its folder, for SQLite's own files."""
     return os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
 
 
-def open_to_others(path: Path) -> int | None:
+def find_open_mode(path: Path) -> int | None:
     """Return the mode of a file or folder of the user's own that others may read or write.
 
     None where they may not, or where it belongs to somebody else.
@@ -109,19 +122,19 @@ def make_private(path: Path) -> list[tuple[Path, int]]:
 
     Where the database lies in sakti's own data folder, that folder is nobody else's to write either.
     """
-    mended: list[tuple[Path, int]] = []
+    changed: list[tuple[Path, int]] = []
     folder = path.parent
-    if (mode := open_to_others(folder)) is not None and mode & 0o022 and _is_ours(folder):
+    if (mode := find_open_mode(folder)) is not None and mode & 0o022 and _is_ours(folder):
         with contextlib.suppress(OSError):
             folder.chmod(0o700)
-            mended.append((folder, mode))
-    for file in (*all_of(path), *all_of(beside(path, ".archive"))):
-        mode = open_to_others(file)
+            changed.append((folder, mode))
+    for file in (*list_files(path), *list_files(append_suffix(path, ".archive"))):
+        mode = find_open_mode(file)
         if mode is not None:
             with contextlib.suppress(OSError):
                 file.chmod(0o600)
-                mended.append((file, mode))
-    return mended
+                changed.append((file, mode))
+    return changed
 
 
 def _is_ours(folder: Path) -> bool:
@@ -131,7 +144,7 @@ def _is_ours(folder: Path) -> bool:
         return False
 
 
-def network(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
+def find_network_type(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
     """Return the type of network file system that a path is on; None for a local or unknown one."""
     try:
         lines = mounts.read_text("utf-8", "replace").splitlines()
@@ -156,18 +169,18 @@ def copy_to_folder(paths: Iterable[Path]) -> Path:
     top = Path(tempfile.gettempdir())
     for old in top.glob(f"{_NAME}*-*"):
         pid = old.name.removeprefix(_NAME).partition("-")[0]
-        if pid.isdigit() and not runs(int(pid)) and old.stat().st_uid == os.geteuid():
-            remove(old)
+        if pid.isdigit() and not is_process_running(int(pid)) and old.stat().st_uid == os.geteuid():
+            remove_folder(old)
     folder = Path(tempfile.mkdtemp(prefix=f"{_NAME}{os.getpid()}-"))
     try:
         for path in paths:
             shutil.copyfile(path, folder / path.name)
     except BaseException:
-        remove(folder)
+        remove_folder(folder)
         raise
     return folder
 
 
-def remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Delete a folder and its files, ignoring failures."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -34,6 +34,9 @@ ORIGIN = "origin"  # key in a thread's metadata: program, version, file and id
 THREAD = "thread:"  # before the id of a thread in `origins`
 
 
+_IMPORTED_BY = fn.json_extract(MessageRow.metadata, f"$.{IMPORTED}")
+
+
 class SourceState(Struct, frozen=True):
     """File as it was last read, up to `offset`.
 
@@ -78,22 +81,22 @@ class Tail(Struct, frozen=True):
     is_last: bool
 
 
-def source(db: Connection, program: str, path: str) -> SourceState | None:
+def get_source(db: Connection, program: str, path: str) -> SourceState | None:
     """Return a file as it was last read."""
     return next(iter(SOURCE.find(db, program=program, path=path)), None)
 
 
-def sources(db: Connection) -> list[SourceState]:
+def list_sources(db: Connection) -> list[SourceState]:
     """Return all files that were read before."""
     return SOURCE.find(db)
 
 
 def save_source(db: Database, state: SourceState) -> None:
-    """Store up to where a file was read."""
+    """Store a file's state, and up to which offset it was read."""
     ImportSourceRow.replace(**SOURCE.values(state)).execute(db)
 
 
-def known_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, EntryOrigin]:
+def find_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, EntryOrigin]:
     """Return those of `ids` that were imported before."""
     # SQL: one statement for all ids, which are one parameter
     matches = db.execute_sql(
@@ -105,7 +108,7 @@ def known_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str,
 
 
 def add_origins(db: Database, program: str, run: str, origins: Mapping[str, EntryOrigin]) -> None:
-    """Remember what entries became."""
+    """Store the thread and the message of new entries."""
     added = [
         {"entry_id": entry, "thread_id": origin.thread_id, "message_id": origin.message_id}
         for entry, origin in origins.items()
@@ -114,12 +117,12 @@ def add_origins(db: Database, program: str, run: str, origins: Mapping[str, Entr
 
 
 def move_thread(db: Database, program: str, source_thread: str, thread_id: str) -> None:
-    """Let a source thread go on in another thread here."""
+    """Continue a source thread in another thread."""
     rows.change(db, OriginRow, {"program": program, "entry_id": THREAD + source_thread}, thread_id=thread_id)
 
 
 def move_threads_back(db: Database, run: str, thread_id: str) -> None:
-    """Let source threads that a run moved into a fork go on in the thread before it."""
+    """Continue source threads that a run moved into a fork in the thread before it again."""
     # SQL: reads JSON inside a column
     db.execute_sql(
         "UPDATE origins SET thread_id = t.before FROM (SELECT id, json_extract(metadata, '$.forked_from') AS before"
@@ -129,7 +132,7 @@ def move_threads_back(db: Database, run: str, thread_id: str) -> None:
     )
 
 
-def tail_of(db: Connection, message_id: str) -> Tail | None:
+def find_tail(db: Connection, message_id: str) -> Tail | None:
     """Return the position of a message; None if it is gone."""
     # SQL: both questions about a message in one statement
     row = db.execute_sql(
@@ -141,42 +144,30 @@ def tail_of(db: Connection, message_id: str) -> Tail | None:
     return None if row is None else Tail(row[0], bool(row[1]))
 
 
-def find_last_imported(db: Connection, thread_id: str) -> str | None:
+def find_last_imported(db: Database, thread_id: str) -> str | None:
     """Return the id of the last imported message of a thread."""
-    # SQL: reads JSON inside a column
-    row = db.execute_sql(
-        f"SELECT id FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}')"
-        " ORDER BY message_index DESC LIMIT 1",
-        (thread_id,),
-    ).fetchone()
-    return row[0] if row else None
+    row = MessageRow
+    imported = row.select(row.id).where(row.thread_id == thread_id, _IMPORTED_BY.is_null(False))
+    return imported.order_by(row.message_index.desc()).limit(1).scalar(db)
 
 
-def last_time(db: Connection, thread_id: str) -> int:
+def read_last_time(db: Database, thread_id: str) -> int:
     """Return the time of a thread's last message, 0 without one (Unix ms)."""
-    # SQL: also runs on a bare connection, which no query of peewee does
-    row = db.execute_sql(
-        "SELECT created_at FROM messages WHERE thread_id = ? ORDER BY message_index DESC LIMIT 1", (thread_id,)
-    ).fetchone()
-    return row[0] if row else 0
+    row = MessageRow
+    times = row.select(row.created_at).where(row.thread_id == thread_id).order_by(row.message_index.desc())
+    return times.limit(1).scalar(db) or 0
 
 
-def is_continued(db: Connection, thread_id: str) -> bool:
+def is_continued(db: Database, thread_id: str) -> bool:
     """Return whether a thread has messages that were not imported."""
-    # SQL: reads JSON inside a column
-    return (
-        db.execute_sql(
-            f"SELECT 1 FROM messages WHERE thread_id = ? AND json_extract(metadata, '$.{IMPORTED}') IS NULL"
-            " AND state != 'withheld' LIMIT 1",
-            (thread_id,),
-        ).fetchone()
-        is not None
-    )
+    row = MessageRow
+    added = row.select(row.id).where(row.thread_id == thread_id, _IMPORTED_BY.is_null(), row.state != "withheld")
+    return rows.first(db, added) is not None
 
 
 def remove_entry(db: Database, program: str, entry_id: str) -> None:
     """Remove an entry and its message."""
-    origin = known_entries(db, program, [entry_id]).get(entry_id)
+    origin = find_entries(db, program, [entry_id]).get(entry_id)
     if origin is not None and origin.message_id is not None:
         _remove(db, origin.thread_id, [origin.message_id])
         rows.delete(db, OriginRow, program=program, entry_id=entry_id)
@@ -211,8 +202,8 @@ class RunPart(Struct, frozen=True):
     continued: bool
 
 
-def run_parts(db: Database, run: str) -> list[RunPart]:
-    """Return what a run added, by thread."""
+def list_run_parts(db: Database, run: str) -> list[RunPart]:
+    """Return the threads to which a run added messages, with the numbers of these."""
     row = OriginRow
     messages = fn.COUNT(row.message_id.distinct())
     listed = row.select(row.thread_id, messages).where(row.run_id == run).group_by(row.thread_id).tuples().execute(db)
@@ -238,13 +229,13 @@ def remove_messages(db: Database, run: str, thread_id: str) -> bool:
     _remove(db, thread_id, sorted(added))
     rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
     if added:
-        threads.touch(db, thread_id, last_time(db, thread_id))
+        threads.touch(db, thread_id, read_last_time(db, thread_id))
     states = {state for (state,) in rows.select(db, MessageRow, ("state",), thread_id=thread_id)}
     return bool(states - {"withheld"})
 
 
 def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
-    """Forget the entries of a run, but for threads that stay; sources are read from their beginning."""
+    """Forget the entries of a run, except those of threads that stay; sources are read from their beginning."""
     for thread_id in {i for (i,) in rows.select(db, OriginRow, ("thread_id",), run_id=run)} - {*stays}:
         rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
     ImportSourceRow.update(offset=0, size=-1).execute(db)
@@ -256,8 +247,8 @@ def remove_groups(db: Database, thread_id: str) -> None:
 
 
 def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
-    for group in group_rows.groups_by_id(db, group_ids):
-        group_rows.unindex(db, group)
+    for group in group_rows.get_groups(db, group_ids):
+        group_rows.unindex_group(db, group)
         rows.delete(db, ObservationRow, group_id=group.id)
         rows.delete(db, GroupRow, id=group.id)
 
@@ -274,7 +265,7 @@ def remove_imported_log(db: Database, record_id: str) -> bool:
 def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figures: Mapping[str, Any]) -> None:
     """Set the figures of a record whose groups were imported."""
     rows.update(db, MemoryRecordRow, record_id, **figures)
-    moves.figures(db, record_id, thread_id, now)
+    moves.update_figures(db, record_id, thread_id, now)
 
 
 def remove_pages(db: Database, actor: str) -> None:
@@ -309,7 +300,7 @@ WHERE t.resource_id = ? AND t.deleted_at IS NULL AND t.parent_id IS NULL
 GROUP BY t.id ORDER BY t.updated_at"""
 
 
-def unobserved_threads(db: Connection, resource_id: str) -> list[UnobservedThread]:
+def list_unobserved_threads(db: Connection, resource_id: str) -> list[UnobservedThread]:
     """Return the imported threads of a workspace that have something to observe, the oldest first.
 
     A prompt at the end waits for its answer.

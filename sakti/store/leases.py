@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
-from sakti.store import rows
+from sakti.store import files, rows
 from sakti.store.connection import Database
 from sakti.store.models import LeaseRow
 
@@ -132,21 +132,7 @@ def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
     After a crash a restart need not wait until they expire.
     """
     leases = [lease for lease in _LEASE.find(db, record_id=record_id) if lease.owner != but]
-    dead = {owner for owner in {lease.owner for lease in leases} if not alive(owner)}
+    dead = {owner for owner in {lease.owner for lease in leases} if not files.is_owner_running(owner)}
     for owner in dead:
         rows.delete(db, LeaseRow, record_id=record_id, owner=owner)
     return [lease for lease in leases if lease.owner in dead]
-
-
-def alive(owner: str) -> bool:
-    """Return whether an owner's process runs; False only if it is known to have ended."""
-    host, _, pid = owner.rpartition(":")[0].rpartition(":")
-    if host != socket.gethostname() or os.name != "posix" or not pid.isdigit():
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -15,7 +15,7 @@ from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.store import copies, database_file, failures, packing
-from sakti.store.connection import Connection, Database, plain
+from sakti.store.connection import Connection, Database, wrap_connection
 
 if TYPE_CHECKING:
     from sakti.core.clock import Clock
@@ -104,7 +104,7 @@ def is_complete(db: Connection) -> bool:
     return len(db.execute_sql(_ORDINARY).fetchall()) >= COLUMNS
 
 
-def rebuild(db: Connection, scripts: Sequence[str]) -> None:
+def rebuild_tables(db: Connection, scripts: Sequence[str]) -> None:
     """Replace all tables by those of `scripts` and keep the rows; runs in the caller's transaction."""
     db.connection().pragma("defer_foreign_keys", 1)
     tables = _fetch_names(db, _TABLES)
@@ -152,7 +152,7 @@ class MigrationError(StoreError):
 
     def __init__(self, name: str, step: str, error: Exception, backup: Path | None) -> None:
         self.step = step
-        self.reason = one_line(f"{type(error).__name__}: {failures.cause(error) or error}", 300).rstrip(".")
+        self.reason = one_line(f"{type(error).__name__}: {failures.find_sqlite_error(error) or error}", 300).rstrip(".")
         unchanged = f"the backup {backup} is untouched" if backup is not None else "nothing in the file was changed"
         super().__init__(
             f"The database {name} could not be migrated: step {step} failed ({self.reason}); {unchanged}, and"
@@ -194,7 +194,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     apply_steps(db, clock, name=str(path or "in memory"), backup=backup)
     if version < LATEST:
         notices += _pack(db)
-    if path is not None and (remaining := packing.progress(db)):
+    if path is not None and (remaining := packing.read_progress(db)):
         notices.append(f"The database is {remaining}; the rest is packed while you work.")
     return notices
 
@@ -254,7 +254,7 @@ def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
         " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)",
     )
     if number == 2 and _is_early(db):
-        rebuild(db, (_script(_files()[1]), _script(file)))
+        rebuild_tables(db, (_script(_files()[1]), _script(file)))
     else:
         _execute(db, _script(file))
     # SQL: the schema itself, which no model describes
@@ -304,7 +304,7 @@ def _is_from_before(backup: Path, applied: dict[int, int]) -> bool:
         return False
     try:
         with contextlib.closing(database_file.make_read_only(backup, immutable=True).connect()) as connection:
-            copied = _applied_versions(plain(connection))
+            copied = _applied_versions(wrap_connection(connection))
     except apsw.Error:
         return False
     return bool(copied) and copied.items() < applied.items()

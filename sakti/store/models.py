@@ -37,7 +37,7 @@ class WordsField(TextField):
     has_words = True
 
     def mask(self, text: str) -> str:
-        return secrets.masked(text)
+        return secrets.mask_secrets(text)
 
     def db_value(self, value: Any) -> Any:
         text = super().db_value(value)
@@ -51,14 +51,14 @@ class JsonField(TextField):
     if_unreadable: str | None = "{}"
 
     def mask(self, text: str) -> str:
-        clean = secrets.masked(text)
+        clean = secrets.mask_secrets(text)
         # text by text: a secret never spans two of them
-        return text if clean == text else self._json_text(secrets.masked_value(json.loads(text)))
+        return text if clean == text else self._json_text(secrets.mask_value(json.loads(text)))
 
     def db_value(self, value: Any) -> Any:
         if isinstance(value, dict | list | tuple) and not value:  # as in most rows: nothing in it to mask
             return "{}" if isinstance(value, dict) else "[]"
-        return None if value is None else self._json_text(secrets.masked_value(value) if self.has_words else value)
+        return None if value is None else self._json_text(secrets.mask_value(value) if self.has_words else value)
 
     @staticmethod
     def _json_text(value: Any) -> str:
@@ -99,6 +99,11 @@ class PartsField(JsonField):
 
     def python_value(self, value: Any) -> Any:
         return tuple(codec.decode(part) for part in json.loads(codec.unpack(value)))
+
+
+def meta_of(model: type[Model]) -> Any:
+    """Return what peewee keeps of a model: its table's name, fields and key."""
+    return getattr(model, "_meta")  # noqa: B009
 
 
 class StoredRow(Model):

@@ -1,7 +1,7 @@
 """Create a database file or decide how to open it: for writing, read-only, or not at all and why.
 
 A new database is created under another name and renamed once it is complete, so an empty file is always a damaged
-one. `ask` answers one question in the calling thread for commands that end then: they need neither an event loop nor
+one. `read_once` runs one query in the calling thread for commands that end then: they need neither an event loop nor
 peewee, which would be most of their run time.
 
 Raw SQL: pragmas, a schema that is not known yet, and names that a shell completes.
@@ -21,7 +21,7 @@ import apsw
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.lazy import lazy_pattern
 from sakti.store import archive_file, copies, database_file, failures, files, migrate
-from sakti.store.connection import Connection, Snapshot, plain
+from sakti.store.connection import Connection, Snapshot, wrap_connection
 from sakti.store.database_file import DatabaseFile
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ R = TypeVar("R")
 _HERE = "SELECT id, title FROM threads WHERE resource_id = ? AND deleted_at"
 
 
-def _hear(code: int, message: str) -> None:
+def _note_unclean_database(code: int, message: str) -> None:
     """Note databases that SQLite reports as not closed properly; its log callback."""
     if code in (apsw.SQLITE_NOTICE_RECOVER_WAL, apsw.SQLITE_NOTICE_RECOVER_ROLLBACK) and (
         match := _RECOVERED.match(message)
@@ -52,7 +52,7 @@ def _hear(code: int, message: str) -> None:
 
 
 with contextlib.suppress(apsw.Error):
-    apsw.config(apsw.SQLITE_CONFIG_LOG, _hear)
+    apsw.config(apsw.SQLITE_CONFIG_LOG, _note_unclean_database)
 
 
 def was_interrupted(path: Path) -> bool:
@@ -90,7 +90,7 @@ def refuse_unusable(path: Path) -> None:
 
 def is_wal_safe(path: Path) -> bool:
     """Return whether the write-ahead log may be used: with a safe SQLite, and on a local disk."""
-    return tuple(int(n) for n in apsw.sqlite_lib_version().split(".")) >= WAL_SAFE_FROM and not files.network(path)
+    return check_sqlite()[1] and not files.find_network_type(path)
 
 
 def create(path: Path, clock: Clock, *, wal: bool) -> None:
@@ -98,7 +98,7 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
 
     If another process is faster, its file stays. Raises `NotWritable`, and `StoreError` where the disk is full.
     """
-    new = files.own(path, "new")
+    new = files.make_unfinished_path(path, "new")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         build(new, clock, wal=wal)
@@ -116,33 +116,29 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
             raise failures.to_store_error(e, path, saving=False) from e
         raise NotWritable(f"{path} cannot be created ({e}): {ANOTHER}.") from e
     finally:
-        for file in files.all_of(new):
-            file.unlink(missing_ok=True)
+        files.delete_database(new)
 
 
 def build(path: Path, clock: Clock, *, wal: bool) -> None:
     """Write a complete, empty database into a new file and sync it."""
     # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    connection = DatabaseFile(str(path)).connect()
-    try:
+    with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
         connection.execute("PRAGMA synchronous = OFF").fetchall()
-        migrate.upgrade(plain(connection), path, clock)
+        migrate.upgrade(wrap_connection(connection), path, clock)
         connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
         connection.execute(f"PRAGMA journal_mode = {'wal' if wal else 'delete'}").fetchall()
-    finally:
-        connection.close()
     with path.open("rb") as file:
         os.fsync(file.fileno())
 
 
-def read_only(path: Path) -> DatabaseFile:
+def open_read_only(path: Path) -> DatabaseFile:
     """Return how to open a database that may not be written: SQLite can make no files beside it.
 
     Raises `apsw.Error` where it cannot be read either.
     """
-    archive_file.know(path)
-    wal = files.beside(path, "-wal")
+    archive_file.register_database(path)
+    wal = files.append_suffix(path, "-wal")
     if not wal.exists() or not wal.stat().st_size:
         return database_file.make_read_only(path, immutable=True)
     database = database_file.make_read_only(path, immutable=False)
@@ -155,16 +151,13 @@ def read_only(path: Path) -> DatabaseFile:
         return copies.copy_untouched(path, wal)
 
 
-def version_of(database: DatabaseFile) -> int:
+def read_version(database: DatabaseFile) -> int:
     """Return the number of the last migration applied to a database."""
-    connection = database.connect()
-    try:
-        return migrate.current_version(plain(connection))
-    finally:
-        connection.close()
+    with contextlib.closing(database.connect()) as connection:
+        return migrate.current_version(wrap_connection(connection))
 
 
-def scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
+def make_scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
     """Make a writable copy of a database in memory (an empty one if None); a temporary original goes.
 
     Raises `OSError` or `apsw.Error` if there is no room for it.
@@ -172,7 +165,7 @@ def scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
     if database is None:
         copy = copies.copy_to_memory(None)
         with contextlib.closing(copy.connect()) as connection:
-            migrate.upgrade(plain(connection), None, clock)
+            migrate.upgrade(wrap_connection(connection), None, clock)
             connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
         return copy
     if files.size_of(Path(database.filename)) > COPY_LIMIT:
@@ -183,7 +176,7 @@ def scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
     return copy
 
 
-def settings(*, synchronous: str, writes: bool) -> dict[str, str | int]:
+def make_pragmas(*, synchronous: str, writes: bool) -> dict[str, str | int]:
     """Return the pragmas of a connection."""
     common: dict[str, str | int] = {"temp_store": "memory", "cache_size": -CACHE_KB}
     if not writes:
@@ -211,32 +204,30 @@ def is_alone(path: Path) -> bool:
 
     A process that has it open in WAL mode holds a lock on it all the time.
     """
-    connection = DatabaseFile(str(path)).connect()
-    try:
-        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
-        connection.execute("BEGIN EXCLUSIVE")
-        connection.execute("ROLLBACK")
-        return True
-    except (apsw.BusyError, apsw.LockedError):
-        return False
-    except apsw.Error:
-        return True  # damaged: no process is using it
-    finally:
-        connection.close()
+    with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
+        try:
+            connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchall()
+            connection.execute("BEGIN EXCLUSIVE")
+            connection.execute("ROLLBACK")
+        except (apsw.BusyError, apsw.LockedError):
+            return False
+        except apsw.Error:
+            return True  # damaged: no process is using it
+    return True
 
 
 def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
     """Raise `StoreError` for the database of another program."""
     number = connection.execute("PRAGMA application_id").get
-    db = plain(connection)
+    db = wrap_connection(connection)
     # SQL: the schema itself, which no model describes
     tables = db.execute_sql("SELECT count(*) FROM sqlite_schema").fetchone()[0]
     if number not in (0, APPLICATION_ID) or (tables and not migrate.current_version(db)):
         raise StoreError(f"{path} is the database of another program: {ANOTHER}.", code="not_ours")
 
 
-def sqlite_info() -> tuple[str, bool]:
+def check_sqlite() -> tuple[str, bool]:
     """Return SQLite's version, and whether its WAL is safe with two connections."""
     version = apsw.sqlite_lib_version()
     return version, tuple(int(n) for n in version.split(".")) >= WAL_SAFE_FROM
@@ -255,7 +246,7 @@ def open_another(connection: apsw.Connection) -> apsw.Connection:
     if not connection.filename:
         database = copies.copy_to_memory(connection)
     else:
-        database = read_only(path) if connection.readonly("main") else DatabaseFile(str(path))
+        database = open_read_only(path) if connection.readonly("main") else DatabaseFile(str(path))
     second = database.connect()
     database.remove()
     second.set_busy_timeout(5_000)
@@ -263,7 +254,7 @@ def open_another(connection: apsw.Connection) -> apsw.Connection:
     return second
 
 
-def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+def read_once(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run the read-only `fn(db, …)`, in plain SQL, in one transaction on the database at `path`.
 
     Raises `NotReady`.
@@ -277,7 +268,7 @@ def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.arg
     try:
         connection.set_busy_timeout(1_000)  # who waits longer does it in sight
         connection.execute("PRAGMA query_only = 1")
-        db = plain(connection)
+        db = wrap_connection(connection)
         with Snapshot(connection):
             if migrate.current_version(db) != migrate.LATEST or was_interrupted(path):
                 raise NotReady
@@ -292,7 +283,7 @@ def ask(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args: P.arg
         connection.close()
 
 
-def newest_threads(db: Connection, resource_id: str, limit: int, deleted: bool) -> list[tuple[str, str]]:
+def list_newest_threads(db: Connection, resource_id: str, limit: int, deleted: bool) -> list[tuple[str, str]]:
     """Return ids and titles of a workspace's threads, the newest first, or of those that were deleted."""
     which = "IS NOT NULL ORDER BY deleted_at" if deleted else "IS NULL ORDER BY updated_at"
     # SQL: runs without peewee, whose import takes 60 ms

@@ -1,9 +1,8 @@
 """Pack data of earlier versions: texts stored several times, long parts, the trigram index.
 
-Migration 0010 only says what is to be done (`packing`: a step and the next row of it). The work goes in pieces, in the
-background of a session (`upkeep.pack`) or while a small database is opened, and a new process goes on where another one
-was stopped. Search finds everything meanwhile, folded forms as soon as their row is packed: a row is packed where the
-texts are the same afterwards, and the new index takes the place of the old one when it is whole.
+Migration 0010 only stores what has to be done (`packing`: each step and its next row). The work runs in pieces, in the
+background of a session (`upkeep.pack`) or while a small database is opened; a new process continues an interrupted run.
+Search finds everything meanwhile: packing changes no text, and the new index replaces the old one once it is complete.
 
 Raw SQL: every row of the file passes here.
 """
@@ -25,9 +24,9 @@ from sakti.store.search.index import PREVIOUS_LIMIT, TEXT_LIMIT, identifiers, sa
 from sakti.store.threads import codec
 
 STEPS = ("rows", "messages", "trigrams")  # in this order: the new index holds rows in their new form only
-_ROWS = 50  # that are read in one go, of long texts fewer
-_LONG = 10_000  # characters of texts in one go
-_GO_S = 0.005  # seconds of one go: other windows wait for the piece that it belongs to
+_ROWS = 50  # read at a time, fewer if their texts are long
+_LONG = 10_000  # characters of texts read at a time
+_STEP_S = 0.005  # other windows wait for the piece of work that a step belongs to
 _TRIGRAMS, _NEW = "search_trigrams", "search_trigrams_new"
 
 
@@ -41,9 +40,9 @@ class Progress(Struct, frozen=True):
         return f"{self.done * 100 // max(1, self.total)} % packed"
 
 
-def progress(db: Connection) -> Progress | None:
+def read_progress(db: Connection) -> Progress | None:
     """Return the progress of packing, None when it is complete."""
-    pending = _pending(db)
+    pending = _read_pending(db)
     if not pending:
         return None
     # SQL: works on a schema of an earlier version
@@ -54,7 +53,7 @@ def progress(db: Connection) -> Progress | None:
     return Progress(sum(min(pending.get(step, n), n) for step, n in last.items()), sum(last.values()))
 
 
-def _pending(db: Connection) -> dict[str, int]:
+def _read_pending(db: Connection) -> dict[str, int]:
     """Return the next row of each step that is not finished."""
     # SQL: works on a schema of an earlier version
     return dict(db.execute_sql("SELECT step, next_pk FROM packing").fetchall())
@@ -62,7 +61,7 @@ def _pending(db: Connection) -> dict[str, int]:
 
 def pack_some(db: Database) -> bool:
     """Pack some rows of the first unfinished step; False when packing is complete."""
-    pending = _pending(db)
+    pending = _read_pending(db)
     for step in STEPS:
         if step in pending:
             _PACK[step](db, pending[step])
@@ -83,7 +82,7 @@ def pack_all(db: Database, seconds: float) -> bool:
     return False
 
 
-def _some(db: Database, sql: str, first: int) -> list[Any]:
+def _read_next(db: Database, sql: str, first: int) -> list[Any]:
     """Return the next rows of a query from the pk `first`: at least one, fewer if they are long."""
     batch: list[Any] = []
     length = 0
@@ -96,9 +95,9 @@ def _some(db: Database, sql: str, first: int) -> list[Any]:
     return batch
 
 
-def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
-    """Run `do` for rows until the time of one go is over; return those it was run for, one at least."""
-    end = time.perf_counter() + _GO_S
+def _run_for_each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
+    """Run `do` for at least one row, until the time of a step is over; return the rows it was run for."""
+    end = time.perf_counter() + _STEP_S
     for number, row in enumerate(rows, 1):
         do(row)
         if time.perf_counter() >= end:
@@ -106,7 +105,7 @@ def _each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
     return rows
 
 
-def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
+def _save_progress(db: Database, step: str, packed: Sequence[Any]) -> None:
     """Record the packed rows of a step; a step without further rows is done."""
     sql, values = "DELETE FROM packing WHERE step = ?", (step,)
     if packed:
@@ -119,7 +118,7 @@ def _note(db: Database, step: str, packed: Sequence[Any]) -> None:
 
 
 class _OldRow(Struct, frozen=True):
-    """Row of search as an earlier version wrote it, and the message that it is of."""
+    """Row of search as an earlier version wrote it, with the number and the text of its message."""
 
     pk: int
     kind: str
@@ -130,7 +129,7 @@ class _OldRow(Struct, frozen=True):
     prev: str
     summary: str
     message_pk: int | None
-    said: str | None
+    message_text: str | None
 
 
 _OLD_ROWS = (
@@ -141,9 +140,9 @@ _OLD_ROWS = (
 
 
 def _pack_rows(db: Database, first: int) -> None:
-    batch = _some(db, _OLD_ROWS, first)
-    done = index_upkeep.with_deferred_merge(db, lambda db: _each(batch, partial(_pack_row, db)))
-    _note(db, "rows", done)
+    batch = _read_next(db, _OLD_ROWS, first)
+    done = index_upkeep.with_deferred_merge(db, lambda db: _run_for_each(batch, partial(_pack_row, db)))
+    _save_progress(db, "rows", done)
 
 
 def _pack_row(db: Database, values: Sequence[Any]) -> None:
@@ -160,14 +159,14 @@ _PACK_ROW = "UPDATE search_docs SET text = ?, message_pk = ?, prev = ?, prev_pk 
 
 
 def _changes_terms(row: _OldRow) -> bool:
-    """Return whether the indexes would hold something else of a row in its new form."""
+    """Return whether the indexes need other terms for a row in its new form."""
     return row.idents != identifiers(row.text) or any(folded(t) != t for t in (row.text, row.prev, row.summary))
 
 
 def _pack_values(db: Database, row: _OldRow) -> tuple[str, int | None, str, int | None, int]:
     """Return the row in its new form, which refers to a message with the same text."""
     text, message_pk, prev, prev_pk = row.text, None, row.prev, None
-    if row.said is not None and row.said[:TEXT_LIMIT] == row.text:
+    if row.message_text is not None and row.message_text[:TEXT_LIMIT] == row.text:
         text, message_pk = "", row.message_pk
     if row.kind == "message" and row.prev and row.thread_id is not None:
         before, previous_text = said_before(db, row.thread_id, row.position)
@@ -180,16 +179,16 @@ def _pack_values(db: Database, row: _OldRow) -> tuple[str, int | None, str, int 
 
 
 def _pack_messages(db: Database, first: int) -> None:
-    batch = _some(db, "SELECT pk, raw_content, parts FROM messages WHERE pk >= ? ORDER BY pk", first)
+    batch = _read_next(db, "SELECT pk, raw_content, parts FROM messages WHERE pk >= ? ORDER BY pk", first)
     with index_upkeep.past_triggers(db):
-        done = _each(batch, partial(_pack_message, db))
-    _note(db, "messages", done)
+        done = _run_for_each(batch, partial(_pack_message, db))
+    _save_progress(db, "messages", done)
 
 
 def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
     pk, raw, parts = values
     small = codec.pack(parts) if isinstance(parts, str) else parts
-    packed_raw = "" if raw and codec.text_of("", parts) == raw else raw
+    packed_raw = "" if raw and codec.read_text("", parts) == raw else raw
     if (packed_raw, small) != (raw, parts):
         # SQL: works on a schema of an earlier version
         db.execute_sql("UPDATE messages SET raw_content = ?, parts = ? WHERE pk = ?", (packed_raw, small, pk))
@@ -199,10 +198,10 @@ def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
 
 
 def _pack_trigrams(db: Database, first: int) -> None:
-    batch = _some(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
-    done = _each(batch, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
-    # as much as comes in: FTS5 merges everything at once if too much remains
-    end = time.perf_counter() + _GO_S
+    batch = _read_next(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
+    done = _run_for_each(batch, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
+    # as much as was added: FTS5 merges everything at once if too much remains
+    end = time.perf_counter() + _STEP_S
     while index_upkeep.merge_some(db, _NEW) and time.perf_counter() < end:
         pass
     if not batch:
@@ -210,7 +209,7 @@ def _pack_trigrams(db: Database, first: int) -> None:
         for name in _TRIGGERS:
             # SQL: the schema itself, which no model describes
             db.execute_sql(f"DROP TRIGGER packing_{name}")
-    _note(db, "trigrams", done)
+    _save_progress(db, "trigrams", done)
 
 
 _TRIGGERS = ("inserted", "deleted", "outdated", "updated", "messages_outdated", "messages_reworded")  # of the new index

@@ -15,7 +15,7 @@ from msgspec import Struct
 from peewee import SQL, BooleanField, Field, IntegerField, Model, NodeList, Value
 
 from sakti.store.connection import Connection, Database
-from sakti.store.models import JsonField, TextField
+from sakti.store.models import JsonField, TextField, meta_of
 
 T = TypeVar("T", bound=Struct)
 
@@ -29,7 +29,7 @@ class Shape(Generic[T]):
     """
 
     def __init__(self, model: type[Model], kind: type[T], /, **renamed: str) -> None:
-        model_fields = _meta(model).fields
+        model_fields = meta_of(model).fields
         names = kind.__struct_fields__
         self._model, self._kind = model, kind
         self._fields = {name: model_fields[renamed.get(name, name)] for name in names}
@@ -117,11 +117,7 @@ def insert_many(
 
 def update(db: Database, model: type[Model], row_id: str, /, **changes: Any) -> None:
     """Change fields of the row with this id. Raises `TypeError` for an unknown field."""
-    fields, _ = _statement(model)
-    _check_names(model, changes)
-    values = [fields[name][0](value) for name, value in changes.items()]
-    # SQL: built once from the model: 2.4 µs instead of 79 by a query
-    db.execute_sql(_update_statement(model, tuple(changes)), (*values, row_id))
+    change(db, model, {"id": row_id}, **changes)
 
 
 def change(db: Database, model: type[Model], equal: Mapping[str, Any], /, **changes: Any) -> None:
@@ -190,10 +186,6 @@ def _like(field: Any, pattern: str) -> Any:
     return NodeList((field, SQL("LIKE"), Value(pattern, converter=False), SQL("ESCAPE '\\'")))
 
 
-def _meta(model: type[Model]) -> Any:
-    return getattr(model, "_meta")  # noqa: B009
-
-
 def _fill_values(model: type[Model], values: Mapping[str, Any]) -> tuple[str, list[Any]]:
     fields, sql = _statement(model)
     _check_names(model, values)
@@ -212,7 +204,7 @@ Column = tuple[Callable[[Any], Any], Callable[[], Any]]
 @cache
 def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
     """Return the storage conversion and default of each field, and the end of the statement."""
-    meta = _meta(model)
+    meta = meta_of(model)
     fields: list[Field] = [f for f in meta.sorted_fields if not getattr(f, "primary_key", False)]
     columns: dict[str, Column] = {f.name: (_find_converter(f), _default(f)) for f in fields}
     names = ", ".join(f'"{f.column_name}"' for f in fields)
@@ -229,20 +221,13 @@ def _find_converter(field: Any) -> Callable[[Any], Any]:
 
 
 @cache
-def _update_statement(model: type[Model], names: tuple[str, ...]) -> str:
-    meta = _meta(model)
-    changed = ", ".join(f'"{meta.fields[name].column_name}" = ?' for name in names)
-    return f'UPDATE "{meta.table_name}" SET {changed} WHERE "id" = ?'
-
-
-@cache
 def _change_statement(
     model: type[Model], changed: tuple[str, ...], equal: tuple[str, ...]
 ) -> tuple[str, list[Callable[[Any], Any]]]:
     fields, where = _find_fields(model, changed), _find_fields(model, equal)
     changes = ", ".join(f'"{f.column_name}" = ?' for f in fields)
-    sql = f'UPDATE "{_meta(model).table_name}" SET {changes} WHERE {_all_equal(where)}'
-    return sql, [f.db_value for f in (*fields, *where)]
+    sql = f'UPDATE "{meta_of(model).table_name}" SET {changes} WHERE {_all_equal(where)}'
+    return sql, [_find_converter(f) for f in (*fields, *where)]
 
 
 @cache
@@ -251,22 +236,22 @@ def _select_statement(
 ) -> tuple[str, list[Callable[[Any], Any]]]:
     where = _find_fields(model, equal)
     columns = ", ".join(f'"{f.column_name}"' for f in _find_fields(model, names))
-    sql = f'SELECT {columns} FROM "{_meta(model).table_name}"'
+    sql = f'SELECT {columns} FROM "{meta_of(model).table_name}"'
     return f"{sql} WHERE {_all_equal(where)}" if where else sql, [f.db_value for f in where]
 
 
 @cache
 def _delete_statement(model: type[Model], names: tuple[str, ...]) -> tuple[str, list[Callable[[Any], Any]]]:
     fields = _find_fields(model, names)
-    return f'DELETE FROM "{_meta(model).table_name}" WHERE {_all_equal(fields)}', [f.db_value for f in fields]
+    return f'DELETE FROM "{meta_of(model).table_name}" WHERE {_all_equal(fields)}', [f.db_value for f in fields]
 
 
 @cache
 def _copy_statement(
     model: type[Model], other: tuple[str, ...], equal: tuple[str, ...]
 ) -> tuple[str, list[Callable[[Any], Any]]]:
-    table, changed, where = _meta(model).table_name, _find_fields(model, other), _find_fields(model, equal)
-    same = [f for f in _meta(model).sorted_fields if f.name not in other and not getattr(f, "primary_key", False)]
+    table, changed, where = meta_of(model).table_name, _find_fields(model, other), _find_fields(model, equal)
+    same = [f for f in meta_of(model).sorted_fields if f.name not in other and not getattr(f, "primary_key", False)]
     names = ", ".join(f'"{f.column_name}"' for f in (*changed, *same))
     values = ", ".join([*("?" for _ in changed), *(f'"{f.column_name}"' for f in same)])
     sql = f'INSERT INTO "{table}" ({names}) SELECT {values} FROM "{table}" WHERE {_all_equal(where)}'
@@ -274,7 +259,7 @@ def _copy_statement(
 
 
 def _find_fields(model: type[Model], names: tuple[str, ...]) -> list[Field]:
-    fields = _meta(model).fields
+    fields = meta_of(model).fields
     if unknown := set(names) - fields.keys():
         raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
     return [fields[name] for name in names]

@@ -2,7 +2,8 @@
 
 Names alone would mask half of any program, so the value has to look like one too: no type, call, variable, path or
 placeholder. How strict that is depends on the name: a `key` is mostly something else, a `password` is not.
-`find_assigned` finds values directly behind their names, `find_apart` those in table cells, YAML blocks and prompts.
+`find_assigned_secrets` finds values directly behind their names, `find_apart` those in table cells, YAML blocks and
+prompts.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ _LINE_END = lazy_pattern(r"[\t\0\u2400]|[ ]{0,40}(?:\r?\n|\r|\Z)")
 _OPEN = lazy_pattern(r"[(\[{<]\Z")
 _CALLED = lazy_pattern(r"([A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)*)[(\[{]")
 _ALPHANUMERIC = lazy_pattern(r"[A-Za-z\d]+")
-_STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly behind a closed bracket
-_SHOUTED = lazy_pattern(r"[!@#$%^&?~]")  # signs that hardly a call has
+_STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly behind a closing bracket
+_SHOUTED = lazy_pattern(r"[!@#$%^&?~]")  # rare in calls
 _RUNS = lazy_pattern(r"[A-Za-z]+|\d+|[^A-Za-z\d]+")
 # What grep, a diff, `git blame` or `nl` print in front of a line; a file's name may have spaces.
 _LINE_PREFIX = lazy_pattern(
@@ -48,11 +49,11 @@ _LINE_PREFIX = lazy_pattern(
     r"|[^\s:]{1,250}:(?![/=])"
 )
 _LONGEST_PREFIX = 400  # characters
-_PREFIXES = 4  # of one line: a search in what a search printed
+_PREFIXES = 4  # of one line: a search may run over the output of another
 _LINE_NUMBER = lazy_pattern(r"\d{1,7}:")
-_BEHIND_ANOTHER = ": |\u2502\0\u2400\t"  # what separates a line from a prefix that is not known
+_PREFIX_ENDS = ": |\u2502\0\u2400\t"  # between an unknown prefix and its line
 _BEFORE = lazy_pattern(r"[\w.-]{0,60}\Z")
-# words that end a name which tells about a secret instead of being one
+# ends of names that describe a secret instead of naming one
 _ABOUT = lazy_pattern(
     r"(?:(?<!credential)s|name|names|id|ids|file|path|dir|folder|url|uri|type|types|field|fields|len|length|count|size"
     r"|class|prefix|suffix|regex|pattern|format|label|env|var|header|param|policy|manager|provider|arn|ref|hint|error"
@@ -135,7 +136,7 @@ _PROSE = frozenset(
 )
 
 
-def of_environment(env: Mapping[str, str]) -> tuple[str, ...]:
+def find_environment_values(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of variables with secret names, longest first.
 
     Paths and usual words are left out.
@@ -143,22 +144,25 @@ def of_environment(env: Mapping[str, str]) -> tuple[str, ...]:
     values = {
         value
         for name, value in env.items()
-        if len(value) >= LEAST and SECRET_NAME.search(name) and _may_be(name.lower()) and _is_own(value)
+        if len(value) >= LEAST
+        and SECRET_NAME.search(name)
+        and _may_name_secret(name.lower())
+        and _is_secret_of_environment(value)
     }
     return tuple(sorted(values, key=lambda v: (-len(v), v)))
 
 
-def _may_be(low: str) -> bool:
+def _may_name_secret(low: str) -> bool:
     """Return whether a name, in lower case, may be a secret's own."""
     return bool(PASSWORD.search(low)) or not _ABOUT.search(low)
 
 
-def _is_own(value: str) -> bool:
+def _is_secret_of_environment(value: str) -> bool:
     ordinary = value.startswith(("/", "~", "./", "unix:", "http://", "https://")) or value.lower() in COMMON
     return not ordinary and len(set(value)) > 3 and not any(c in value for c in "\n\r\0")
 
 
-def stands_for_another(value: str) -> bool:
+def is_placeholder(value: str) -> bool:
     """Return whether a password in an address is a variable or a placeholder."""
     common = value.lower() in (*COMMON, "pass", "passwd", "pwd", "pw", "secret", "token", "xxx", "foo", "bar")
     return common or bool(_PLACEHOLDER.match(value)) or value[0] in "$%{<[*" or set(value) <= set("x*•.X")
@@ -173,14 +177,14 @@ def kind_of(name: str) -> str:
     return "secret" if "secret" in low else "key"
 
 
-def assigns(name: str, value: str) -> bool:
+def is_secret_value(name: str, value: str) -> bool:
     """Return whether a value under this name, in an object or a form, is a secret."""
     if not LEAST <= len(value) <= 512 or not SECRET_NAME.search(name) or any(c.isspace() for c in value):
         return False
     return is_value(name, value, quoted=True, tight=True)
 
 
-def find(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
+def find_assigned_secrets(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
     """Yield the secrets assigned to names; `lower` is the text in lower case, same positions."""
     for sign in SIGNS:
         at = lower.find(sign)
@@ -200,7 +204,7 @@ def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | N
     longer = _longer_end(text, match)
     if longer is None and match.end("value") - match.start("value") < LEAST:
         return None
-    start, head = before_name(text, at)
+    start, head = split_before_name(text, at)
     name = head.rpartition(".")[2] + text[at : match.end("rest")]
     if _is_assigned(text, match, start, head, name, longer):
         return name, longer or match.end("value")
@@ -225,7 +229,7 @@ def _longer_end(text: str, match: re.Match[str]) -> int | None:
     return longer.end() if longer else None
 
 
-def before_name(text: str, at: int) -> tuple[str, str]:
+def split_before_name(text: str, at: int) -> tuple[str, str]:
     """Return the line up to a name, and the beginning of the name; `at` is within the name.
 
     A diff's sign or the file and line number of a search are no part of it.
@@ -246,14 +250,14 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
     """Return whether the value up to the first bracket is a secret, judged by the text before it."""
     sign, value = match["sign"], match["value"]
     quoted, bare = bool(match["quote"]), not sign.strip()
-    if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in what people say
+    if bare and not (head.startswith("--") and name.lower() == name):  # as in .netrc, and in sentences
         return _is_secret_word(name, value)
     spoken = sign.strip(" \t:") == "is"
     if spoken and not (PASSWORD.search(name.lower()) and TURN.search(value)):
         return False
     if len(value) < LEAST or not _is_end_of_value(text, match, start):
         return False
-    alone = not start.rstrip(" -")[-1:].strip(_BEHIND_ANOTHER)
+    alone = not start.rstrip(" -")[-1:].strip(_PREFIX_ENDS)
     line = quoted or (sign == ": " and alone and _LINE_END.match(text, match.end("value")) is not None)
     tight = sign in ("=", ":", ">") or bare or spoken
     return is_value(name, value, quoted=quoted, tight=tight, line=line)
@@ -267,7 +271,7 @@ def _is_secret_word(name: str, value: str) -> bool:
 
 
 def _is_end_of_value(text: str, match: re.Match[str], start: str) -> bool:
-    """Return whether the text around a value leaves it a value: no code, no line number, no sentence."""
+    """Return whether a value ends where it was matched: it is no part of code, a line number or a sentence."""
     sign, quoted = match["sign"], bool(match["quote"])
     if sign == ">" and start[-1:] != "<":
         return False
@@ -317,7 +321,7 @@ def _is_reference(value: str, *, quoted: bool) -> bool:
 
 
 def _is_jumbled(value: str) -> bool:
-    """Return whether letters, digits and symbols take turns as they do in a generated password."""
+    """Return whether letters, digits and symbols alternate as in a generated password."""
     runs = _RUNS.findall(value)
     symbols = {c for c in value if not c.isalnum()} - set("_-./:")
     mixed = len(symbols) > 1 and any(map(str.isdigit, value)) and any(map(str.isalpha, value))
@@ -328,7 +332,7 @@ def is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = F
     """Return whether a value is a secret; `line`: it is alone behind its name, as in YAML."""
     low = name.lower().strip("-_")
     variable = tight and bool(ENVIRONMENT.match(name) or name.startswith("--"))
-    if not _may_be(low) or _is_no_secret(value, quoted=quoted):
+    if not _may_name_secret(low) or _is_ordinary_value(value, quoted=quoted):
         return False
     if not variable and low.replace("_", "") in value.lower():
         return False
@@ -337,7 +341,7 @@ def is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = F
     return bool(_WORD_END.search(name)) and is_random(value, low, quoted=quoted)
 
 
-def _is_no_secret(value: str, *, quoted: bool) -> bool:
+def _is_ordinary_value(value: str, *, quoted: bool) -> bool:
     """Return whether a value is a common word, address, reference, placeholder or chain of names."""
     return bool(
         value.lower() in COMMON
@@ -350,7 +354,7 @@ def _is_no_secret(value: str, *, quoted: bool) -> bool:
 
 
 def _is_likely(low: str, value: str, *, quoted: bool, variable: bool, line: bool) -> bool:
-    """Judge a value under a name that means a secret."""
+    """Judge a value whose name means a secret."""
     if WORDS.match(value):
         return False
     if value.isalpha():
@@ -375,7 +379,7 @@ def _is_word_or_number(value: str) -> bool:
 
 
 def is_random(value: str, low: str, *, quoted: bool) -> bool:
-    """Judge a value under a name that mostly means something else: only a random one is a secret."""
+    """Judge a value whose name mostly means something else: only a random value is a secret."""
     if _is_word_or_number(value):
         return False
     turns = len(TURN.findall(value))
@@ -431,7 +435,7 @@ def _find_name(text: str, lower: str, at: int) -> re.Match[str] | None:
 
 def _is_pair(name: re.Match[str], value: re.Match[str]) -> bool:
     if value["quote"]:
-        return assigns(name["name"], value["quoted"])
+        return is_secret_value(name["name"], value["quoted"])
     if value["sign"] == "=" or not SECRET_NAME.search(name["name"]):
         return False
     tight = not name["quote"]  # else a variable in a program
@@ -440,7 +444,7 @@ def _is_pair(name: re.Match[str], value: re.Match[str]) -> bool:
 
 def _is_apart(text: str, at: int, match: re.Match[str]) -> bool:
     """Return whether a value in a cell, in a block or behind a prompt is a secret."""
-    start, head = before_name(text, at)
+    start, head = split_before_name(text, at)
     name, value = head.rpartition(".")[2] + text[at : match.end("rest")], match["value"]
     random = TURN.search(value[:-1])
     if match["prompt"]:
@@ -456,7 +460,7 @@ def _is_apart(text: str, at: int, match: re.Match[str]) -> bool:
 
 def _is_passphrase(text: str, at: int, match: re.Match[str]) -> bool:
     """Return whether a quoted text with spaces is a passphrase, not a sentence about one."""
-    _, head = before_name(text, at)
+    _, head = split_before_name(text, at)
     name = (head.rpartition(".")[2] + text[at : match.end("rest")]).lower()
     words = match["value"].split()
     if not PASSWORD.search(name) or len(match["value"]) < LEAST or name in match["value"].lower():

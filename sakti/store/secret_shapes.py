@@ -156,11 +156,11 @@ def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _whole(match: re.Match[str]) -> tuple[int, int]:
+def _match_span(match: re.Match[str]) -> tuple[int, int]:
     return match.span(match.lastindex or 0)
 
 
-def _api_key(match: re.Match[str]) -> tuple[int, int] | None:
+def _locate_api_key(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of a key with some random piece in it, not of a name made of words."""
     word = match[0]
     pieces = re.split("[-_]", word)
@@ -170,7 +170,7 @@ def _api_key(match: re.Match[str]) -> tuple[int, int] | None:
     return match.span() if len(word) >= 40 and word[2] == "-" and digits >= 3 and word.lower() != word else None
 
 
-def _credentials(match: re.Match[str]) -> tuple[int, int] | None:
+def _locate_credentials(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of Basic credentials: a value that decodes to user and password (RFC 7617).
 
     Not just the next word.
@@ -183,49 +183,49 @@ def _credentials(match: re.Match[str]) -> tuple[int, int] | None:
     return match.span(1) if b":" in decoded and decoded.isascii() and decoded.decode().isprintable() else None
 
 
-def _password(match: re.Match[str]) -> tuple[int, int] | None:
-    return None if secret_names.stands_for_another(match[1]) else match.span(1)
+def _locate_password(match: re.Match[str]) -> tuple[int, int] | None:
+    return None if secret_names.is_placeholder(match[1]) else match.span(1)
 
 
-def _password_in_line(match: re.Match[str]) -> tuple[int, int] | None:
+def _locate_password_in_line(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of the password of a line of PostgreSQL's password file; behind a host only."""
     text, at = match.string, match.start()
     first = max(0, at - _LONGEST_HOST)
     host = text[max(first, text.rfind("\n", first, at) + 1) : at]
-    return _password(match) if _compile(_PGPASS_HOST).fullmatch(host) and match[1][0] not in "/.{" else None
+    return _locate_password(match) if _compile(_PGPASS_HOST).fullmatch(host) and match[1][0] not in "/.{" else None
 
 
-def _password_of_user(match: re.Match[str]) -> tuple[int, int] | None:
+def _locate_password_of_user(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of the password in `curl -u user:password`; `admin:admin` is an example."""
     user = match.string[match.start() : match.start(1) - 1]
-    return None if user.endswith(match[1]) or match[1].startswith("//") else _password(match)
+    return None if user.endswith(match[1]) or match[1].startswith("//") else _locate_password(match)
 
 
-def _password_of_option(match: re.Match[str]) -> tuple[int, int] | None:
+def _locate_password_of_option(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of the password in `-pPASSWORD`; `-p3306:3306` is a port of a container."""
-    return None if _compile(r"[\d.:/-]+(?:tcp|udp)?").fullmatch(match[1]) else _password(match)
+    return None if _compile(r"[\d.:/-]+(?:tcp|udp)?").fullmatch(match[1]) else _locate_password(match)
 
 
-def _password_of_statement(match: re.Match[str]) -> tuple[int, int] | None:
+def _locate_password_of_statement(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of the password of a user in SQL, not of a word in a sentence in lower case."""
     before = match.string[max(0, match.start() - _LONGEST_STATEMENT) : match.start()]
     sql = match[0].startswith("IDENTIFIED") or _compile(_STATEMENT).search(before.rpartition(";")[2])
-    return match.span(2) if sql and not secret_names.stands_for_another(match[2]) else None
+    return match.span(2) if sql and not secret_names.is_placeholder(match[2]) else None
 
 
-def _password_in_dsn(match: re.Match[str]) -> tuple[int, int] | None:
+def _locate_password_in_dsn(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of the password in front of `@tcp(host:port)`."""
     first = max(0, match.start() - 200)
     user = _compile(_GO_USER).search(match.string[first : match.start()])
     if user is None:
         return None
     before, _, last = user[0].rpartition(":")  # a file's name may be in front of the user's
-    if not last or before.endswith(last) or secret_names.stands_for_another(last):
+    if not last or before.endswith(last) or secret_names.is_placeholder(last):
         return None
     return first + user.start(2), first + user.end(2)
 
 
-def _private_key(match: re.Match[str]) -> tuple[int, int] | None:
+def _locate_private_key(match: re.Match[str]) -> tuple[int, int] | None:
     """Return the place of a private key with a body; one that is cut goes to the end of its characters."""
     text, body = match.string, match.end()
     limit = body + PEM_LIMIT
@@ -240,23 +240,23 @@ def _private_key(match: re.Match[str]) -> tuple[int, int] | None:
 
 Check = Callable[[re.Match[str]], tuple[int, int] | None]
 _FORMS: tuple[tuple[str, str, str, Check], ...] = (
-    *((kind, sign, pattern, _whole) for kind, sign, pattern in _TOKENS),
-    *(("api_key", f"{sign}{end}", _API_KEY, _api_key) for sign in ("sk", "pk", "rk") for end in "-_"),
-    ("private_key", "-----begin ", _PEM, _private_key),
-    ("bearer", "bearer", _BEARER, _whole),
-    ("basic", "basic", _BASIC, _credentials),
-    ("authorization", "authorization", _HEADER, _whole),
-    ("cookie", "cookie", _COOKIE, _whole),
-    ("password", "://", _ADDRESS, _password),
-    ("password", "curl", _CURL, _password_of_user),
-    *(("password", f":{port}", _PGPASS, _password_in_line) for port in (*range(5432, 5440), 6432, 6543, "*")),
-    *(("password", sign, _MYSQL, _password_of_option) for sign in ("mysql", "mariadb")),
-    ("password", "sshpass", _SSHPASS, _password),
-    ("password", "identified", _IDENTIFIED, _password_of_statement),
-    *(("password", f"@{sort}(", _GO_DSN, _password_in_dsn) for sort in ("tcp", "udp", "unix")),
-    ("password", "jdbc:oracle:", _ORACLE, _password),
-    ("basic", "auth", _AUTH, _credentials),
-    *(("mnemonic", sign, _PHRASE, _whole) for sign in ("mnemonic", "seed", "recovery", "backup")),
+    *((kind, sign, pattern, _match_span) for kind, sign, pattern in _TOKENS),
+    *(("api_key", f"{sign}{end}", _API_KEY, _locate_api_key) for sign in ("sk", "pk", "rk") for end in "-_"),
+    ("private_key", "-----begin ", _PEM, _locate_private_key),
+    ("bearer", "bearer", _BEARER, _match_span),
+    ("basic", "basic", _BASIC, _locate_credentials),
+    ("authorization", "authorization", _HEADER, _match_span),
+    ("cookie", "cookie", _COOKIE, _match_span),
+    ("password", "://", _ADDRESS, _locate_password),
+    ("password", "curl", _CURL, _locate_password_of_user),
+    *(("password", f":{port}", _PGPASS, _locate_password_in_line) for port in (*range(5432, 5440), 6432, 6543, "*")),
+    *(("password", sign, _MYSQL, _locate_password_of_option) for sign in ("mysql", "mariadb")),
+    ("password", "sshpass", _SSHPASS, _locate_password),
+    ("password", "identified", _IDENTIFIED, _locate_password_of_statement),
+    *(("password", f"@{sort}(", _GO_DSN, _locate_password_in_dsn) for sort in ("tcp", "udp", "unix")),
+    ("password", "jdbc:oracle:", _ORACLE, _locate_password),
+    ("basic", "auth", _AUTH, _locate_credentials),
+    *(("mnemonic", sign, _PHRASE, _match_span) for sign in ("mnemonic", "seed", "recovery", "backup")),
 )
 
 _SPACED = frozenset(
@@ -267,7 +267,7 @@ _IN_WORDS = tuple(form for form in _FORMS if form[0] not in _SPACED)
 _LONG = 20  # characters of a word that may be a token
 
 
-def find(text: str, lower: str) -> Iterator[Span]:
+def find_shapes(text: str, lower: str) -> Iterator[Span]:
     """Yield the secrets of these forms; `lower` is the text in lower case, with the same positions."""
     if len(lower) >= _LONG:
         words = "\n".join([word for word in lower.split() if len(word) >= _LONG])  # most of a text is shorter words

@@ -24,13 +24,13 @@ from sakti.store import secret_names, secret_shapes
 
 MARK = lazy_pattern(r"\[secret:([a-z0-9_]{1,20}):([0-9a-f]{4})\]")
 _MARK_SIGN = "[secret:"
-# What is left out of a word or a string: by a program, a line break; by a terminal, colours and "erase to the right".
-_LEFT_OUT = lazy_pattern(r"\\\r?\n|(?:\x1b|\u241b|\\u001b)\[[\d;:]{0,20}[mK]")
-_LEFT_OUT_SIGNS = ("\\\n", "\\\r\n", "\x1b[", "\u241b[", "\\u001b[")
-GOES_ON = ("\\\n", "\\\r\n")
+# Breaks within a word or a string that do not belong to it: escaped line breaks, colours and "erase to the right".
+_BREAK = lazy_pattern(r"\\\r?\n|(?:\x1b|\u241b|\\u001b)\[[\d;:]{0,20}[mK]")
+_BREAK_SIGNS = ("\\\n", "\\\r\n", "\x1b[", "\u241b[", "\\u001b[")
+CONTINUATIONS = ("\\\n", "\\\r\n")
 
-ROUNDS = 4  # passes until nothing more is found: masking twice must change nothing more
-# That are remembered as masked: a text passes several doors, and a line of the log one after the other.
+ROUNDS = 4  # passes until no more secrets are found: masking twice must change nothing
+# Limits of the cache of masked texts: each text is masked at several places, and the lines of the log one by one.
 CLEAN_TEXTS, CLEAN_CHARACTERS, CLEAN_FROM = 4_096, 4 << 20, 20
 
 
@@ -43,16 +43,16 @@ class Secret(Struct, frozen=True):
 
 
 class _MaskingState:
-    """State of masking in this process: key of the marks, environment values, texts known as clean."""
+    """State of masking in this process: key of the marks, secrets of the environment, cache of clean texts."""
 
     def __init__(self) -> None:
         self.key = randomness.token_bytes(16)
-        self.values = secret_names.of_environment(os.environ)
+        self.values = secret_names.find_environment_values(os.environ)
         self.clean: OrderedDict[str, None] = OrderedDict()
         self.characters = 0
-        self._lock = threading.Lock()  # the writer, the reader and who prepares a text all pass here
+        self._lock = threading.Lock()  # used by the threads of writer and reader, and by the event loop
 
-    def knows(self, text: str) -> bool:
+    def is_clean(self, text: str) -> bool:
         if text not in self.clean:
             return False
         with self._lock:
@@ -67,10 +67,10 @@ class _MaskingState:
             self.clean[text] = None
             self.characters += len(text)
             while len(self.clean) > CLEAN_TEXTS or self.characters > CLEAN_CHARACTERS:
-                gone, _ = self.clean.popitem(last=False)
-                self.characters -= len(gone)
+                oldest, _ = self.clean.popitem(last=False)
+                self.characters -= len(oldest)
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         with self._lock:
             self.clean.clear()
             self.characters = 0
@@ -80,9 +80,9 @@ _state = _MaskingState()
 
 
 def use_key(key: bytes) -> None:
-    """Make marks with this key from now on: that of the database that was opened."""
+    """Make marks with this key, that of the opened database, from now on."""
     _state.key = key
-    _state.forget()
+    _state.clear()
 
 
 def key() -> bytes:
@@ -91,14 +91,14 @@ def key() -> bytes:
 
 
 def use_environment(env: Mapping[str, str]) -> None:
-    """Mask the values of these variables whose names look secret, in place of those of the process."""
-    _state.values = secret_names.of_environment(env)
-    _state.forget()
+    """Mask the values of these variables, if their names look secret, instead of the process's own."""
+    _state.values = secret_names.find_environment_values(env)
+    _state.clear()
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """Replace the secrets in `text` by marks; masking twice changes nothing more."""
-    if len(text) < secret_names.LEAST or (len(text) >= CLEAN_FROM and _state.knows(text)):
+    if len(text) < secret_names.LEAST or (len(text) >= CLEAN_FROM and _state.is_clean(text)):
         return text
     for _ in range(ROUNDS):
         spans = find_secrets(text)
@@ -110,15 +110,15 @@ def masked(text: str) -> str:
     return text
 
 
-def whole_until(text: str) -> int:
-    """Return where a growing text can be cut without cutting a secret.
+def find_safe_cut(text: str) -> int:
+    """Return the offset at which a growing text can be cut without cutting a secret.
 
-    That is behind a line, and before an unfinished private key.
+    That is the end of a line, outside of an unfinished private key.
     """
     line = last = text.rfind("\n") + 1
     while line:
         start = text.rfind("\n", 0, line - 1) + 1
-        if not text.endswith(GOES_ON, 0, line) and not secret_names.is_name_of_next_line(text[start:line]):
+        if not text.endswith(CONTINUATIONS, 0, line) and not secret_names.is_name_of_next_line(text[start:line]):
             break
         line = start
     end = line or last or len(text)
@@ -126,22 +126,22 @@ def whole_until(text: str) -> int:
     return begin if begin > 0 and "-----END " not in text[begin:end] else end
 
 
-def masked_lines(text: str) -> str:
+def mask_lines(text: str) -> str:
     """Mask secrets in `text` and keep the number of its lines, so that line numbers still fit."""
     spans = find_secrets(text)
-    return masked(_replace_spans(text, spans, lines=True)) if spans else text
+    return mask_secrets(_replace_spans(text, spans, lines=True)) if spans else text
 
 
-def masked_value(value: Any) -> Any:
+def mask_value(value: Any) -> Any:
     """Mask every text of a JSON value; a text below a name is also judged as that name's value."""
     return _mask_below(value, "")
 
 
 def _mask_below(value: Any, name: str) -> Any:
     if isinstance(value, str):
-        clean = masked(value)
-        if name and clean == value and secret_names.assigns(name, value):
-            return mark(secret_names.kind_of(name), value)
+        clean = mask_secrets(value)
+        if name and clean == value and secret_names.is_secret_value(name, value):
+            return make_mark(secret_names.kind_of(name), value)
         return clean
     if isinstance(value, dict):
         return {k: _mask_below(v, k) for k, v in cast("dict[str, Any]", value).items()}
@@ -155,7 +155,7 @@ def _mask_below(value: Any, name: str) -> Any:
 def mask_output(value: Any) -> Any:
     """Mask secrets in every text of a JSON value, or of a struct's fields, before it leaves the database."""
     if isinstance(value, str):
-        return masked(value)
+        return mask_secrets(value)
     if isinstance(value, dict):
         return {k: mask_output(v) for k, v in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list):
@@ -169,16 +169,16 @@ def mask_output(value: Any) -> Any:
 
 def has_secret(text: str) -> bool:
     """Return whether masking would change `text`."""
-    return masked(text) != text
+    return mask_secrets(text) != text
 
 
-def mark(kind: str, value: str) -> str:
+def make_mark(kind: str, value: str) -> str:
     """Return the mark of a secret."""
     digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=_state.key, digest_size=2)
     return f"[secret:{kind}:{digest.hexdigest()}]"
 
 
-def marks_in(value: Any) -> tuple[str, ...]:
+def find_marks(value: Any) -> tuple[str, ...]:
     """Return the marks in a text or in the texts of a JSON value, each once, in order."""
     return tuple(dict.fromkeys(_marks(value)))
 
@@ -195,28 +195,28 @@ def _marks(value: Any) -> Iterator[str]:
             yield from _marks(one)
 
 
-def marks_of(source: str) -> frozenset[str]:
+def find_all_marks(source: str) -> frozenset[str]:
     """Return the marks of the secrets in a text, and those that it contains itself."""
-    secret_marks = (mark(one.kind, source[one.start : one.end]) for one in find_secrets(source))
-    return frozenset((*secret_marks, *marks_in(source)))
+    secret_marks = (make_mark(one.kind, source[one.start : one.end]) for one in find_secrets(source))
+    return frozenset((*secret_marks, *find_marks(source)))
 
 
 def reveal_marks(text: str, source: str) -> str:
     """Replace marks in `text` by the values that `source` holds, where `text` is to become part of it.
 
-    A mark that stands for no value in `source`, or for two, or that `source` itself contains, stays.
+    A mark of no value in `source`, of two values, or that `source` contains itself, stays.
     """
-    new_marks = set(marks_in(text)) - set(marks_in(source))
+    new_marks = set(find_marks(text)) - set(find_marks(source))
     if not new_marks:
         return text
     values: dict[str, set[str]] = {}
     for one in find_secrets(source):
         value = source[one.start : one.end]
-        if (name := mark(one.kind, value)) in new_marks:
+        if (name := make_mark(one.kind, value)) in new_marks:
             values.setdefault(name, set()).add(value)
-    for name, held in values.items():
-        if len(held) == 1:
-            (value,) = held
+    for name, candidates in values.items():
+        if len(candidates) == 1:
+            (value,) = candidates
             if lines := value.count("\n"):  # `masked_lines` left as many empty lines
                 text = text.replace(name + "\n" * lines, value)
             text = text.replace(name, value)
@@ -232,7 +232,7 @@ def find_secrets(text: str) -> list[Secret]:
     out: list[Secret] = []
     for kind, start, end in sorted(spans, key=lambda s: (s[1], -s[2])):
         if out and start < out[-1].end:
-            if end > out[-1].end:  # what begins in one and ends behind it is masked to its end
+            if end > out[-1].end:  # two that overlap are masked as one
                 out[-1] = Secret(out[-1].kind, out[-1].start, end)
             continue
         if not any(start < b and a < end for a, b in marks):
@@ -243,7 +243,11 @@ def find_secrets(text: str) -> list[Secret]:
 def _spans(text: str) -> list[secret_shapes.Span]:
     # the one letter that becomes two in lower case: positions must stay
     lower = (text.replace("İ", "I") if "İ" in text else text).lower()
-    spans = [*_environment(text), *secret_shapes.find(text, lower), *secret_names.find(text, lower)]
+    spans = [
+        *_environment(text),
+        *secret_shapes.find_shapes(text, lower),
+        *secret_names.find_assigned_secrets(text, lower),
+    ]
     return [*spans, *secret_names.find_apart(text, lower)]
 
 
@@ -264,7 +268,7 @@ def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
 
 def _find_breaks(text: str) -> list[tuple[int, int]]:
     """Return the spans to skip in a search for secrets, in order."""
-    breaks = [m.span() for m in _LEFT_OUT.finditer(text)] if any(sign in text for sign in _LEFT_OUT_SIGNS) else []
+    breaks = [m.span() for m in _BREAK.finditer(text)] if any(sign in text for sign in _BREAK_SIGNS) else []
     return breaks if text.isascii() else sorted([*breaks, *(m.span() for m in WITHOUT_WIDTH.finditer(text))])
 
 
@@ -281,45 +285,45 @@ def _replace_spans(text: str, spans: list[Secret], *, lines: bool = False) -> st
     last = 0
     for one in spans:
         value = text[one.start : one.end]
-        out += [text[last : one.start], mark(one.kind, value), "\n" * value.count("\n") if lines else ""]
+        out += [text[last : one.start], make_mark(one.kind, value), "\n" * value.count("\n") if lines else ""]
         last = one.end
     return "".join([*out, text[last:]])
 
 
-LONGEST = 16_384  # characters without a blank that are held back
+LONGEST = 16_384  # characters of a word without a blank that are buffered
 
 
 class MaskedStream:
-    """Masks secrets in streamed text: a word waits for its end, a multi-line key for its last line."""
+    """Mask secrets in streamed text: a word waits for its end, a multi-line key for its last line."""
 
     def __init__(self) -> None:
-        self._held = ""  # from the line on that is not finished
-        self._given = 0  # characters of it, masked, that were given
+        self._buffer = ""  # from the beginning of the unfinished line on
+        self._returned = 0  # characters of it, masked, that were returned
 
     def feed(self, piece: str) -> str:
-        """Return what may be given now; empty while a secret may have begun."""
-        self._held += piece
-        end = self._last_blank(len(self._held))
-        while end and self._held.endswith(GOES_ON, 0, end):
+        """Add a piece and return the text that is complete; "" while a secret may have begun."""
+        self._buffer += piece
+        end = self._last_blank(len(self._buffer))
+        while end and self._buffer.endswith(CONTINUATIONS, 0, end):
             end = self._last_blank(end - 1)
-        key = self._held.rfind("-----BEGIN ", 0, end)
-        if key >= 0 and self._held.count("-----", key, end) < 4:  # two at its first line, two at its last
+        key = self._buffer.rfind("-----BEGIN ", 0, end)
+        if key >= 0 and self._buffer.count("-----", key, end) < 4:  # two at its first line, two at its last
             end = key
-        return self._take(end if len(self._held) - end <= LONGEST else len(self._held))
+        return self._take(end if len(self._buffer) - end <= LONGEST else len(self._buffer))
 
     def _last_blank(self, end: int) -> int:
-        return max(self._held.rfind(blank, 0, end) for blank in " \t\n") + 1
+        return max(self._buffer.rfind(blank, 0, end) for blank in " \t\n") + 1
 
     def end(self) -> str:
-        """Return the rest."""
-        rest = self._take(len(self._held))
-        self._held, self._given = "", 0
+        """Return the rest of the text."""
+        rest = self._take(len(self._buffer))
+        self._buffer, self._returned = "", 0
         return rest
 
     def _take(self, end: int) -> str:
-        clean = masked(self._held[:end])
-        out, self._given = clean[self._given :], max(self._given, len(clean))
-        if line := self._held.rfind("\n", 0, end) + 1:
-            self._given = len(masked(self._held[line:end]))
-            self._held = self._held[line:]
+        clean = mask_secrets(self._buffer[:end])
+        out, self._returned = clean[self._returned :], max(self._returned, len(clean))
+        if line := self._buffer.rfind("\n", 0, end) + 1:
+            self._returned = len(mask_secrets(self._buffer[line:end]))
+            self._buffer = self._buffer[line:]
         return out

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, structs
 
 from sakti.core.lazy import lazy_imports
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 with lazy_imports:  # a question about tasks reads this module, and does without the models
     from sakti.store import models
@@ -40,14 +40,10 @@ class TextTable(Struct, frozen=True):
     task: str = ""
 
 
-def _meta(model: type[Model]) -> Any:
-    return getattr(model, "_meta")  # noqa: B009
-
-
 def _derive(model: type[Model]) -> TextTable:
     """Derive a table from the columns of its model."""
-    name = _meta(model).table_name
-    fields = [f for f in _meta(model).sorted_fields if isinstance(f, models.TextField)]
+    name = models.meta_of(model).table_name
+    fields = [f for f in models.meta_of(model).sorted_fields if isinstance(f, models.TextField)]
     json_fields = [f for f in fields if isinstance(f, models.JsonField)]
     return TextTable(
         name,
@@ -148,7 +144,7 @@ _GENERATED = {"tasks": ("state",)}  # columns that only the schema has
 @cache
 def tables() -> tuple[TextTable, ...]:
     """Return all tables in the order in which rows are removed."""
-    derived = _WITHOUT_MODEL | {_meta(model).table_name: _derive(model) for model in models.MODELS}
+    derived = _WITHOUT_MODEL | {models.meta_of(model).table_name: _derive(model) for model in models.MODELS}
     return tuple(structs.replace(derived[rows.table], thread=rows.thread, task=rows.task) for rows in _ROWS)
 
 
@@ -159,11 +155,11 @@ def by_name() -> dict[str, TextTable]:
 
 @cache
 def _text_fields() -> dict[tuple[str, str], models.TextField]:
-    fields = (field for model in models.MODELS for field in _meta(model).sorted_fields)
-    return {(_meta(f.model).table_name, f.column_name): f for f in fields if isinstance(f, models.TextField)}
+    fields = (field for model in models.MODELS for field in models.meta_of(model).sorted_fields)
+    return {(models.meta_of(f.model).table_name, f.column_name): f for f in fields if isinstance(f, models.TextField)}
 
 
-def entering(table: str, column: str, text: str) -> str:
+def mask_for_storage(table: str, column: str, text: str) -> str:
     """Return `text` as a column may hold it: without keys, tokens and passwords.
 
     Raises `KeyError` for a column without texts.
@@ -171,4 +167,4 @@ def entering(table: str, column: str, text: str) -> str:
     if column not in by_name()[table].texts:
         raise KeyError(f"{table}.{column} holds no text: give it another kind in {models.__name__}")
     field = _text_fields().get((table, column))
-    return masked(text) if field is None else field.mask(text)
+    return mask_secrets(text) if field is None else field.mask(text)

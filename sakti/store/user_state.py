@@ -1,6 +1,6 @@
 """Store small user data: prompts, drafts, rules, pane state, mark key, and workspace folders.
 
-Raw SQL: the key is read before the schema of the file is known, and a move rewrites a column of many tables at once.
+Raw SQL: the key is read before the schema of the file is known.
 """
 
 from __future__ import annotations
@@ -14,25 +14,30 @@ import peewee
 from msgspec import Struct
 
 from sakti.core.types import TextPart
-from sakti.store import leases, rows, secrets
+from sakti.store import files, rows, secrets
 from sakti.store.connection import Connection, Database
-from sakti.store.memory.records import working_memory
+from sakti.store.memory.records import read_working_memory
 from sakti.store.models import (
+    CompactionRow,
+    MemoryRecordRow,
     MessageRow,
+    ObservationRow,
     PromptRow,
     RuleRow,
     SearchDocRow,
+    TaskEventRow,
     TaskRow,
+    ThreadRow,
     UiStateRow,
     UnsentRow,
     WorkingMemoryRow,
 )
 from sakti.store.tasks import graph
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 
-HISTORY_KEPT = 5_000
-ANSWER = "answer:"  # before a thread's id, the owner in `unsent` of the answer that is being written there
-NEWEST = 100  # messages that may be what was not yet forgotten as unsent
+HISTORY_LIMIT = 5_000
+ANSWER = "answer:"  # before a thread's id: owner in `unsent` of the answer that is being written there
+NEWEST = 100  # messages compared with unsent texts: a window may end before it clears its draft
 UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to another program
 
 MARK_KEY = "mark_key"  # in ui_state
@@ -40,21 +45,29 @@ _READ = f"SELECT value FROM ui_state WHERE key = '{MARK_KEY}'"
 _KEY = "workspace:"  # of ui_state, before the root
 # What belongs to threads, board and page. Approval rules stay: they are part of the trust in a folder.
 _MOVED = (
-    "threads", "messages", "observations", "compaction_records", "observational_memory", "tasks", "task_events",
-    "search_docs", "prompt_history", "unsent",
-)  # fmt: skip
+    ThreadRow,
+    MessageRow,
+    ObservationRow,
+    CompactionRow,
+    MemoryRecordRow,
+    TaskRow,
+    TaskEventRow,
+    SearchDocRow,
+    PromptRow,
+    UnsentRow,
+)
 
 
-def history(db: Database, resource_id: str, limit: int) -> list[str]:
+def list_prompts(db: Database, resource_id: str, limit: int) -> list[str]:
     """Return the newest `limit` prompts, oldest first."""
     row = PromptRow
     newest = row.select(row.text).where(row.resource_id == resource_id).order_by(row.pk.desc()).limit(limit)
     return [text for (text,) in reversed(newest.tuples().execute(db))]
 
 
-def add_history(db: Database, resource_id: str, text: str, now: int, thread_id: str | None = None) -> None:
+def add_prompt(db: Database, resource_id: str, text: str, now: int, thread_id: str | None = None) -> None:
     """Add a prompt and its thread to the history; one that repeats the last is not added."""
-    row, text = PromptRow, entering("prompt_history", "text", text)
+    row, text = PromptRow, mask_for_storage("prompt_history", "text", text)
     newest = row.select(row.pk, row.text, row.thread_id).where(row.resource_id == resource_id).order_by(row.pk.desc())
     last = rows.first(db, newest)
     if last and last[1:] == (text, thread_id):
@@ -63,7 +76,7 @@ def add_history(db: Database, resource_id: str, text: str, now: int, thread_id: 
         rows.delete(db, PromptRow, pk=last[0])
     rows.insert(db, PromptRow, resource_id=resource_id, text=text, created_at=now, thread_id=thread_id)
     here = row.resource_id == resource_id
-    oldest = row.select(row.pk).where(here).order_by(row.pk.desc()).limit(1).offset(HISTORY_KEPT)
+    oldest = row.select(row.pk).where(here).order_by(row.pk.desc()).limit(1).offset(HISTORY_LIMIT)
     row.delete().where(here, row.pk <= oldest).execute(db)
 
 
@@ -75,10 +88,10 @@ class Unsent(Struct, frozen=True):
     thread_id: str | None = None
 
 
-def keep_unsent(
+def save_unsent(
     db: Database, resource_id: str, owner: str, unsent: Unsent, now: int, *, is_closing: bool = False
 ) -> None:
-    """Persist what `owner`'s window holds unsent; a window that closes leaves it to the next one."""
+    """Store the unsent texts of `owner`'s window; a window that closes leaves them to the next one."""
     rows.delete(db, UnsentRow, resource_id=resource_id, owner=owner)
     if unsent.draft.strip() or unsent.queued:
         rows.insert(
@@ -98,10 +111,10 @@ def forget_unsent(db: Database, resource_id: str, owner: str) -> None:
     rows.delete(db, UnsentRow, resource_id=resource_id, owner=owner)
 
 
-def keep_answer_piece(db: Database, resource_id: str, thread_id: str, piece: str, now: int) -> None:
+def append_answer(db: Database, resource_id: str, thread_id: str, piece: str, now: int) -> None:
     """Append to the stored text of the answer that is being written in a thread."""
     owner = f"{ANSWER}{thread_id}"
-    piece = entering("unsent", "draft", piece)
+    piece = mask_for_storage("unsent", "draft", piece)
     rows.insert(
         db, UnsentRow, resource_id=resource_id, owner=owner, draft=piece, queued=[], updated_at=now, thread_id=thread_id
     )
@@ -126,25 +139,25 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     """
     row = UnsentRow
     unsent = list(row.select().where(row.resource_id == resource_id).order_by(row.pk).execute(db))
-    gone = [r for r in unsent if _is_abandoned(r.owner, now - r.updated_at)]
+    abandoned = [r for r in unsent if _is_abandoned(r.owner, now - r.updated_at)]
     drafts: list[str] = []
     queued: list[str] = []
-    for one in gone:
+    for one in abandoned:
         rows.delete(db, UnsentRow, pk=one.pk)
         draft, texts = _subtract_texts(one.draft, one.queued, _sent_since(db, resource_id, one.updated_at))
         drafts += filter(None, (draft,))
         queued += texts
-    draft, threads = "\n\n".join(drafts), {r.thread_id for r in gone}
+    draft, threads = "\n\n".join(drafts), {r.thread_id for r in abandoned}
     unsent = Unsent(draft, queued, threads.pop() if len(threads) == 1 else None)
-    keep_unsent(db, resource_id, owner, unsent, now)
+    save_unsent(db, resource_id, owner, unsent, now)
     return draft, queued
 
 
 def _is_abandoned(owner: str, age: int) -> bool:
-    """Return whether a window has closed, of whose text nothing changed for `age` ms."""
+    """Return whether a window is closed, whose text was last changed `age` ms ago."""
     if owner.startswith(ANSWER):
         return False
-    return not owner or age > UNTOUCHED_MS or not leases.alive(owner)
+    return not owner or age > UNTOUCHED_MS or not files.is_owner_running(owner)
 
 
 def _subtract_texts(draft: str, queued: Sequence[str], sent: list[str]) -> tuple[str, list[str]]:
@@ -155,20 +168,20 @@ def _subtract_texts(draft: str, queued: Sequence[str], sent: list[str]) -> tuple
             sent.remove(text)
         else:
             unsent.append(text)
-    # a draft is kept while it is typed: it may be the beginning of a text that was sent
+    # drafts are stored while they are typed: this may be the beginning of a text that was sent
     words = draft.strip()
     return "" if not words or any(text.startswith(words) for text in sent) else draft, unsent
 
 
 def _sent_since(db: Database, resource_id: str, since: int) -> list[str]:
-    """Return the texts of the user's messages since a time: a window may end before it clears its draft."""
+    """Return the texts of the user's newest messages since a time."""
     row = MessageRow
     here = row.select(row.parts).where(row.resource_id == resource_id, row.role == "user", row.created_at >= since)
     newest = here.order_by(row.created_at.desc()).limit(NEWEST).execute(db)
     return ["\n".join(p.text for p in one.parts if isinstance(p, TextPart)) for one in newest]
 
 
-def rules(db: Database, resource_id: str) -> list[tuple[str, str]]:
+def list_rules(db: Database, resource_id: str) -> list[tuple[str, str]]:
     """Return the workspace's saved rules as (rule, decision)."""
     saved = RuleRow.select(RuleRow.rule, RuleRow.decision).where(RuleRow.resource_id == resource_id)
     saved = saved.order_by(RuleRow.created_at, RuleRow.rule)
@@ -185,7 +198,7 @@ def delete_rule(db: Database, resource_id: str, rule: str) -> None:
     rows.delete(db, RuleRow, resource_id=resource_id, rule=rule)
 
 
-def ui_state(db: Database) -> dict[str, str]:
+def load_ui_state(db: Database) -> dict[str, str]:
     row = UiStateRow
     return dict(row.select(row.key, row.value).where(row.key != MARK_KEY).tuples().execute(db))
 
@@ -201,10 +214,10 @@ def use_mark_key(db: Database) -> None:
     secrets.use_key(_read_key(db) or randomness.token_bytes(16))
 
 
-def keep_mark_key(db: Database) -> None:
-    """Store the key in use, and go by the one that another process stored first."""
+def store_mark_key(db: Database) -> None:
+    """Store the key in use, or use the one that another process stored first."""
     if _read_key(db) is None:
-        value = entering("ui_state", "value", secrets.key().hex())
+        value = mask_for_storage("ui_state", "value", secrets.key().hex())
         # SQL: runs before the schema of the file is known
         db.execute_sql(f"INSERT OR IGNORE INTO ui_state (key, value) VALUES ('{MARK_KEY}', ?)", (value,))
     use_mark_key(db)
@@ -219,7 +232,7 @@ def _read_key(db: Database) -> bytes | None:
         return None
 
 
-class KnownFolder(Struct, frozen=True):
+class WorkspaceFolder(Struct, frozen=True):
     """Identity of a workspace's folder; `first_commit` is that of its repository, "" if it is not known."""
 
     root: str
@@ -228,7 +241,7 @@ class KnownFolder(Struct, frozen=True):
     inode: int
     first_commit: str = ""
 
-    def is_same(self, other: KnownFolder) -> bool:
+    def is_same(self, other: WorkspaceFolder) -> bool:
         """Return whether another root may be the same folder under an earlier name."""
         if (self.device, self.inode) == (other.device, other.inode):
             return True
@@ -248,27 +261,27 @@ class Holdings(Struct, frozen=True):
         return not (self.threads or self.tasks or self.page)
 
 
-def get_folder(db: Connection, root: str) -> KnownFolder | None:
+def get_folder(db: Connection, root: str) -> WorkspaceFolder | None:
     """Return the folder that a workspace was last opened in."""
     stored = rows.select(db, UiStateRow, ("value",), key=_KEY + root)
-    return msgspec.json.decode(stored[0][0], type=KnownFolder) if stored else None
+    return msgspec.json.decode(stored[0][0], type=WorkspaceFolder) if stored else None
 
 
-def remember_folder(db: Database, folder: KnownFolder) -> None:
+def remember_folder(db: Database, folder: WorkspaceFolder) -> None:
     """Store the folder of a workspace."""
     set_ui_state(db, _KEY + folder.root, msgspec.json.encode(folder).decode())
 
 
-def same_folders(db: Connection, folder: KnownFolder) -> list[Holdings]:
+def find_same_folders(db: Connection, folder: WorkspaceFolder) -> list[Holdings]:
     """Return the other workspaces that may have been this folder, if anything is stored under them."""
     # SQL: a range of keys by their beginning, on a bare connection too
     stored = db.execute_sql("SELECT value FROM ui_state WHERE substr(key, 1, ?) = ?", (len(_KEY), _KEY)).fetchall()
-    others = [msgspec.json.decode(value, type=KnownFolder) for (value,) in stored]
-    same = [holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
+    others = [msgspec.json.decode(value, type=WorkspaceFolder) for (value,) in stored]
+    same = [count_holdings(db, other.root) for other in others if other.root != folder.root and folder.is_same(other)]
     return [holding for holding in same if not holding.is_empty]
 
 
-def holdings(db: Connection, root: str) -> Holdings:
+def count_holdings(db: Connection, root: str) -> Holdings:
     """Count a workspace's data."""
     # SQL: three counts in one statement
     row = db.execute_sql(
@@ -285,26 +298,21 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
 
     A task whose handle is taken gets another one. If both have a page, the old one's text is added to the newer.
     """
-    moved = holdings(db, old)
+    moved = count_holdings(db, old)
     _free_handles(db, old, new)
-    # SQL: one conditional statement with a computed key
-    db.execute_sql(
-        "UPDATE observational_memory SET lookup_key = 'resource:' || ?2 WHERE lookup_key = 'resource:' || ?1"
-        " AND NOT EXISTS (SELECT 1 FROM observational_memory WHERE lookup_key = 'resource:' || ?2)",
-        (old, new),
-    )
+    if not rows.select(db, MemoryRecordRow, ("id",), lookup_key=f"resource:{new}"):
+        rows.change(db, MemoryRecordRow, {"lookup_key": f"resource:{old}"}, lookup_key=f"resource:{new}")
     _move_page(db, old, new)
-    for table in _MOVED:
-        # SQL: table and column are parameters
-        db.execute_sql(f"UPDATE {table} SET resource_id = ? WHERE resource_id = ?", (new, old))
+    for model in _MOVED:
+        rows.change(db, model, {"resource_id": old}, resource_id=new)
     for root in (old, new):
-        graph.tally(db, root)
+        graph.count_states(db, root)
     rows.delete(db, UiStateRow, key=_KEY + old)
     return moved
 
 
 def _free_handles(db: Database, old: str, new: str) -> None:
-    """Give those tasks of `old` another handle whose own is taken in `new`."""
+    """Give tasks of `old` a new handle if theirs is taken in `new`."""
     taken, mine = ({h for (h,) in rows.select(db, TaskRow, ("handle",), resource_id=root)} for root in (new, old))
     for handle in sorted(taken & mine):
         free = next(name for n in itertools.count(2) if (name := f"{handle}-{n}") not in taken | mine)
@@ -313,7 +321,7 @@ def _free_handles(db: Database, old: str, new: str) -> None:
 
 
 def _move_page(db: Database, old: str, new: str) -> None:
-    source, target = (working_memory(db, "resource", root) for root in (old, new))
+    source, target = (read_working_memory(db, "resource", root) for root in (old, new))
     if source is None:
         return
     if target is None:

@@ -1,5 +1,5 @@
 """Tasks of a workspace and their graph.
 
 `service` changes tasks with what `changes` shares, `queries` answers questions, `describe` finds and describes a task.
-`graph` says which tasks are blocked (pure). `transfer` exports and imports JSON Lines, `beads` issues of that tracker.
+`transfer` exports and imports JSON Lines, `beads` issues of that tracker.
 """

@@ -21,10 +21,11 @@ from sakti.store import copies
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks import questions, rows
+from sakti.store.tasks.deadlocks import BLOCKS, EDGE_TYPES, RELATED
 from sakti.store.tasks.questions import Task
 from sakti.store.tasks.rows import ImportedTask
-from sakti.tasks import graph as g
 from sakti.tasks.changes import (
+    NO_CLAIM,
     STATUSES,
     TYPES,
     Actor,
@@ -36,7 +37,7 @@ from sakti.tasks.changes import (
     new_handle,
     reopen_epics,
 )
-from sakti.tasks.transfer import Gate, parse, split_lines
+from sakti.tasks.transfer import Gate, parse_lines, split_lines
 
 SOURCE = "beads"
 NAMES = ("issues.jsonl", "beads.jsonl")  # newer and older versions of bd
@@ -74,14 +75,14 @@ def read(path: Path) -> list[Json]:
     """Return the issues at `path`. Raises TaskError (no_input, unreadable)."""
     file = _find(path)
     if file.suffix in (".db", ".sqlite", ".sqlite3"):
-        return copies.beads_issues(file)
+        return copies.read_beads_issues(file)
     try:
         text = file.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         raise TaskError(f"{file} cannot be read: {why}.", code="unreadable") from e
     try:
-        return [line for line in parse(split_lines(text)) if line.get("_type", "issue") == "issue"]
+        return [line for line in parse_lines(split_lines(text)) if line.get("_type", "issue") == "issue"]
     except TaskError as e:
         raise TaskError(f"{file}: {e.message} Nothing was imported.", code=e.code) from e
 
@@ -115,7 +116,7 @@ def import_issues(
     `source`: the program that they are from; `batch`: the id of the import in the log of changes.
     """
     coming = _Import(db, actor, ids, Report(), batch or ids.new(), source)
-    imported = rows.by_source(db, actor.resource_id, source)
+    imported = rows.map_by_source(db, actor.resource_id, source)
     pairs = coming.import_all(issues, imported)
     met = {*coming.tasks, *(name for name, _ in coming.report.skipped)}
     coming.report.gone += sorted(name for name, task in imported.items() if name not in met and not task.deleted)
@@ -129,7 +130,7 @@ def import_issues(
     return coming.report
 
 
-def _why_not(issue: Json, before: ImportedTask | None, is_twice: bool) -> str:
+def _find_reason_to_skip(issue: Json, before: ImportedTask | None, is_twice: bool) -> str:
     """Return the reason to skip an issue, "" to import it."""
     if before is not None and before.deleted:
         return "it was deleted in sakti; `sakti tasks restore` restores it"
@@ -157,9 +158,9 @@ class _Import(Struct):
         """Insert or update an issue's task and return its id. Raises TaskError for invalid values."""
         db, name = self.db, str(issue["id"])
         check_text("the issue", issue)
-        fields = _fields(issue, self.actor.now)
+        fields = _to_fields(issue, self.actor.now)
         if before is None:
-            task = _task(db, self.actor, self.ids.new(), name, fields)
+            task = _make_task(db, self.actor, self.ids.new(), name, fields)
             rows.insert(db, task)
             rows.add_event(db, task, "import", self.actor.name, self.actor.now, batch=self.batch)
             self.report.imported += 1
@@ -170,19 +171,19 @@ class _Import(Struct):
             task = self._update(before, fields)
             self.report.updated += 1
         rows.set_source(db, task.id, self.source, name, issue)
-        self.report.notes += [(name, note) for note in _notes(issue)]
+        self.report.notes += [(name, note) for note in _list_notes(issue)]
         return task.id
 
     def _update(self, before: ImportedTask, fields: Json) -> Task:
-        """Change what changed in the source since the last import; what only changed here stays."""
-        old = _fields(before.original, self.actor.now)
+        """Apply what changed in the source since the last import; changes made here stay."""
+        old = _to_fields(before.original, self.actor.now)
         changed = {k: v for k, v in fields.items() if v != old[k]}
         task = questions.get(self.db, before.task_id)
         assert task is not None
         if changed:
             labels = changed.pop("labels", None)
             if changed.get("status", "in_progress") != "in_progress":
-                changed |= dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expires_at"))
+                changed |= NO_CLAIM
             if labels is not None:
                 rows.set_labels(self.db, task.id, labels)
             now, _ = rows.update(self.db, task.id, **{"updated_at": self.actor.now, **changed})
@@ -190,12 +191,12 @@ class _Import(Struct):
         return task
 
     def import_all(self, issues: Iterable[Json], imported: Mapping[str, ImportedTask]) -> list[tuple[str, Json, Json]]:
-        """Import issues; return the id of each, what it said before, and what it says."""
+        """Import issues; return the id of each, its former version ({} if new), and the issue."""
         pairs: list[tuple[str, Json, Json]] = []
         for issue in issues:
             name = str(issue["id"])
             before = imported.get(name)
-            if reason := _why_not(issue, before, name in self.tasks):
+            if reason := _find_reason_to_skip(issue, before, name in self.tasks):
                 self.report.skipped.append((name, reason))
                 continue
             try:
@@ -211,7 +212,7 @@ class _Import(Struct):
         new: list[tuple[str, str, str, str]] = []
         was_there = {name for name, old, _ in pairs if old}
         for name, old, issue in pairs:
-            before, after = _edges(old), _edges(issue)
+            before, after = _read_edges(old), _read_edges(issue)
             self._remove_all(name, before.keys() - after.keys())
             new += [(name, on, kind, theirs) for (on, kind), theirs in after.items() if (on, kind) not in before]
         coming = [(self.tasks[a], self.tasks[b], kind) for a, b, kind, _ in new if b in self.tasks]
@@ -247,7 +248,7 @@ class _Import(Struct):
     def _put(self, edge: tuple[str, str, str], *, was_there: bool) -> bool:
         task, on, kind = edge
         added = rows.add_edge(self.db, task, on, kind, self.actor.now, count=False)
-        if added and was_there:  # the edges of what is new go with it
+        if added and was_there:  # undoing the import removes a new task with its edges
             self._log_edge(edge, add=True)
         return added
 
@@ -262,32 +263,32 @@ class _Import(Struct):
             rows.add_event(self.db, task, "dep", self.actor.name, self.actor.now, (None, details), batch=self.batch)
 
 
-def _fields(issue: Json, now: int) -> Json:
+def _to_fields(issue: Json, now: int) -> Json:
     """Map an issue to the fields of a task."""
     status = str(issue.get("status") or "open")
     closed = status == "closed"
-    created = _time(issue.get("created_at"), now)
+    created = _parse_time(issue.get("created_at"), now)
     priority = issue.get("priority")
     priority = 2 if priority is None else priority
     check_priority(priority)
-    reason = _text(issue, "close_reason")
+    reason = _get_text(issue, "close_reason")
     return {
         "title": clean_title(issue.get("title")),
         "description": _description(issue),
         "status": status if status in STATUSES else "open",
         "priority": priority,
         "type": issue["issue_type"] if issue.get("issue_type") in TYPES else "task",
-        "assignee": _text(issue, "assignee") or None,
-        "close_reason": _reason(reason) if closed else None,
+        "assignee": _get_text(issue, "assignee") or None,
+        "close_reason": _to_close_reason(reason) if closed else None,
         "summary": reason or None,
         "created_at": created,
-        "updated_at": _time(issue.get("updated_at"), created),
-        "closed_at": _time(issue.get("closed_at"), created) if closed else None,
-        "labels": tuple(clean_labels(_list(issue.get("labels")))),
+        "updated_at": _parse_time(issue.get("updated_at"), created),
+        "closed_at": _parse_time(issue.get("closed_at"), created) if closed else None,
+        "labels": tuple(clean_labels(_to_list(issue.get("labels")))),
     }
 
 
-def _task(db: Database, actor: Actor, task_id: str, name: str, fields: Json) -> Task:
+def _make_task(db: Database, actor: Actor, task_id: str, name: str, fields: Json) -> Task:
     free = len(name) <= 40 and not questions.has_handle(db, actor.resource_id, name)
     return Task(
         id=task_id,
@@ -303,53 +304,54 @@ def _task(db: Database, actor: Actor, task_id: str, name: str, fields: Json) -> 
 
 def _description(issue: Json) -> str:
     """Join an issue's texts, each under a heading, and its comments."""
-    parts = [_text(issue, "description")]
-    parts += [f"## {title}\n\n{text}" for key, title in _SECTIONS.items() if (text := _text(issue, key))]
-    comments = [cast("Json", c) for c in _list(issue.get("comments")) if isinstance(c, dict)]
+    parts = [_get_text(issue, "description")]
+    parts += [f"## {title}\n\n{text}" for key, title in _SECTIONS.items() if (text := _get_text(issue, key))]
+    comments = [cast("Json", c) for c in _to_list(issue.get("comments")) if isinstance(c, dict)]
     if comments:
         comment_text = "\n".join(
-            f"- {_text(c, 'author') or 'somebody'}, {_text(c, 'created_at')[:10]}: {_text(c, 'text')}" for c in comments
+            f"- {_get_text(c, 'author') or 'somebody'}, {_get_text(c, 'created_at')[:10]}: {_get_text(c, 'text')}"
+            for c in comments
         )
         parts.append(f"## Comments\n\n{comment_text}")
     return "\n\n".join(p for p in parts if p)
 
 
-def _notes(issue: Json) -> Iterable[str]:
+def _list_notes(issue: Json) -> Iterable[str]:
     status, kind = issue.get("status") or "open", issue.get("issue_type") or "task"
     if status not in STATUSES:
-        yield f"its status {status!r} became open" + ("; what blocks it are its edges" if status == "blocked" else "")
+        yield f"its status {status!r} became open" + ("; its edges say what blocks it" if status == "blocked" else "")
     if kind not in TYPES:
         yield f"its type {kind!r} became task"
 
 
-def _reason(text: str) -> str:
+def _to_close_reason(text: str) -> str:
     lower = text.lower()
     if "duplicate" in lower:
         return "duplicate"
     return "wontfix" if any(word in lower for word in _NOT_DONE) else "completed"
 
 
-def _edges(issue: Json) -> dict[tuple[str, str], str]:
+def _read_edges(issue: Json) -> dict[tuple[str, str], str]:
     """Map an issue's edges: (other issue, our type) → beads' type."""
     out: dict[tuple[str, str], str] = {}
-    for value in _list(issue.get("dependencies")):
+    for value in _to_list(issue.get("dependencies")):
         edge = cast("Json", value) if isinstance(value, dict) else {}
-        kind = str(edge.get("type") or edge.get("dep_type") or g.BLOCKS)
-        if on := _text(edge, "depends_on_id"):
-            out.setdefault((on, kind if kind in g.EDGE_TYPES else g.RELATED), kind)
+        kind = str(edge.get("type") or edge.get("dep_type") or BLOCKS)
+        if on := _get_text(edge, "depends_on_id"):
+            out.setdefault((on, kind if kind in EDGE_TYPES else RELATED), kind)
     return out
 
 
-def _text(values: Json, key: str) -> str:
+def _get_text(values: Json, key: str) -> str:
     value = values.get(key)
     return value.strip() if isinstance(value, str) else ""
 
 
-def _list(value: Any) -> Sequence[Any]:
+def _to_list(value: Any) -> Sequence[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else ()
 
 
-def _time(value: Any, default: int) -> int:
+def _parse_time(value: Any, default: int) -> int:
     """Parse an RFC 3339 time to Unix ms; `default` for anything else."""
     try:
         moment = datetime.datetime.fromisoformat(str(value))

@@ -20,20 +20,49 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks import questions, rows
-from sakti.store.tasks.questions import NAMES, Task
+from sakti.store.tasks.deadlocks import BLOCKS, PARENT
+from sakti.store.tasks.questions import Task
 from sakti.store.tasks.rows import SOURCE_KEYS, TaskEvent
-from sakti.store.text_registry import entering
-from sakti.tasks import graph as g
-from sakti.tasks.describe import holder
+from sakti.store.text_registry import mask_for_storage
+from sakti.tasks.describe import name_holder
 
-CLAIM_MS = 60 * 60 * 1000  # a chat's claim ends an hour after its last sign of life
-SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell gives none
+CLAIM_MS = 60 * 60 * 1000  # a chat renews its claim; it ends an hour after the last renewal
+SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell renews none
 REOPENED = {"status": "open", "closed_at": None, "close_reason": None, "summary": None, "claimed_at": None}
-_NOT_LOGGED = ("updated_at", "holder_title", "state", "held", "open_children")
+NO_CLAIM = dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expires_at"))
 
+# What each field of a task takes part in, except those that are computed. export: lines of JSON; compare: versions of
+# a task differ by it; update: a command may set it; log: the log of changes has it; undo: an undo puts it back.
+_FIELD_USES = {
+    "id": "export log",
+    "resource_id": "log",
+    "handle": "export log",
+    "title": "export compare update log undo",
+    "description": "export compare update log undo",
+    "status": "export compare log undo",
+    "priority": "export compare update log undo",
+    "type": "export compare update log undo",
+    "assignee": "export compare update log undo",
+    "session_id": "log undo",
+    "claimed_at": "log undo",
+    "claim_expires_at": "log undo",
+    "thread_id": "log undo",
+    "close_reason": "export compare log undo",
+    "summary": "export compare log undo",
+    "created_at": "export log",
+    "updated_at": "export",
+    "closed_at": "export log undo",
+    "compaction_level": "log",
+    "labels": "compare update log undo",
+    "claim_owner": "log undo",
+    "metadata": "compare update log undo",
+}
+EXPORTED, COMPARED, UPDATABLE, _LOGGED, _RESTORED = (
+    tuple(name for name, uses in _FIELD_USES.items() if use in uses.split())
+    for use in ("export", "compare", "update", "log", "undo")
+)
 UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
             "import")  # fmt: skip
-_KEPT = ("id", "resource_id", "handle", "created_at", "updated_at", "holder_title", "compaction_level")
 STATUSES, TYPES = ("open", "in_progress", "closed"), ("bug", "feature", "task", "epic", "chore")
 REASONS = ("completed", "wontfix", "duplicate")
 METADATA_LIMIT = 10_000  # characters of its JSON
@@ -72,27 +101,30 @@ class Actor(Struct, frozen=True):
         return task.session_id in (self.session_id, *self.also)
 
 
-def check_claim(actor: Actor, task: Task, doing: str, *, force: bool) -> None:
-    """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task."""
+def check_claim(actor: Actor, task: Task, verb: str, *, force: bool) -> None:
+    """Raise TaskError (already_claimed), with the holder's name, if someone else works on the task.
+
+    `verb` names the change that was requested.
+    """
     if not force and rows.is_claim_live(task, actor.now) and not actor.is_holder(task):
         raise TaskError(
-            f"{task.handle} is claimed by {holder(task)}. {doing} it anyway needs force.", code="already_claimed"
+            f"{task.handle} is claimed by {name_holder(task)}. Use force to {verb} it anyway.", code="already_claimed"
         )
 
 
 # --- the log ----------------------------------------------------------------------------------------------
 
 
-def difference(before: Task, after: Task) -> tuple[Json, Json]:
+def find_difference(before: Task, after: Task) -> tuple[Json, Json]:
     """Return the fields that differ: as they were, as they are."""
-    pairs = {name: (getattr(before, name), getattr(after, name)) for name in NAMES if name not in _NOT_LOGGED}
+    pairs = {name: (getattr(before, name), getattr(after, name)) for name in _LOGGED}
     changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return {name: old for name, (old, _) in changed.items()}, {name: new for name, (_, new) in changed.items()}
 
 
 def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
     """Log which fields an action changed."""
-    rows.add_event(db, after, action, actor.name, actor.now, difference(before, after), batch=batch)
+    rows.add_event(db, after, action, actor.name, actor.now, find_difference(before, after), batch=batch)
 
 
 def apply_change(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
@@ -113,11 +145,11 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
     Raises `CycleError`, or `TaskError` (bad_parent). `count` as in `edges.add`.
     """
     if task.id == target.id:
-        what = "depend on itself" if kind == g.BLOCKS else "be a part of itself"
-        what = what if kind in (g.BLOCKS, g.PARENT) else "be connected to itself"
+        what = "depend on itself" if kind == BLOCKS else "be a part of itself"
+        what = what if kind in (BLOCKS, PARENT) else "be connected to itself"
         raise CycleError(f"{task.handle} cannot {what}.", (task.id, task.id))
     refuse_cycle(db, task.id, target.id, kind)
-    if kind == g.PARENT:
+    if kind == PARENT:
         refuse_epic_in_task(db, task, target)
         if task.status != "closed":
             refuse_closed_parent(target)
@@ -132,8 +164,8 @@ def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
     if child.type == "epic" and parent.type != "epic":
         advice = ""
         is_open_for = child.status != "closed" or parent.status == "closed"
-        if is_open_for and store_graph.find_deadlock(db, parent.id, child.id, g.PARENT) is None:
-            command = f"`dep {parent.handle} {child.handle} --type {g.PARENT}`"
+        if is_open_for and store_graph.find_deadlock(db, parent.id, child.id, PARENT) is None:
+            command = f"`dep {parent.handle} {child.handle} --type {PARENT}`"
             advice = f" The other way round: {command} makes {parent.handle} a part of the epic."
         raise TaskError(
             f"{child.handle} is an epic and cannot be part of the {parent.type} {parent.handle}.{advice}",
@@ -155,8 +187,8 @@ def refuse_open_parts(db: Database, resource_id: str, task_ids: Iterable[str]) -
     Raises `TaskError` (closed).
     """
     for epic in store_graph.find_epics_to_reopen(db, resource_id, task_ids)[:1]:
-        children = store_graph.open_children(db, [epic])[epic]
-        names = questions.handles(db, [epic, children[0]])
+        children = store_graph.list_open_children(db, [epic])[epic]
+        names = questions.map_handles(db, [epic, children[0]])
         raise TaskError(
             f"The epic {names[epic]} is closed, and {names[children[0]]} would be an open part of it;"
             f" `reopen {names[epic]}` opens it for more tasks.",
@@ -183,15 +215,15 @@ def refuse_new_epic_in_task(parent: Task) -> None:
     if parent.type != "epic":
         raise TaskError(
             f"An epic cannot be part of the {parent.type} {parent.handle}. Create it without a parent; then"
-            f" `dep {parent.handle} EPIC --type {g.PARENT}` makes {parent.handle} a part of it.",
+            f" `dep {parent.handle} EPIC --type {PARENT}` makes {parent.handle} a part of it.",
             code="bad_parent",
         )
 
 
 def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
     """Raise `CycleError` where an edge would make tasks wait for each other."""
-    if kind in (g.BLOCKS, g.PARENT) and (cycle := store_graph.find_deadlock(db, task_id, on, kind)):
-        raise CycleError(describe_cycle(db, cycle, (task_id, on) if kind == g.PARENT else None), cycle)
+    if kind in (BLOCKS, PARENT) and (cycle := store_graph.find_deadlock(db, task_id, on, kind)):
+        raise CycleError(describe_cycle(db, cycle, (task_id, on) if kind == PARENT else None), cycle)
 
 
 def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None = None) -> str:
@@ -199,8 +231,8 @@ def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | No
 
     `new` is a child and its parent that are about to be connected.
     """
-    names = questions.handles(db, cycle)
-    parts = {*store_graph.parts_among(db, cycle), *([new] if new else ())}
+    names = questions.map_handles(db, cycle)
+    parts = {*store_graph.list_parts_among(db, cycle), *([new] if new else ())}
     ends = [(a, b) for a, b in itertools.pairwise(cycle) if (b, a) in parts]
     text = f"That would create a cycle: {' → '.join(names[t] for t in cycle)}."
     return text + "".join(f" Close the child {names[b]} before {names[a]}." for a, b in ends[:3])
@@ -240,9 +272,9 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
     would break.
     """
     out: list[tuple[str, Task]] = []
-    while count and (newest := rows.newest_events(db, actor.resource_id, UNDOABLE, 1)):
+    while count and (newest := rows.list_newest_events(db, actor.resource_id, UNDOABLE, 1)):
         event = newest[0]
-        done = _take_back(db, actor, event)
+        done = _undo_event(db, actor, event)
         rows.mark_events_undone(db, event, actor.now)
         if done:
             details: Json = {"event": event.pk, "action": event.action, "tasks": len(done)}
@@ -254,18 +286,18 @@ def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, 
     return out
 
 
-def _take_back(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
+def _undo_event(db: Database, actor: Actor, event: TaskEvent) -> list[tuple[str, Task]]:
     if event.batch is None:
         task = _undo_one(db, actor, event)
         done = [] if task is None else [(event.action, task)]
         refuse_open_parts(db, actor.resource_id, [task.id for _, task in done])
         return done
-    return _take_back_batch(db, actor, event.batch, "close" if event.action == "close" else "import")
+    return _undo_batch(db, actor, event.batch, "close" if event.action == "close" else "import")
 
 
-def _take_back_batch(db: Database, actor: Actor, batch: str, action: str) -> list[tuple[str, Task]]:
+def _undo_batch(db: Database, actor: Actor, batch: str, action: str) -> list[tuple[str, Task]]:
     """Undo changes that were made together; imported tasks are deleted."""
-    group = rows.events_of_batch(db, batch)
+    group = rows.list_events_of_batch(db, batch)
     undone = [_undo_one(db, actor, e) for e in group if e.action != "import"]
     changed_tasks = [task for task in undone if task is not None]
     imported = questions.get_many(db, [e.task_id for e in group if e.action == "import"])
@@ -292,7 +324,7 @@ def _undo_one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
         case "link":
             return task if rows.remove_link(db, task_id, values["message"]) else None
         case _:
-            return _fields(db, actor, task, event.before or {}, values)
+            return _restore_fields(db, actor, task, event.before or {}, values)
 
 
 def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | None:
@@ -318,9 +350,9 @@ def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task 
     return questions.get(db, task.id)
 
 
-def _fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
+def _restore_fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
     """Put back the fields that a change touched; changes made to other fields since stay."""
-    changes = {k: v for k, v in before.items() if k not in _KEPT and (k not in after or after[k] != v)}
+    changes = {k: v for k, v in before.items() if k in _RESTORED and (k not in after or after[k] != v)}
     labels, metadata = changes.pop("labels", None), changes.pop("metadata", None)
     if labels is None and metadata is None and not changes:
         return None
@@ -337,7 +369,7 @@ def check_text(name: str, value: Any) -> None:
     if isinstance(value, str):
         if match := _BAD.search(value):
             what = "a NUL character" if match[0] == "\x00" else "half of a surrogate pair"
-            raise TaskError(f"{name} has {what} at position {match.start()}; send it without.", code="bad_text")
+            raise TaskError(f"{name} has {what} at position {match.start()}; remove it.", code="bad_text")
     elif isinstance(value, dict):
         for key, each in cast("dict[Any, Any]", value).items():
             check_text(name, key)
@@ -355,7 +387,7 @@ def clean_title(value: Any) -> str:
     if len(title) > 500:
         raise TaskError(f"The title has {len(title)} characters; at most 500.", code="title_too_long")
     check_text("title", title)
-    return entering("tasks", "title", title)
+    return mask_for_storage("tasks", "title", title)
 
 
 def check_priority(priority: Any) -> None:
@@ -376,7 +408,7 @@ def clean_labels(values: Sequence[Any]) -> list[str]:
     return sorted({label for v in values if (label := " ".join(str(v).split())[:60])})
 
 
-def merged_metadata(before: Json, changes: Any) -> Json:
+def merge_metadata(before: Json, changes: Any) -> Json:
     """Return metadata with `changes` in it; a value of None removes its key."""
     if not isinstance(changes, dict):
         raise TaskError("metadata must be an object of keys and values.", code="invalid")

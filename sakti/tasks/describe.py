@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from sakti.core.errors import TaskError
-from sakti.core.lazy import lazy_imports, lazy_pattern
+from sakti.core.lazy import lazy_pattern
+from sakti.store import files
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.questions import Task, TaskCard
@@ -16,16 +17,13 @@ from sakti.store.tasks.questions import Task, TaskCard
 if TYPE_CHECKING:
     from sakti.core.types import Json
 
-with lazy_imports:
-    from sakti.store import leases
-
 _UUID = lazy_pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> Task:
     """Return the task that an id, a handle or an unambiguous prefix names. Raises `TaskError`."""
     query = text.strip()
-    matches = questions.matching(db, resource_id, query, deleted=deleted) if query else []
+    matches = questions.find_matching(db, resource_id, query, deleted=deleted) if query else []
     if not matches:
         raise TaskError(f"There is no task {text!r}. `list` shows all tasks.", code="not_found")
     if len(matches) > 1:
@@ -38,7 +36,7 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
 # --- who holds it -----------------------------------------------------------------------------------------
 
 
-def holder(task: Task | TaskCard) -> str:
+def name_holder(task: Task | TaskCard) -> str:
     """Name the holder of a claim: a thread by its title, a shell's actor by name, never by id."""
     who = task.session_id or ""
     if task.holder_title is not None:
@@ -48,7 +46,7 @@ def holder(task: Task | TaskCard) -> str:
     return "another thread" if _UUID.fullmatch(who) else who.removeprefix("shell:").removeprefix("user:")
 
 
-def claimed_by(task: Task | TaskCard) -> str | None:
+def name_claimant(task: Task | TaskCard) -> str | None:
     """Name the holder as `--json` and cards do: a thread's title, else `shell:NAME` or `user:you`."""
     if task.status != "in_progress" or task.session_id is None:
         return None
@@ -61,7 +59,7 @@ def is_abandoned(task: Task | TaskCard) -> bool:
     """Return whether the process that worked on the task has ended: others may claim it."""
     if task.status != "in_progress" or task.claim_owner is None:
         return False
-    return not leases.alive(task.claim_owner)
+    return not files.is_owner_running(task.claim_owner)
 
 
 # --- what a task is ---------------------------------------------------------------------------------------
@@ -80,7 +78,7 @@ def describe(task: Task) -> Json:
     optional = {
         "description": task.description,
         "assignee": task.assignee,
-        "claimedBy": claimed_by(task),
+        "claimedBy": name_claimant(task),
         "claimEnded": is_abandoned(task),
         "close_reason": task.close_reason,
         "summary": task.summary,
@@ -92,7 +90,7 @@ def describe(task: Task) -> Json:
 
 def describe_all(db: Connection, tasks: Sequence[Task]) -> list[Json]:
     """Return tasks with what each waits for: `blockedBy` (handles), `waitsForChildren` (how many)."""
-    why = reasons(db, [t.id for t in tasks if t.held and t.status != "closed"])
+    why = describe_blockers(db, [t.id for t in tasks if t.held and t.status != "closed"])
     out: list[Json] = []
     for task in tasks:
         marks: Json = {"blockedBy": list(why[task.id])} if task.id in why else {}
@@ -115,18 +113,18 @@ class Urgency(Struct, frozen=True):
 
 def find_urgent(db: Connection, resource_id: str, priority: int = 4) -> dict[str, Urgency]:
     """Return the ready tasks that a more urgent task waits for, one of at least this priority."""
-    reached = graph.waited_for(db, questions.waiting(db, resource_id, priority, WAITING), WALKED)
-    priorities = questions.ready_priorities(db, reached) if reached else {}
+    reached = graph.find_waited_for(db, questions.list_waiting(db, resource_id, priority, WAITING), WALKED)
+    priorities = questions.map_ready_priorities(db, reached) if reached else {}
     return {task: Urgency(*reached[task]) for task, p in priorities.items() if reached[task][0] < p}
 
 
-def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def describe_blockers(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return each task's blockers by handle: `X`, or `X (via EPIC)` if an ancestor waits for X."""
     roots = list(task_ids)
-    blockers = graph.reasons(db, roots) if roots else {}
+    blockers = graph.find_reasons(db, roots) if roots else {}
     if not blockers:
         return {}
-    names = questions.handles(db, {t for pairs in blockers.values() for pair in pairs for t in pair})
+    names = questions.map_handles(db, {t for pairs in blockers.values() for pair in pairs for t in pair})
 
     def name(root: str, via: str, by: str) -> str:
         return names[by] if via == root else f"{names[by]} (via {names[via]})"
@@ -137,6 +135,6 @@ def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...
 def blocker_titles(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the titles of each task's blockers, its ancestors' blockers too."""
     roots = list(task_ids)
-    blockers = graph.reasons(db, roots) if roots else {}
-    titles = questions.titles(db, {by for pairs in blockers.values() for _, by in pairs}) if blockers else {}
+    blockers = graph.find_reasons(db, roots) if roots else {}
+    titles = questions.map_titles(db, {by for pairs in blockers.values() for _, by in pairs}) if blockers else {}
     return {root: tuple(dict.fromkeys(titles[by] for _, by in pairs)) for root, pairs in blockers.items()}

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
+from sakti.store.tasks.deadlocks import BLOCKS, DISCOVERED, PARENT, RELATED
 from sakti.store.tasks.questions import Task, TaskCard, TaskFilter
-from sakti.tasks import graph as g
 from sakti.tasks.describe import (
     Urgency,
     blocker_titles,
-    claimed_by,
     describe,
     describe_all,
+    describe_blockers,
     find,
     find_urgent,
     is_abandoned,
-    reasons,
+    name_claimant,
 )
 
 if TYPE_CHECKING:
@@ -34,12 +34,24 @@ CONTAINER_LIMIT = 50  # they stand below what is blocked
 
 Steps = dict[str, list[tuple[str, str]]]  # a task → what it waits for, each with why
 # (what the edge says, its type, whether it is walked from the task to what it depends on)
-_UP = (("waits for", g.BLOCKS, True), ("part of", g.PARENT, True))
-_DOWN = (("has part", g.PARENT, False), ("blocks", g.BLOCKS, False))
-_BESIDE = (("found while", g.DISCOVERED, True), ("led to", g.DISCOVERED, False), ("related", g.RELATED, True),
-           ("related", g.RELATED, False))  # fmt: skip
-__all__ = ["Board", "BoardTask", "Branch", "board", "describe", "explain", "find", "list_tasks", "ready", "search",
-           "show", "tree"]  # fmt: skip
+_UP = (("waits for", BLOCKS, True), ("part of", PARENT, True))
+_DOWN = (("has part", PARENT, False), ("blocks", BLOCKS, False))
+_BESIDE = (("found while", DISCOVERED, True), ("led to", DISCOVERED, False), ("related", RELATED, True),
+           ("related", RELATED, False))  # fmt: skip
+__all__ = [
+    "Board",
+    "BoardTask",
+    "Branch",
+    "build_tree",
+    "describe",
+    "explain",
+    "find",
+    "list_tasks",
+    "load_board",
+    "ready",
+    "search",
+    "show_task",
+]  # fmt: skip
 
 
 class BoardTask(Struct, frozen=True):
@@ -82,62 +94,52 @@ class Board(Struct, frozen=True):
     container_count: int = 0
 
 
-def board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_LIMIT) -> Board:
+def load_board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_LIMIT) -> Board:
     """Return the board; `midnight` (Unix ms) is when today began. At most `limit` cards a column."""
     ready, blocked, working = (
-        questions.cards(db, resource_id, state, limit) for state in ("ready", "blocked", "in_progress")
+        questions.list_cards(db, resource_id, state, limit) for state in ("ready", "blocked", "in_progress")
     )
     urgent = find_urgent(db, resource_id)
-    names = questions.handles(db, {u.waiting for u in urgent.values()}) if urgent else {}
+    names = questions.map_handles(db, {u.waiting for u in urgent.values()}) if urgent else {}
     if urgent:
-        stored = questions.row_order(db, [t.id for t in ready])
+        stored = questions.map_row_order(db, [t.id for t in ready])
         ready.sort(key=lambda t: (urgent[t.id].priority if t.id in urgent else t.priority, t.created_at, stored[t.id]))
-    containers = questions.cards(db, resource_id, "container", min(limit, CONTAINER_LIMIT))
-    closed, closed_count = questions.closed_since(db, resource_id, midnight, limit)
+    containers = questions.list_cards(db, resource_id, "container", min(limit, CONTAINER_LIMIT))
+    closed, closed_count = questions.list_closed_since(db, resource_id, midnight, limit)
     held = [t.id for t in (*blocked, *working) if t.held]
-    why, titles = reasons(db, held), blocker_titles(db, held)
-    finished = graph.containers(db, [t.id for t in ready])
-    counts = questions.counts(db, resource_id)
+    why, titles = describe_blockers(db, held), blocker_titles(db, held)
+    finished = graph.find_containers(db, [t.id for t in ready])
+    counts = questions.read_counts(db, resource_id)
 
-    def drawn(cards: list[TaskCard]) -> tuple[BoardTask, ...]:
+    def to_board_tasks(cards: list[TaskCard]) -> tuple[BoardTask, ...]:
         return tuple(
-            structs.replace(
-                _card(t, why.get(t.id, ()), _describe(urgent.get(t.id), names), ready_to_close=t.id in finished),
-                blocker_titles=titles.get(t.id, ()),
+            BoardTask(
+                id=task.id,
+                handle=task.handle,
+                title=task.title,
+                priority=task.priority,
+                type=task.type,
+                assignee=task.assignee,
+                blocked_by=why.get(task.id, ()),
+                held_by=name_claimant(task) if task.session_id is not None else None,
+                since=task.closed_at if task.status == "closed" else task.claimed_at,
+                ready_to_close=task.id in finished,
+                waits_for_children=0 if task.status == "closed" else task.open_children,
+                urgent_for=f"P{u.priority} {names[u.waiting]}" if (u := urgent.get(task.id)) else "",
+                abandoned=is_abandoned(task),
+                blocker_titles=titles.get(task.id, ()),
             )
-            for t in cards
+            for task in cards
         )
 
     return Board(
-        ready=drawn(ready),
-        blocked=drawn(blocked),
-        in_progress=drawn(working),
-        closed_today=drawn(closed),
+        ready=to_board_tasks(ready),
+        blocked=to_board_tasks(blocked),
+        in_progress=to_board_tasks(working),
+        closed_today=to_board_tasks(closed),
         counts=(counts["ready"], counts["blocked"], counts["in_progress"], closed_count),
-        containers=drawn(containers),
+        containers=to_board_tasks(containers),
         container_count=counts["container"],
-    )
-
-
-def _describe(urgency: Urgency | None, names: Mapping[str, str]) -> str:
-    return f"P{urgency.priority} {names[urgency.waiting]}" if urgency else ""
-
-
-def _card(task: TaskCard, blocked_by: tuple[str, ...], urgent_for: str, *, ready_to_close: bool) -> BoardTask:
-    return BoardTask(
-        id=task.id,
-        handle=task.handle,
-        title=task.title,
-        priority=task.priority,
-        type=task.type,
-        assignee=task.assignee,
-        blocked_by=blocked_by,
-        held_by=claimed_by(task) if task.session_id is not None else None,
-        since=task.closed_at if task.status == "closed" else task.claimed_at,
-        ready_to_close=ready_to_close,
-        waits_for_children=0 if task.status == "closed" else task.open_children,
-        urgent_for=urgent_for,
-        abandoned=task.claim_owner is not None and is_abandoned(task),
     )
 
 
@@ -183,9 +185,9 @@ def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
 
 def _waits_for(db: Connection, tasks: Sequence[str]) -> Steps:
     """Return what each of these waits for: blockers, its own and its ancestors', then open children."""
-    blockers = graph.reasons(db, tasks)
-    names = questions.handles(db, {via for pairs in blockers.values() for via, _ in pairs})
-    children = graph.open_children(db, tasks)
+    blockers = graph.find_reasons(db, tasks)
+    names = questions.map_handles(db, {via for pairs in blockers.values() for via, _ in pairs})
+    children = graph.list_open_children(db, tasks)
     return {
         task: [(by, "blocks" if via == task else f"blocks {names[via]}") for via, by in blockers.get(task, ())]
         + [(child, "child") for child in children.get(task, ())]
@@ -202,7 +204,7 @@ def _describe_deadlock(db: Connection, start: str, steps: Steps) -> str:
     while way[-1] not in way[:-1]:
         way.append(steps[way[-1]][0][0])
     ring = way[way.index(way[-1]) :]
-    names = questions.handles(db, ring)
+    names = questions.map_handles(db, ring)
     waits: list[str] = []
     for task, other in itertools.pairwise(ring):
         why = steps[task][0][1]
@@ -229,7 +231,7 @@ class Branch(Struct, frozen=True):
     again: bool = False
 
 
-def tree(db: Connection, resource_id: str, text: str, *, depth: int = 8, limit: int = 200) -> tuple[Branch, ...]:
+def build_tree(db: Connection, resource_id: str, text: str, *, depth: int = 8, limit: int = 200) -> tuple[Branch, ...]:
     """Return the dependency tree of a task, at most `limit` lines.
 
     First what it waits for or is a part of, then what is a part of it or waits for it, both transitively; then what
@@ -256,7 +258,7 @@ def _branch(depth: int, relation: str, task: Task, *, again: bool = False) -> Br
 def _next(
     db: Connection, task_id: str, relations: Sequence[tuple[str, str, bool]], depth: int
 ) -> list[tuple[int, str, Task]]:
-    edges = graph.edges_of(db, task_id)
+    edges = graph.list_edges_of(db, task_id)
     neighbours = [
         (relation, on if up else task)
         for relation, edge_kind, up in relations
@@ -274,9 +276,9 @@ def ready(db: Connection, resource_id: str, limit: int) -> Json:
     are done, as ready to close; a task whose chat has ended is offered again, with `claimEnded`.
     """
     tasks, urgent, freed = _startable(db, resource_id, limit)
-    finished = graph.containers(db, [t.id for t in tasks if t.status == "open"])
-    counts = questions.counts(db, resource_id)
-    names = questions.handles(db, {urgent[t.id].waiting for t in tasks if t.id in urgent})
+    finished = graph.find_containers(db, [t.id for t in tasks if t.status == "open"])
+    counts = questions.read_counts(db, resource_id)
+    names = questions.map_handles(db, {urgent[t.id].waiting for t in tasks if t.id in urgent})
     return {
         "tasks": [
             describe(t)
@@ -289,7 +291,7 @@ def ready(db: Connection, resource_id: str, limit: int) -> Json:
     }
 
 
-def startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
+def list_startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
     """Return the first claimable tasks in the order of `ready`."""
     return _startable(db, resource_id, limit)[0]
 
@@ -303,7 +305,7 @@ def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task]
     abandoned = [t for t in abandoned if not t.held and not t.open_children]
     tasks = {t.id: t for t in (*first, *waited, *abandoned)}
 
-    stored = questions.row_order(db, tasks)
+    stored = questions.map_row_order(db, tasks)
 
     def order(task: Task) -> tuple[int, int, int]:
         return urgent[task.id].priority if task.id in urgent else task.priority, task.created_at, stored[task.id]
@@ -311,12 +313,12 @@ def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task]
     return sorted(tasks.values(), key=order)[:limit], urgent, len(abandoned)
 
 
-def show(db: Connection, resource_id: str, text: str) -> Json:
+def show_task(db: Connection, resource_id: str, text: str) -> Json:
     """Return one task: its blockers, its edges, linked messages, its history."""
     task = find(db, resource_id, text)
     (described,) = describe_all(db, [task])
     blocking = _blocking(db, task) if "blockedBy" in described else []
-    edges = graph.edges_of(db, task.id)
+    edges = graph.list_edges_of(db, task.id)
     names = questions.get_many(db, {t for a, b, _ in edges for t in (a, b)})
     return {
         "task": described,
@@ -326,14 +328,14 @@ def show(db: Connection, resource_id: str, text: str) -> Json:
             {"task": names[a].handle, "dependsOn": names[b].handle, "type": kind, "status": names[b].status}
             for a, b, kind in edges
         ],
-        "messages": questions.linked_messages(db, task.id),
-        "history": questions.history(db, task.id),
+        "messages": questions.list_linked_messages(db, task.id),
+        "history": questions.list_history(db, task.id),
     }
 
 
 def _blocking(db: Connection, task: Task) -> list[Json]:
     """Return the open tasks that block a task; `via` is the ancestor that waits for one."""
-    pairs = graph.reasons(db, [task.id])[task.id]
+    pairs = graph.find_reasons(db, [task.id])[task.id]
     tasks = questions.get_many(db, {t for pair in pairs for t in pair})
     return [describe(tasks[by]) | ({"via": tasks[via].handle} if via != task.id else {}) for via, by in pairs]
 

@@ -1,7 +1,7 @@
 """Change tasks. Every change is one transaction with an event in the log.
 
 The functions take the open database first: they run through `Store.write` or `Store.read`. Errors are `TaskError`
-with a sentence and a code. A task that somebody else holds is changed only with `force`.
+with a sentence and a code. A task claimed by another holder is changed only with `force`.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
 from sakti.store.tasks import questions, rows
+from sakti.store.tasks.deadlocks import BLOCKS, EDGE_TYPES, PARENT
 from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
-from sakti.tasks import graph as g
 from sakti.tasks.changes import (
     CLAIM_MS,
+    NO_CLAIM,
     REASONS,
     REOPENED,
     SHELL_CLAIM_MS,
     TYPES,
+    UPDATABLE,
     Actor,
     CycleError,
     apply_change,
@@ -38,10 +40,10 @@ from sakti.tasks.changes import (
     clean_labels,
     clean_title,
     connect,
-    difference,
+    find_difference,
     list_freed,
     log,
-    merged_metadata,
+    merge_metadata,
     new_handle,
     refuse_closed_parent,
     refuse_new_epic_in_task,
@@ -49,23 +51,25 @@ from sakti.tasks.changes import (
     undelete,
     undo_changes,
 )
-from sakti.tasks.describe import describe, find, holder, reasons
-from sakti.tasks.queries import Board, BoardTask, board, startable
+from sakti.tasks.describe import describe, describe_blockers, find, name_holder
+from sakti.tasks.queries import Board, BoardTask, list_startable, load_board
 
-__all__ = ["CLAIM_MS", "SHELL_CLAIM_MS", "Actor", "Board", "BoardTask", "CycleError", "board", "describe", "find",
-           "load", "undo_changes"]  # fmt: skip
+__all__ = [
+    "CLAIM_MS",
+    "SHELL_CLAIM_MS",
+    "Actor",
+    "Board",
+    "BoardTask",
+    "CycleError",
+    "describe",
+    "find",
+    "load_board",
+    "undo_changes",
+]  # fmt: skip
 
 DAY_MS = 24 * 60 * 60 * 1000
 FIRST_DECAY_MS, SECOND_DECAY_MS = 30 * DAY_MS, 90 * DAY_MS
-DECAY_AT_ONCE = 10  # old tasks that shrink behind a close, which somebody waits for
-_FIELDS = ("title", "description", "priority", "type", "assignee", "labels", "metadata")
-
-
-def load(db: Database, resource_id: str) -> tuple[dict[str, Task], g.Graph]:
-    """Load all tasks and the pure graph of them: the reference that the queries are checked against."""
-    tasks = {t.id: t for t in questions.all_live(db, resource_id)}
-    nodes = [g.Node(t.id, t.status, t.priority, n) for n, t in enumerate(tasks.values())]
-    return tasks, g.build(nodes, [g.Edge(*e) for e in store_graph.edges(db, resource_id)])
+DECAY_AT_ONCE = 10  # old tasks that shrink after a close: its caller waits
 
 
 # --- fields -----------------------------------------------------------------------------------------------
@@ -123,14 +127,14 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
         updated_at=actor.now,
         closed_at=None,
         labels=tuple(clean_labels(new.labels)),
-        metadata=merged_metadata({}, dict(new.metadata or {})),
+        metadata=merge_metadata({}, dict(new.metadata or {})),
     )
-    others = [(new.parent, g.PARENT)] if new.parent else []
-    others += [(other, g.BLOCKS) for other in new.depends_on]
+    others = [(new.parent, PARENT)] if new.parent else []
+    others += [(other, BLOCKS) for other in new.depends_on]
     targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]  # the new one is none of them
     rows.insert(db, task)
     _connect_new(db, actor, task, targets)
-    if origin := _origin(db, new.message_id):
+    if origin := _find_origin(db, new.message_id):
         rows.add_link(db, task.id, origin, "reference", actor.now)
     rows.add_event(db, task, "create", actor.name, actor.now, (None, {"title": title}))
     return task
@@ -139,7 +143,7 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
 def _connect_new(db: Database, actor: Actor, task: Task, targets: Sequence[tuple[Task, str]]) -> None:
     """Add the edges of a new task."""
     for target, kind in targets:
-        if kind == g.PARENT:
+        if kind == PARENT:
             refuse_closed_parent(target)
             if task.type == "epic":
                 refuse_new_epic_in_task(target)
@@ -148,30 +152,30 @@ def _connect_new(db: Database, actor: Actor, task: Task, targets: Sequence[tuple
         store_graph.refresh(db, [task.id, *(target.id for target, _ in targets)])
 
 
-def _origin(db: Database, message_id: str | None) -> str | None:
+def _find_origin(db: Database, message_id: str | None) -> str | None:
     """Return the user's message that a message answers, or the message itself."""
     message = message_store.get(db, message_id) if message_id else None
     if message is None or message.role == "user":
         return message.id if message is not None else None
-    question = message_store.last_of_user(db, message.thread_id)
+    question = message_store.get_last_of_user(db, message.thread_id)
     return question.id if question is not None else message.id
 
 
 def update(db: Database, actor: Actor, text: str, changes: Json, *, force: bool = False) -> Task:
     """Change fields of a task: title, description, priority, type, assignee, labels; metadata is merged."""
     task = find(db, actor.resource_id, text)
-    if unknown := sorted(set(changes) - set(_FIELDS)):
-        raise TaskError(f"{', '.join(unknown)} cannot be updated; {', '.join(_FIELDS)} can.", code="invalid")
+    if unknown := sorted(set(changes) - set(UPDATABLE)):
+        raise TaskError(f"{', '.join(unknown)} cannot be updated; {', '.join(UPDATABLE)} can.", code="invalid")
     if not changes:
         raise TaskError("Nothing to update: give a field and its new value.", code="invalid")
-    check_claim(actor, task, "Changing", force=force)
+    check_claim(actor, task, "change", force=force)
     fields = _clean_fields({k: v for k, v in changes.items() if k not in ("labels", "metadata")})
     if "type" in fields:
         _check_epics(db, task, fields["type"])
     if "labels" in changes:
         rows.set_labels(db, task.id, clean_labels(changes["labels"]))
     if "metadata" in changes:
-        rows.set_metadata(db, task.id, merged_metadata(task.metadata, changes["metadata"]))
+        rows.set_metadata(db, task.id, merge_metadata(task.metadata, changes["metadata"]))
     after = apply_change(db, actor, task, "update", **fields)
     if "type" in fields:
         refuse_open_parts(db, actor.resource_id, [task.id])
@@ -195,7 +199,7 @@ def _clean_fields(fields: Json) -> Json:
 
 def _check_epics(db: Database, task: Task, type: str) -> None:
     """Refuse a type that would make an epic the child of a task that is not one."""
-    parts = [(a, b) for a, b, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT]
+    parts = [(a, b) for a, b, kind in store_graph.list_edges_of(db, task.id) if kind == PARENT]
     others = questions.get_many(db, {t for pair in parts for t in pair} - {task.id})
     for child, parent in parts:
         kinds = {t: o.type for t, o in others.items()} | {task.id: type}
@@ -203,7 +207,7 @@ def _check_epics(db: Database, task: Task, type: str) -> None:
             epic, part = (task, others[child]) if parent == task.id else (others[parent], task)
             raise TaskError(
                 f"{task.handle} cannot become {type}: {part.handle}, a part of {epic.handle}, would be an epic in a"
-                f" {kinds[parent]}. `dep {part.handle} {epic.handle} --type {g.PARENT} --remove` takes it out first.",
+                f" {kinds[parent]}. `dep {part.handle} {epic.handle} --type {PARENT} --remove` takes it out first.",
                 code="bad_parent",
             )
 
@@ -227,9 +231,9 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     if not rows.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
         if task.status == "closed":
             raise TaskError(f"{task.handle} is closed; `reopen {task.handle}` opens it first.", code="closed")
-        if why := _blocking_reasons(db, task):
+        if why := _list_blockers(db, task):
             raise TaskError(f"{task.handle} is blocked by {', '.join(why)}.", code="blocked")
-        raise TaskError(f"{task.handle} is already claimed by {holder(task)}.", code="already_claimed")
+        raise TaskError(f"{task.handle} is already claimed by {name_holder(task)}.", code="already_claimed")
     previous = _make_active(db, actor, task)
     claimed = questions.get(db, task.id)
     assert claimed is not None
@@ -253,7 +257,7 @@ def _make_active(db: Database, actor: Actor, task: Task) -> str | None:
 
 def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
     """Claim the first ready task in one transaction: N processes get N tasks. Raises TaskError."""
-    first = startable(db, actor.resource_id, 1)
+    first = list_startable(db, actor.resource_id, 1)
     if not first:
         raise TaskError("Nothing is ready.", code="nothing_ready")
     return claim(db, actor, first[0].id)
@@ -264,21 +268,20 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
     task = find(db, actor.resource_id, text)
     if task.status != "in_progress":
         raise TaskError(f"{task.handle} is {task.status}, not in progress.", code="invalid")
-    check_claim(actor, task, "Releasing", force=force)
-    nobody = {"session_id": None, "claim_owner": None, "claimed_at": None, "claim_expires_at": None}
-    released = apply_change(db, actor, task, "release", status="open", **nobody)
-    before = rows.latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
-    _leave(db, actor, task, before)
+    check_claim(actor, task, "release", force=force)
+    released = apply_change(db, actor, task, "release", status="open", **NO_CLAIM)
+    before = rows.find_latest_task(db, actor.resource_id, task.session_id) if task.session_id else None
+    _end_work(db, actor, task, before)
     return released
 
 
-def active_task(db: Database, thread_id: str, session_id: str) -> Task | None:
+def get_active_task(db: Database, thread_id: str, session_id: str) -> Task | None:
     """Return the active task of a thread."""
     task_id = rows.find_active_task(db, thread_id, session_id)
     return None if task_id is None else questions.get(db, task_id)
 
 
-def _leave(db: Database, actor: Actor, task: Task, following: str | None = None) -> None:
+def _end_work(db: Database, actor: Actor, task: Task, following: str | None = None) -> None:
     """End the work on a task in the threads that had it active; `following` becomes active there."""
     for thread_id in {actor.thread_id, task.thread_id, task.session_id} - {None}:
         thread = thread_store.get(db, str(thread_id))
@@ -286,7 +289,7 @@ def _leave(db: Database, actor: Actor, task: Task, following: str | None = None)
             thread_store.update_metadata(db, thread.id, {"active_task_id": following})
 
 
-# --- the end and a new beginning --------------------------------------------------------------------------
+# --- closing and reopening --------------------------------------------------------------------------------
 
 
 def close(
@@ -306,45 +309,45 @@ def close(
         raise TaskError(f"{task.handle} is already closed.", code="closed")
     if not force:
         _refuse_open_children(db, task)
-    check_claim(actor, task, "Closing", force=force)
-    parts = _open_parts(db, task) if task.type == "epic" else []
+    check_claim(actor, task, "close", force=force)
+    parts = _list_open_parts(db, task) if task.type == "epic" else []
     batch = uuid.uuid4().hex if parts else None
     with_it = f"Closed with {task.handle}: {summary.strip()}"
     moved: dict[str, bool] = {}
     for part in parts:
-        moved |= _end(db, actor, part, reason, with_it, batch)[1]
-    closed, freeing = _end(db, actor, task, reason, summary.strip(), batch)
+        moved |= _close_one(db, actor, part, reason, with_it, batch)[1]
+    closed, freeing = _close_one(db, actor, task, reason, summary.strip(), batch)
     decay(db, actor.resource_id, actor.now, limit=DECAY_AT_ONCE)
     return closed, list_freed(db, moved | freeing)
 
 
-def _open_parts(db: Database, task: Task) -> list[Task]:
+def _list_open_parts(db: Database, task: Task) -> list[Task]:
     """Return the open tasks that are a part of one, directly or through others, the innermost first."""
     ids: dict[str, None] = {}
     level = [task.id]
-    while level := list(chain.from_iterable(store_graph.open_children(db, level).values())):
+    while level := list(chain.from_iterable(store_graph.list_open_children(db, level).values())):
         ids |= dict.fromkeys(level)
     parts = questions.get_many(db, ids)
     return [parts[i] for i in reversed(ids)]
 
 
-def _end(
+def _close_one(
     db: Database, actor: Actor, task: Task, reason: str, summary: str, batch: str | None
 ) -> tuple[Task, dict[str, bool]]:
     """Close a task and log it; return it, and the tasks whose state this changed."""
-    _leave(db, actor, task)
+    _end_work(db, actor, task)
     ended = {"status": "closed", "close_reason": reason, "summary": summary, "closed_at": actor.now}
-    nobody = {"session_id": None, "claim_owner": None, "claim_expires_at": None}
-    closed, moved = rows.update(db, task.id, **ended, **nobody, updated_at=actor.now)
+    unclaimed = NO_CLAIM | {"claimed_at": task.claimed_at}
+    closed, moved = rows.update(db, task.id, **ended, **unclaimed, updated_at=actor.now)
     log(db, actor, task, closed, "close", batch=batch)
     return closed, moved
 
 
 def _refuse_open_children(db: Database, task: Task) -> None:
-    if why := _blocking_reasons(db, task):
+    if why := _list_blockers(db, task):
         raise TaskError(f"{task.handle} is blocked by {', '.join(why)}. Close that first, or force it.", code="blocked")
-    if children := store_graph.open_children(db, [task.id]).get(task.id):
-        handles = questions.handles(db, children[:20])
+    if children := store_graph.list_open_children(db, [task.id]).get(task.id):
+        handles = questions.map_handles(db, children[:20])
         names = ", ".join(handles[c] for c in children[:20]) + (", …" if len(children) > 20 else "")
         forced = "to close them with it" if task.type == "epic" else "it"
         raise TaskError(
@@ -352,9 +355,9 @@ def _refuse_open_children(db: Database, task: Task) -> None:
         )
 
 
-def finished_containers(db: Database, task_id: str) -> list[Task]:
+def list_finished_containers(db: Database, task_id: str) -> list[Task]:
     """Return the task's parents that are ready to close now."""
-    return list(questions.get_many(db, store_graph.finished_containers(db, task_id)).values())
+    return list(questions.get_many(db, store_graph.find_finished_containers(db, task_id)).values())
 
 
 def reopen(db: Database, actor: Actor, text: str) -> Task:
@@ -365,7 +368,7 @@ def reopen(db: Database, actor: Actor, text: str) -> Task:
     task = find(db, actor.resource_id, text)
     if task.status != "closed":
         raise TaskError(f"{task.handle} is not closed.", code="invalid")
-    parents = [on for child, on, kind in store_graph.edges_of(db, task.id) if kind == g.PARENT and child == task.id]
+    parents = [on for child, on, kind in store_graph.list_edges_of(db, task.id) if kind == PARENT and child == task.id]
     for parent in questions.get_many(db, parents).values():
         refuse_closed_parent(parent)
     return apply_change(db, actor, task, "reopen", **REOPENED)
@@ -390,10 +393,10 @@ def depend(
     """
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
-        check_choice("type", kind, g.EDGE_TYPES)
-    check_claim(actor, task, "Changing", force=force)
+        check_choice("type", kind, EDGE_TYPES)
+    check_claim(actor, task, "change", force=force)
     if add:
-        kind = kind or g.BLOCKS
+        kind = kind or BLOCKS
         done = [kind] if connect(db, actor, task, target, kind) else []
     else:
         done = _remove_edges(db, task, target, kind)
@@ -407,7 +410,7 @@ def _remove_edges(db: Database, task: Task, target: Task, kind: str | None) -> l
 
     Raises `TaskError` (not_found).
     """
-    kinds = [kind] if kind else g.EDGE_TYPES
+    kinds = [kind] if kind else EDGE_TYPES
     removed = [k for k in kinds if rows.remove_edge(db, task.id, target.id, k)[0]]
     if not removed:
         what = f"has no {kind} edge to" if kind else "does not depend on"
@@ -441,14 +444,14 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
     return task
 
 
-# --- out of sight -----------------------------------------------------------------------------------------
+# --- deletion and age -------------------------------------------------------------------------------------
 
 
 def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tuple[Task, tuple[Task, ...]]:
     """Delete a task; return it and the tasks that this unblocked. The row stays: undo restores it."""
     task = find(db, actor.resource_id, text)
-    check_claim(actor, task, "Deleting", force=force)
-    _leave(db, actor, task)
+    check_claim(actor, task, "delete", force=force)
+    _end_work(db, actor, task)
     _, moved = rows.update(db, task.id, deleted_at=actor.now)
     rows.add_event(db, task, "delete", actor.name, actor.now)
     return task, list_freed(db, {t: held for t, held in moved.items() if t != task.id})
@@ -466,7 +469,7 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
         raise TaskError(f"{task.handle} is already shown in full.", code="invalid")
     current = questions.get(db, task.id)
     assert current is not None
-    before, _ = difference(task, current)
+    before, _ = find_difference(task, current)
     rows.add_event(db, task, "restore", actor.name, actor.now, (before, {}))
     return current
 
@@ -477,18 +480,18 @@ def decay(db: Database, resource_id: str, now: int, limit: int = 50) -> int:
     After 30 days the description is cut, after 90 days only the beginning of the summary is shown. The whole text is
     kept, found by search, and brought back by `restore`.
     """
-    due = questions.due_to_shrink(db, resource_id, now - FIRST_DECAY_MS, now - SECOND_DECAY_MS, limit)
+    due = questions.list_due_to_shrink(db, resource_id, now - FIRST_DECAY_MS, now - SECOND_DECAY_MS, limit)
     for task in due:
         archived = (task.closed_at or 0) < now - SECOND_DECAY_MS
-        description = "" if archived else _beginning(task.description, 200)
-        summary = _beginning(task.summary or "", 160 if archived else 600)
+        description = "" if archived else _cut(task.description, 200)
+        summary = _cut(task.summary or "", 160 if archived else 600)
         rows.shrink(db, task, 2 if archived else 1, description, summary, now)
     return len(due)
 
 
-def _beginning(text: str, limit: int) -> str:
+def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
-def _blocking_reasons(db: Database, task: Task) -> tuple[str, ...]:
-    return reasons(db, [task.id])[task.id] if task.held else ()
+def _list_blockers(db: Database, task: Task) -> tuple[str, ...]:
+    return describe_blockers(db, [task.id])[task.id] if task.held else ()

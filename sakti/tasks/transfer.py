@@ -16,12 +16,12 @@ from sakti.core.errors import TaskError
 from sakti.core.types import Json
 from sakti.store.connection import Connection, Database
 from sakti.store.tasks import graph, questions, rows
-from sakti.store.tasks import graph as store_graph
-from sakti.store.tasks.deadlocks import Edge, WaitGraph
+from sakti.store.tasks.deadlocks import BLOCKS, EDGE_TYPES, PARENT, Edge, WaitGraph
 from sakti.store.tasks.questions import Task
 from sakti.store.threads import messages as message_store
-from sakti.tasks import graph as g
 from sakti.tasks.changes import (
+    COMPARED,
+    EXPORTED,
     REASONS,
     TYPES,
     Actor,
@@ -30,30 +30,11 @@ from sakti.tasks.changes import (
     check_text,
     clean_labels,
     clean_title,
-    difference,
-    merged_metadata,
+    find_difference,
+    merge_metadata,
     new_handle,
     reopen_epics,
 )
-
-_FIELDS = (
-    "id",
-    "handle",
-    "title",
-    "description",
-    "status",
-    "priority",
-    "type",
-    "assignee",
-    "close_reason",
-    "summary",
-    "created_at",
-    "updated_at",
-    "closed_at",
-)
-_COMPARED = (
-    "title", "description", "status", "priority", "type", "assignee", "close_reason", "summary", "labels", "metadata",
-)  # fmt: skip
 
 
 class RefusedEdge(Struct, frozen=True):
@@ -72,24 +53,24 @@ class Gate:
     def __init__(self, db: Connection, resource_id: str, coming: Iterable[Edge]) -> None:
         self._db = db
         self._waiting = WaitGraph(graph.edges(db, resource_id), coming)
-        self._epics = questions.of_type(db, resource_id, "epic")
+        self._epics = questions.list_ids_of_type(db, resource_id, "epic")
 
     def admit(self, edge: Edge) -> RefusedEdge | None:
         """Return the reason to refuse an edge, or admit it and return None."""
         task, on, kind = edge
-        if kind not in (g.BLOCKS, g.PARENT):
+        if kind not in (BLOCKS, PARENT):
             return RefusedEdge("a task cannot depend on itself") if task == on else None
-        if kind == g.PARENT and task in self._epics and on not in self._epics:
+        if kind == PARENT and task in self._epics and on not in self._epics:
             return RefusedEdge("an epic can only be part of another epic")
         cycle = self._waiting.add(edge)
         if cycle is None:
             return None
-        names = questions.handles(self._db, cycle)
+        names = questions.map_handles(self._db, cycle)
         path = tuple(names[t] for t in cycle)
         return RefusedEdge(f"it would create a cycle: {' → '.join(path)}", path)
 
 
-class LeftOut(Struct, frozen=True):
+class LeftOutEdge(Struct, frozen=True):
     """Edge that was not imported: the handles of its tasks, its type, and why."""
 
     task: str
@@ -98,14 +79,14 @@ class LeftOut(Struct, frozen=True):
     reason: str
 
 
-class Differing(Struct, frozen=True):
+class DifferingTask(Struct, frozen=True):
     """Task that is not the same here and in the import, which was not taken: its handle, and why."""
 
     task: str
     reason: str
 
 
-class Imported(Struct, frozen=True):
+class ImportResult(Struct, frozen=True):
     """Result of an import.
 
     How many tasks and edges were added, how many tasks were replaced by their newer version, how many stay as they
@@ -116,9 +97,9 @@ class Imported(Struct, frozen=True):
     tasks: int
     dependencies: int
     known: int
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[LeftOutEdge, ...] = ()
     updated: int = 0
-    differing: tuple[Differing, ...] = ()
+    differing: tuple[DifferingTask, ...] = ()
     reopened: tuple[str, ...] = ()
     elsewhere: int = 0
 
@@ -130,7 +111,7 @@ class _SortedImport(Struct):
     newer: list[tuple[Task, Task, Json, int]] = []  # the task here, and as it is in the import
     same: int = 0
     elsewhere: int = 0
-    differing: list[Differing] = []
+    differing: list[DifferingTask] = []
 
 
 def export(db: Database, resource_id: str) -> list[Json]:
@@ -138,18 +119,18 @@ def export(db: Database, resource_id: str) -> list[Json]:
 
     `based_on`: the `updated_at` of the imported version that a task was made from, so that it can go back.
     """
-    versions = rows.event_versions(db, resource_id)
+    versions = rows.map_versions(db, resource_id)
     edges: dict[str, list[Json]] = {}
-    for task, on, kind in store_graph.edges(db, resource_id):
+    for task, on, kind in graph.edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
     out: list[Json] = []
-    for task, original in questions.with_originals(db, resource_id):
-        line: Json = {f: getattr(task, f) for f in _FIELDS} | (original or {})
+    for task, original in questions.read_with_originals(db, resource_id):
+        line: Json = {f: getattr(task, f) for f in EXPORTED} | (original or {})
         if line["status"] == "in_progress":
             line["status"] = "open"
         line["labels"] = list(task.labels)
         line["dependencies"] = edges.get(task.id, [])
-        line["messages"] = [m["id"] for m in questions.linked_messages(db, task.id, limit=100_000)]
+        line["messages"] = [m["id"] for m in questions.list_linked_messages(db, task.id, limit=100_000)]
         line["metadata"] = {k: v for k, v in task.metadata.items() if k not in rows.SOURCE_KEYS}
         line["based_on"] = versions.get(task.id)
         out.append(_without_empty(line))
@@ -160,7 +141,7 @@ def _without_empty(line: Json) -> Json:
     return {k: v for k, v in line.items() if v not in (None, "", [], {})}
 
 
-def parse(lines: Iterable[Json | str]) -> Iterator[Json]:
+def parse_lines(lines: Iterable[Json | str]) -> Iterator[Json]:
     """Yield the objects of a JSON Lines text. Raises `TaskError` with the number of an invalid line."""
     return (line for _, line in _number_lines(lines))
 
@@ -185,16 +166,16 @@ def split_lines(text: str) -> list[str]:
     return text.split("\n")
 
 
-def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imported:
+def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> ImportResult:
     """Add the tasks of an export (lines or objects), in one transaction.
 
     A task that exists is replaced by a newer version if it was not changed here since. A refused value refuses all of
     them; an edge that would be a deadlock is left out and reported.
     """
     try:
-        read = _sort(db, actor, lines)
+        read = _sort_lines(db, actor, lines)
         both = [*read.added, *((task, line, number) for task, _, line, number in read.newer)]
-        edges = [edge for task, line, number in both for edge in _edges(db, actor, task, line, number)]
+        edges = [edge for task, line, number in both for edge in _read_edges(db, actor, task, line, number)]
     except TaskError as e:
         code = "unreadable" if e.code == "invalid" else e.code
         raise TaskError(f"{e.message} Nothing was imported.", code=code) from e
@@ -205,12 +186,12 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
     for task, newer, _, _ in read.newer:
         _replace(db, actor, task, newer, batch)
     reopened = tuple(task.handle for task in reopen_epics(db, actor, batch))
-    store_graph.refresh_all(db, actor.resource_id)
+    graph.refresh_all(db, actor.resource_id)
     for task, _, _ in read.added:
         version: Json = {"version": task.updated_at}
         rows.add_event(db, task, "import", actor.name, actor.now, (None, version), batch=batch)
     differing = tuple(read.differing)
-    return Imported(
+    return ImportResult(
         len(read.added), connected, read.same, left_out, len(read.newer), differing, reopened, read.elsewhere
     )
 
@@ -222,7 +203,7 @@ def _link(db: Database, actor: Actor, task: Task, line: Json) -> None:
             rows.add_link(db, task.id, str(message), "reference", actor.now)
 
 
-def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImport:
+def _sort_lines(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImport:
     """Add the tasks that do not exist yet, and tell of the others which version is the newer one.
 
     Raises `TaskError` with the number of a refused line.
@@ -234,17 +215,17 @@ def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImp
             here = questions.get(db, str(line["id"]))
             if _is_out_of_reach(db, actor, str(line["id"]), here, out):
                 continue
-            task = _task(db, actor, line)
+            task = _make_task(db, actor, line)
         except TaskError as e:
             raise TaskError(f"Line {number}: {e.message}", code=e.code) from e
         if here is None:
             rows.insert(db, task)
             out.added.append((task, line, number))
-        elif not _changes(here, task):
+        elif not _find_changes(here, task):
             out.same += 1
         elif reason := _reason_to_keep(db, here, task, line):
             out.same += 1
-            out.differing.append(Differing(here.handle, reason))
+            out.differing.append(DifferingTask(here.handle, reason))
         else:
             out.newer.append((here, task, line, number))
     return out
@@ -252,24 +233,24 @@ def _sort(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImp
 
 def _is_out_of_reach(db: Database, actor: Actor, task_id: str, here: Task | None, out: _SortedImport) -> bool:
     """Return whether a task belongs to another workspace, or was deleted here, and note it."""
-    workspace, handle = questions.place_of(db, task_id) or (actor.resource_id, "")
+    workspace, handle = questions.find_place(db, task_id) or (actor.resource_id, "")
     if workspace != actor.resource_id:
         out.elsewhere += 1
         return True
     if here is None and handle:
-        out.differing.append(Differing(handle, f"deleted here; `tasks restore {handle}` restores it"))
+        out.differing.append(DifferingTask(handle, f"deleted here; `tasks restore {handle}` restores it"))
         return True
     return False
 
 
-def _changes(here: Task, other: Task) -> Json:
+def _find_changes(here: Task, other: Task) -> Json:
     """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
     status = "open" if here.status == "in_progress" else here.status
-    local = {name: getattr(here, name) for name in _COMPARED} | {"status": status}
+    local = {name: getattr(here, name) for name in COMPARED} | {"status": status}
     local["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}
     shrunk = ("description", "summary") if here.compaction_level else ()
     return {
-        name: getattr(other, name) for name in _COMPARED if name not in shrunk and local[name] != getattr(other, name)
+        name: getattr(other, name) for name in COMPARED if name not in shrunk and local[name] != getattr(other, name)
     }
 
 
@@ -284,7 +265,7 @@ def _reason_to_keep(db: Database, here: Task, other: Task, line: Json) -> str:
 
 def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) -> None:
     """Give a task the fields of a newer version."""
-    values = _changes(here, newer)
+    values = _find_changes(here, newer)
     rows.unshrink(db, here.id, actor.now)
     if "labels" in values:
         rows.set_labels(db, here.id, values.pop("labels"))
@@ -292,23 +273,23 @@ def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) ->
         source = {k: v for k, v in here.metadata.items() if k in rows.SOURCE_KEYS}
         rows.set_metadata(db, here.id, source | values.pop("metadata"))
     after, _ = rows.update(db, here.id, **values, closed_at=newer.closed_at, updated_at=newer.updated_at)
-    old, new = difference(here, after)
+    old, new = find_difference(here, after)
     rows.add_event(db, after, "update", actor.name, actor.now, (old, new | {"version": newer.updated_at}), batch=batch)
 
 
-def _edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:
+def _read_edges(db: Database, actor: Actor, task: Task, line: Json, number: int) -> list[Edge]:
     """Return the edges of a line. Raises `TaskError` for an invalid one."""
     out: list[Edge] = []
     for edge in line.get("dependencies") or ():
-        kind, on = str(edge.get("type", g.BLOCKS)), str(edge.get("on", ""))
-        if kind not in g.EDGE_TYPES or not questions.is_in(db, actor.resource_id, on):
+        kind, on = str(edge.get("type", BLOCKS)), str(edge.get("on", ""))
+        if kind not in EDGE_TYPES or not questions.is_in(db, actor.resource_id, on):
             what = f"{task.title[:60]!r} has an edge of the unknown kind {kind!r} to {on!r}."
             raise TaskError(f"Line {number}: {what}", code="invalid")
         out.append((task.id, on, kind))
     return out
 
 
-def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple[LeftOut, ...]]:
+def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple[LeftOutEdge, ...]]:
     """Add the edges that are allowed; return how many, and those that were left out."""
     gate, added = Gate(db, actor.resource_id, wanted), 0
     out: list[tuple[Edge, str]] = []
@@ -317,11 +298,11 @@ def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple
             out.append((edge, refused.reason))
         else:
             added += rows.add_edge(db, *edge, actor.now, count=False)
-    names = questions.handles(db, {t for (task, on, _), _ in out for t in (task, on)})
-    return added, tuple(LeftOut(names[task], names[on], kind, why) for (task, on, kind), why in out)
+    names = questions.map_handles(db, {t for (task, on, _), _ in out for t in (task, on)})
+    return added, tuple(LeftOutEdge(names[task], names[on], kind, why) for (task, on, kind), why in out)
 
 
-def _task(db: Database, actor: Actor, line: Json) -> Task:
+def _make_task(db: Database, actor: Actor, line: Json) -> Task:
     status = str(line.get("status", "open"))
     status = "open" if status == "in_progress" else status
     title = clean_title(line.get("title"))
@@ -333,7 +314,7 @@ def _task(db: Database, actor: Actor, line: Json) -> Task:
     reason = line.get("close_reason") if closed else None
     if reason is not None:
         check_choice("close_reason", reason, REASONS)
-    created = _time(line, "created_at", actor.now)
+    created = _get_time(line, "created_at", actor.now)
     return Task(
         id=str(line["id"]),
         resource_id=actor.resource_id,
@@ -351,10 +332,10 @@ def _task(db: Database, actor: Actor, line: Json) -> Task:
         close_reason=reason,
         summary=str(line.get("summary") or "") or None,
         created_at=created,
-        updated_at=_time(line, "updated_at", created),
-        closed_at=_time(line, "closed_at", actor.now) if closed else None,
+        updated_at=_get_time(line, "updated_at", created),
+        closed_at=_get_time(line, "closed_at", actor.now) if closed else None,
         labels=tuple(clean_labels(line.get("labels") or ())),
-        metadata=merged_metadata({}, line.get("metadata") or {}),
+        metadata=merge_metadata({}, line.get("metadata") or {}),
     )
 
 
@@ -366,6 +347,6 @@ def _choose_handle(db: Database, actor: Actor, line: Json) -> str:
     return new_handle(db, actor.resource_id, str(line["id"]))
 
 
-def _time(line: Json, name: str, default: int) -> int:
+def _get_time(line: Json, name: str, default: int) -> int:
     value = line.get(name)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else default

@@ -79,7 +79,7 @@ class Activities:
             self._changed()
 
     @contextmanager
-    def current_task(self, name: str) -> Generator[None]:
+    def own_current_task(self, name: str) -> Generator[None]:
         """Own the current task while the block runs: stopping cancels it."""
         task = asyncio.current_task()
         activity = self.begin(name, task.cancel if task is not None else bool)
@@ -93,11 +93,11 @@ class Activities:
         """Return the activities that have not been stopped yet, oldest first."""
         return [a.name for a in self._running if not a.is_stopping]
 
-    def newest(self, *, stopping: bool) -> str:
+    def newest_name(self, *, stopping: bool) -> str:
         """Return the newest activity that was asked to stop, or that was not; "" without one."""
         return next((a.name for a in reversed(self._running) if a.is_stopping == stopping), "")
 
-    def has(self, name: str) -> bool:
+    def is_running(self, name: str) -> bool:
         return any(a.name == name for a in self._running)
 
     def stop_newest(self) -> str:
@@ -115,7 +115,7 @@ class Download:
     """Download of the small model's weights; it continues when the welcome is closed."""
 
     def __init__(self, activities: Activities, name: Callable[[str], None]) -> None:
-        self._activities, self._name = activities, name
+        self._activities, self._set_status = activities, name
         self.show: Callable[[str], None] = lambda text: None  # in an open welcome
         self._stop: threading.Event | None = None
 
@@ -142,61 +142,61 @@ class Download:
             stop.set()  # the window is closing
             self._stop = None
             self._activities.end(activity)
-            self._name("")
+            self._set_status("")
 
     def _show(self, done: int, total: int, what: str) -> None:
         share = f"{done / total:.0%}" if total else ""
-        self._name(f"download {share}" if self._stop is not None else "")
+        self._set_status(f"download {share}" if self._stop is not None else "")
         self.show(f"{what}: {done / 1e6:,.0f} of {total / 1e6:,.0f} MB  {share}")
 
 
-Kind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
+ActivityKind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", "answering"]
 
 
-class State(Struct, frozen=True):
+class ActivityState(Struct, frozen=True):
     """`since` in seconds of the monotonic clock; of a retry, when the next attempt is made."""
 
-    kind: Kind
+    kind: ActivityKind
     text: str
     since: float
 
 
-class Activity(Struct):
+class ActivityTracker(Struct):
     """Tracks a turn and the commands that the user runs beside it."""
 
-    _turn: State | None = None
-    _retry: State | None = None
-    _tools: dict[str, State] = field(default_factory=dict[str, State])
-    _own: set[str] = field(default_factory=set[str])  # calls that are the user's: no turn ends them
-    _questions: dict[str, State] = field(default_factory=dict[str, State])
+    _turn: ActivityState | None = None
+    _retry: ActivityState | None = None
+    _tools: dict[str, ActivityState] = field(default_factory=dict[str, ActivityState])
+    _user_calls: set[str] = field(default_factory=set[str])  # calls that are the user's: no turn ends them
+    _questions: dict[str, ActivityState] = field(default_factory=dict[str, ActivityState])
 
     def handle_event(self, event: Event, now: float) -> bool:
         """Take in `event`, which came at `now`; whether the state may be another one."""
         match event:
             case TurnStarted() | StepStarted() | ThinkingDelta() | PromptRead():
-                self._think(event, now)
+                self._start_thinking(event, now)
             case TextDelta():
-                return self._answer(now)
+                return self._start_answering(now)
             case RetryScheduled(attempt, limit, delay, reason):
                 text = f"{attempt}/{limit} · {one_line(reason, 120)}"
-                self._retry = State("retrying", text, now + delay)
+                self._retry = ActivityState("retrying", text, now + delay)
             case ToolStarted(call, own):
                 self._retry = None
-                self._tools[call.id] = State("running", one_line(display_name(call.name), 40), now)
+                self._tools[call.id] = ActivityState("running", one_line(display_name(call.name), 40), now)
                 if own:
-                    self._own.add(call.id)
+                    self._user_calls.add(call.id)
             case ToolFinished(result):
                 self._end_tool(result.call_id, now)
             case ApprovalRequested():
-                self._questions[event.id] = State("waiting", event.call_id, now)
+                self._questions[event.id] = ActivityState("waiting", event.call_id, now)
             case ApprovalResolved():
                 self._questions.pop(event.id, None)
                 if (tool := self._tools.get(event.call_id)) is not None:
-                    self._tools[event.call_id] = State("running", tool.text, now)
+                    self._tools[event.call_id] = ActivityState("running", tool.text, now)
             case TurnFinished():
                 self._turn = self._retry = None
                 self._questions.clear()
-                self._tools = {i: s for i, s in self._tools.items() if i in self._own}
+                self._tools = {i: s for i, s in self._tools.items() if i in self._user_calls}
             case (
                 ToolCallDelta() | ToolOutput() | MessageSaved() | StepFinished() | StepDiscarded() | QueueChanged()
                 | ThreadChanged() | AgentStarted() | AgentProgress() | AgentFinished() | ModelChanged()
@@ -212,34 +212,34 @@ class Activity(Struct):
     def _end_tool(self, call_id: str, now: float) -> None:
         """After the last call of a step the model is asked again."""
         self._tools.pop(call_id, None)
-        if call_id not in self._own and self._turn is not None:
-            self._turn = State("thinking", "thinking", now)
-        self._own.discard(call_id)
+        if call_id not in self._user_calls and self._turn is not None:
+            self._turn = ActivityState("thinking", "thinking", now)
+        self._user_calls.discard(call_id)
 
-    def _think(self, event: TurnStarted | StepStarted | ThinkingDelta | PromptRead, now: float) -> None:
+    def _start_thinking(self, event: TurnStarted | StepStarted | ThinkingDelta | PromptRead, now: float) -> None:
         if isinstance(event, StepStarted | ThinkingDelta):
             self._retry = None
         if isinstance(event, PromptRead):
             label = f"reading the prompt {event.percent} %" if event.percent < 100 else "thinking"
-            self._turn = State("thinking", label, self._turn.since if self._turn else now)
+            self._turn = ActivityState("thinking", label, self._turn.since if self._turn else now)
         elif not isinstance(event, ThinkingDelta) or self._turn is None or self._turn.kind == "answering":
-            self._turn = State("thinking", "thinking", now)
+            self._turn = ActivityState("thinking", "thinking", now)
 
-    def _answer(self, now: float) -> bool:
+    def _start_answering(self, now: float) -> bool:
         if self._turn is not None and self._turn.kind == "answering" and self._retry is None:
             return False
-        self._turn, self._retry = State("answering", "answering", now), None
+        self._turn, self._retry = ActivityState("answering", "answering", now), None
         return True
 
     @property
-    def state(self) -> State | None:
+    def state(self) -> ActivityState | None:
         """Return the most important current state, or None when idle."""
         if self._questions:
-            return State("waiting", "waiting for you", min(s.since for s in self._questions.values()))
+            return ActivityState("waiting", "waiting for you", min(s.since for s in self._questions.values()))
         if self._retry is not None:
             return self._retry
         if self._tools:
             first = min(self._tools.values(), key=lambda s: s.since)
             more = f" and {len(self._tools) - 1} more" if len(self._tools) > 1 else ""
-            return State("running", f"running {first.text}{more}", first.since)
+            return ActivityState("running", f"running {first.text}{more}", first.since)
         return self._turn

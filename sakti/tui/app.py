@@ -34,12 +34,12 @@ from sakti.tui import bridge, desktop, keys
 from sakti.tui.appearance import Appearance
 from sakti.tui.chat.browsing import BURST_S, is_for_the_prompt
 from sakti.tui.chat.commands import Commands
-from sakti.tui.chat.panes import POLL
+from sakti.tui.chat.panes import BOARD_POLL_S
 from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
 from sakti.tui.chat.thread_view import SYNC_S
 from sakti.tui.desktop import Notifier
-from sakti.tui.driver import forgiving
-from sakti.tui.host import SHORTLY, Host, Tone
+from sakti.tui.driver import make_safe_driver
+from sakti.tui.host import HINT_S, Host, Tone
 from sakti.tui.palette import Palette, make_palette
 from sakti.tui.panes.sidebar import PANES
 from sakti.tui.panes.tasks import BoardChanged
@@ -48,7 +48,7 @@ from sakti.tui.screens import panel as panels
 from sakti.tui.screens import threads as thread_screens
 from sakti.tui.screens import trust as trust_screen
 from sakti.tui.transcript.blocks import NoticeBlock
-from sakti.tui.transcript.copying import amount
+from sakti.tui.transcript.selection import describe_amount
 from sakti.tui.widgets.safe_input import SafePalette
 from sakti.tui.widgets.transcript import Transcript
 
@@ -75,7 +75,7 @@ class Startup:
             await lifecycle.settle_trust(session.workspace, self._ask_trust, self._ask_need)
             await session.start()
         except BaseException:
-            chat.conversation.fail()
+            chat.conversation.return_waiting()
             raise
         finally:
             chat.show_modes()
@@ -87,14 +87,14 @@ class Startup:
         try:
             state = await self._restore()
         finally:
-            await chat.conversation.open()
+            await chat.conversation.send_waiting()
         await chat.welcome.open_once(state, lambda: occupied or self._is_occupied())
 
     async def _restore(self) -> dict[str, str]:
         """Fill the panes and the prompt from the store; returns the stored state of the window."""
         chat, session = self._chat, self._host.session
         chat.set_interval(SYNC_S, chat.view.sync)
-        chat.set_interval(POLL, chat.panes.poll_board)
+        chat.set_interval(BOARD_POLL_S, chat.panes.poll_board)
         chat.panes.load_board()
         state = await session.views.ui_state()
         chat.sidebar.restore(state.get("panes", " ".join(PANES)))
@@ -138,8 +138,8 @@ def log_error(error: BaseException) -> Path | None:
 
 
 DEEPEST = 6  # screens over the chat; Textual draws each inside the one above it, and gives up at ten
-QUITTING = ("app.stop", "prompt.stop", "app.quit")  # ids of the keys that quit when pressed twice
-RAISING = 0.2  # seconds in which the click that brought the window to the front arrives
+QUIT_KEYS = ("app.stop", "prompt.stop", "app.quit")  # ids of the keys that quit when pressed twice
+RAISE_CLICK_S = 0.2  # seconds in which the click that brought the window to the front arrives
 
 
 class SaktiApp(App[int]):
@@ -158,22 +158,22 @@ class SaktiApp(App[int]):
         self.session = session
         self.crash_message = ""
         self._keys = {b.id: b.key for _, part in chat_parts() for b in keys.bindings_of(part)}
-        self._raised = float("-inf")  # when the window came to the front
-        self._swallowing = False  # a press of the mouse that was only meant to bring it there
-        self._keys_in_order = keys.KeyQueue(self, self._type)
-        self.appearance.dress(self)
+        self._raised_at = float("-inf")  # when the window came to the front
+        self._swallows_release = False  # a press of the mouse that was only meant to bring it there
+        self._key_queue = keys.KeyQueue(self, self._handle_input)
+        self.appearance.attach(self)
         self.chat = ChatScreen(self, Notifier(session, lambda: self.app_focus, self.write))
-        self.own_keys = self._own_keys()
+        self.custom_keys = self._make_custom_keys()
         self._commands, self._pick_thread = Commands(self, self.chat), pick_thread
         if prompt:
             self.chat.conversation.submit(prompt)
 
-    def _own_keys(self) -> keys.Keymap:
+    def _make_custom_keys(self) -> keys.Keymap:
         """Use the keys that the settings name."""
         configured = self.session.workspace.config.keys
         if not configured:
             return keys.Keymap({})
-        keymap = keys.keymap(configured, help_screen.parts(chat_parts()))
+        keymap = keys.make_keymap(configured, help_screen.list_parts(chat_parts()))
         self.set_keymap(dict(keymap.keys))
         self.chat.prompt.use_keys(keymap.keys)
         return keymap
@@ -182,7 +182,7 @@ class SaktiApp(App[int]):
         return self.chat
 
     def get_driver_class(self) -> type[Driver]:
-        return forgiving(super().get_driver_class())
+        return make_safe_driver(super().get_driver_class())
 
     def refresh_css(self, animate: bool = True) -> None:
         """Apply changed colours; skip the extra parse before the first screen exists."""
@@ -201,7 +201,7 @@ class SaktiApp(App[int]):
             self.push_screen(SafePalette())
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        for name, command in registry.chat().items():
+        for name, command in registry.chat_commands().items():
             text = f"/{name}"
             yield SystemCommand(text, command.in_short, lambda text=text: self.run_command(text))
         yield SystemCommand("Task board", "show the tasks in columns, full screen", self._open_board)
@@ -212,7 +212,7 @@ class SaktiApp(App[int]):
 
     def _handle_event(self, event: Event) -> None:
         if self.is_running:  # memory may still observe when there is nothing left to show it on
-            bridge.handle(self.chat, event)
+            bridge.show_event(self.chat, event)
 
     @on(ChatScreen.Painted)
     def _start(self) -> None:
@@ -230,10 +230,10 @@ class SaktiApp(App[int]):
     def start_worker(
         self, work: Callable[..., Awaitable[None]], *args: Any, group: str, exclusive: bool = False
     ) -> None:
-        guarded = partial(self._guard, work, args, asked=group == "command")
+        guarded = partial(self._run_guarded, work, args, asked=group == "command")
         self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
-    async def _guard(self, work: Callable[..., Awaitable[None]], args: tuple[Any, ...], *, asked: bool) -> None:
+    async def _run_guarded(self, work: Callable[..., Awaitable[None]], args: tuple[Any, ...], *, asked: bool) -> None:
         """Run `work(*args)`; an error becomes a notice, scrolled to if the user `asked` for the work.
 
         An unexpected one is also written to the log file.
@@ -269,10 +269,10 @@ class SaktiApp(App[int]):
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
         if len(self.screen_stack) > DEEPEST:
-            self._leave_panel()
-        self.push_screen(screen, partial(self._conclude, then) if then is not None else None)
+            self._close_panel()
+        self.push_screen(screen, partial(self._handle_result, then) if then is not None else None)
 
-    def _conclude(self, then: Callable[[Any], None], result: Any) -> None:
+    def _handle_result(self, then: Callable[[Any], None], result: Any) -> None:
         """Act on the result of a screen that is closed; an error is no fault of the chat, and ends nothing."""
         try:
             then(result)
@@ -280,17 +280,17 @@ class SaktiApp(App[int]):
             self._report(error)
 
     def key_of(self, binding_id: str) -> str:
-        return self.own_keys.keys.get(binding_id, self._keys.get(binding_id, "")).partition(",")[0]
+        return self.custom_keys.keys.get(binding_id, self._keys.get(binding_id, "")).partition(",")[0]
 
     def key_name(self, binding_id: str) -> str:
-        return keys.in_short(self.key_of(binding_id))
+        return keys.abbreviate_key(self.key_of(binding_id))
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` (OSC 52), nothing in it that a terminal would obey; says how much it was."""
         text = sanitise(text)
         super().copy_to_clipboard(text)
         if text:
-            self.set_hint(f"copied {amount(text)}", SHORTLY)
+            self.set_hint(f"copied {describe_amount(text)}", HINT_S)
 
     def notify(
         self,
@@ -312,47 +312,47 @@ class SaktiApp(App[int]):
 
     def run_command(self, text: str) -> None:
         """Run a line as if typed; close open panels, which would hide its result."""
-        self._leave_panels()
+        self._close_panels()
         self.start_worker(self.chat.conversation.run, text, group="command")
 
     def _open_board(self) -> None:
-        self._leave_panels()
+        self._close_panels()
         self.chat.panes.open_board()
 
-    def _leave_panels(self) -> None:
-        while self._leave_panel():
+    def _close_panels(self) -> None:
+        while self._close_panel():
             pass
 
-    def _leave_panel(self) -> bool:
+    def _close_panel(self) -> bool:
         """Leave the panel on top as Esc does; returns whether another screen is on top now."""
         top = self.screen
         if isinstance(top, panels.Panel):
             top.leave()
         return self.screen is not top
 
-    @on(Transcript.Said)
-    def _show_hint(self, event: Transcript.Said) -> None:
+    @on(Transcript.HintChanged)
+    def _show_hint(self, event: Transcript.HintChanged) -> None:
         self.set_hint(event.text, event.seconds)
 
-    @on(Transcript.Opened)
-    def _open_target(self, event: Transcript.Opened) -> None:
+    @on(Transcript.LinkOpened)
+    def _open_target(self, event: Transcript.LinkOpened) -> None:
         kind, target = event.target
         self.start_worker(self._open_file if kind == "file" else self._open_url, target, group="link")
 
     async def _open_file(self, target: str) -> None:
         path = target.removeprefix("./")
         if (self.session.workspace.root / path).is_file():
-            self.chat.prompt.add(f"@{path} ")
+            self.chat.prompt.insert_text(f"@{path} ")
             self.chat.prompt.focus()
         else:
-            self.set_hint(f"there is no file {path} here", SHORTLY)
+            self.set_hint(f"there is no file {path} here", HINT_S)
 
     async def _open_url(self, target: str) -> None:
         if desktop.open_address(target, self.session.workspace.env, self.session.workspace.root):
-            self.set_hint(f"opened {target}", SHORTLY)
+            self.set_hint(f"opened {target}", HINT_S)
         else:
             self.copy_to_clipboard(target)
-            self.set_hint(f"no browser found: copied {target}", SHORTLY)
+            self.set_hint(f"no browser found: copied {target}", HINT_S)
 
     @on(BoardChanged)
     def _reload_board(self) -> None:
@@ -361,33 +361,33 @@ class SaktiApp(App[int]):
     # --- the terminal -----------------------------------------------------------------------------------------
 
     async def on_event(self, event: events.Event) -> None:
-        if self._only_raises(event):
+        if self._is_raising_click(event):
             return
         if isinstance(event, events.MouseDown) and not event.is_forwarded:
-            self.chat.stopping.disarm()
+            self.chat.stop_control.disarm()
         try:
             if not isinstance(event, events.Key | events.Paste) or event.is_forwarded:
                 await super().on_event(event)
-            elif self._keys_in_order.is_next(event):
-                await self._type(event)
-                self._keys_in_order.follow(event)
+            elif self._key_queue.admit(event):
+                await self._handle_input(event)
+                self._key_queue.wait_for_effect(event)
         except Exception as error:  # of an action whose key has priority: it runs in the app's own loop
             if not self.screen_stack or self.screen is self.chat:
                 raise
             self._handle_exception(error)
 
-    async def _type(self, event: events.Key | events.Paste) -> None:
+    async def _handle_input(self, event: events.Key | events.Paste) -> None:
         """Hand on a key or a paste; those before it have had their effect."""
         if not self._is_key_to_quit(event):
-            self.chat.stopping.disarm()
-        self.chat.welcome.typed_through(event, self)
+            self.chat.stop_control.disarm()
+        self.chat.welcome.close_on_input(event, self)
         if self.screen_stack and self.screen is self.chat:
-            self.chat.keep_typing(event, in_burst=await self._is_in_burst(event))
+            self.chat.redirect_typing(event, in_burst=await self._is_in_burst(event))
         await super().on_event(event)
 
     def _is_key_to_quit(self, event: events.Event) -> bool:
         """Return whether a key may be the second press that quits."""
-        keys = (self.own_keys.keys.get(i, self._keys[i]) for i in QUITTING)
+        keys = (self.custom_keys.keys.get(i, self._keys[i]) for i in QUIT_KEYS)
         return isinstance(event, events.Key) and any(event.key in each.split(",") for each in keys)
 
     async def _is_in_burst(self, event: events.Event) -> bool:
@@ -396,7 +396,7 @@ class SaktiApp(App[int]):
             return False
         await asyncio.sleep(BURST_S)
         sent = cast("Any", self)._message_queue.values  # by the terminal; nobody has handled them
-        typed = (e for e in (*self._keys_in_order.waiting, *sent) if isinstance(e, events.Key | events.Paste))
+        typed = (e for e in (*self._key_queue.waiting, *sent) if isinstance(e, events.Key | events.Paste))
         word = takewhile(lambda e: isinstance(e, events.Paste) or keys.is_text(e), typed)
         return any(is_for_the_prompt(e, self.chat) for e in word)
 
@@ -406,16 +406,16 @@ class SaktiApp(App[int]):
         if hang_up is not None:
             hang_up()
 
-    def _only_raises(self, event: events.Event) -> bool:
+    def _is_raising_click(self, event: events.Event) -> bool:
         """Return whether a mouse press or release only brought the window to the front."""
         now = self.session.workspace.clock.monotonic
         if isinstance(event, events.AppFocus):
-            self._raised = now()
+            self._raised_at = now()
         elif isinstance(event, events.MouseDown):
-            self._swallowing = now() - self._raised < RAISING
-            return self._swallowing
-        elif isinstance(event, events.MouseUp) and self._swallowing:
-            self._swallowing = False
+            self._swallows_release = now() - self._raised_at < RAISE_CLICK_S
+            return self._swallows_release
+        elif isinstance(event, events.MouseUp) and self._swallows_release:
+            self._swallows_release = False
             return True
         return False
 
@@ -425,7 +425,7 @@ class SaktiApp(App[int]):
 
     async def action_quit(self) -> None:
         """Leave; with work under way only when asked twice."""
-        if self.chat.stopping.may_quit():
+        if self.chat.stop_control.may_quit():
             self.exit(0)
 
     def _handle_exception(self, error: Exception) -> None:

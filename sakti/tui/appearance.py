@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 FALLBACK = "sakti-dark"
-SIXTEEN = "sakti-sixteen"  # its replacement in terminals with sixteen colours
+SIXTEEN_COLOURS_THEME = "sakti-sixteen"  # its replacement in terminals with sixteen colours
 _COLOURS = (
     "primary",
     "secondary",
@@ -48,7 +48,7 @@ class Themes(Struct, frozen=True):
     problems: tuple[str, ...]
 
 
-def stamp_theme_files() -> tuple[tuple[str, int, int], ...]:
+def fingerprint_theme_files() -> tuple[tuple[str, int, int], ...]:
     """Path, time of change and size of every theme file: it differs when one of them changed."""
     files: list[tuple[str, int, int]] = []
     for folder in folders("themes"):
@@ -59,7 +59,7 @@ def stamp_theme_files() -> tuple[tuple[str, int, int], ...]:
     return tuple(files)
 
 
-def load_first(name: str) -> Themes:
+def load_configured_theme(name: str) -> Themes:
     """Return the installed theme `name` alone, or every theme if the user has theme files."""
     places = list(folders("themes"))
     with contextlib.suppress(ValueError, OSError, TypeError):  # `load_themes` reports it
@@ -113,12 +113,12 @@ def read_theme(path: Path) -> Theme:
 
 
 class Appearance:
-    """Owns the themes that were read. Made before the app is: `dress` hands it over."""
+    """Owns the themes that were read. Made before the app is: `attach` hands it over."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._app: App[Any] | None = None
-        self._themes = load_first(session.workspace.config.ui.theme)  # the others follow the first picture
+        self._themes = load_configured_theme(session.workspace.config.ui.theme)  # the others follow the first picture
         self._colours = "truecolor"
 
     @property
@@ -130,7 +130,7 @@ class Appearance:
         assert self._app is not None
         return self._app
 
-    def dress(self, app: App[Any]) -> None:
+    def attach(self, app: App[Any]) -> None:
         """Give `app` the themes, and the one that is configured."""
         self._app = app
         self._register()
@@ -186,16 +186,16 @@ class Appearance:
         if name in self._themes.themes and self._session.workspace.config.ui.theme == FALLBACK:
             self.app.theme = name
 
-    def adapt(self) -> None:
+    def adapt_to_terminal(self) -> None:
         """Adapt to the colours that the terminal supports."""
         self._colours = self.colours
         self.app.set_class(self._colours == "none", "-no-colours")
         self.app.set_class(self._colours == "standard", "-sixteen-colours")
         if self._colours in ("none", "standard"):
             theme = self.app.theme
-            self.use(SIXTEEN if self._colours == "standard" and theme == FALLBACK else theme)
+            self.use(SIXTEEN_COLOURS_THEME if self._colours == "standard" and theme == FALLBACK else theme)
 
-    def use_motion(self) -> None:
+    def apply_motion(self) -> None:
         """Let nothing blink or glide where the user wants it so."""
         app = self.app
         app.animation_level = (

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from sakti.agent.reports.memory_report import describe_compaction, stale_leases, taken_back
 from sakti.core.events import (
+    TURN_ENDS,
     AgentFinished,
     AgentProgress,
     AgentStarted,
@@ -43,18 +44,18 @@ from sakti.core.events import (
 )
 from sakti.core.text import count_k, counted
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
-from sakti.tui.transcript.build import ENDS, ended_notice
-from sakti.tui.widgets.approval import summary
+from sakti.tui.transcript.build import make_end_notice
+from sakti.tui.widgets.approval import summarise_question
 
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
-    from sakti.tui.transcript.live import LiveTurn
+    from sakti.tui.transcript.live_turn import LiveTurn
 
-PASSING = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
+SILENT_EVENTS = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
 READING = "reading the prompt"  # what a model on this machine does before its first word
 
 
-def no_model_card() -> CardBlock:
+def make_no_model_card() -> CardBlock:
     """Return the help for a missing model, as a card in the chat so that the prompt keeps its focus."""
     return CardBlock(
         title="No model configured. Tools, search and tasks still work.",
@@ -67,13 +68,13 @@ def no_model_card() -> CardBlock:
     )
 
 
-def handle(chat: ChatScreen, event: Event) -> None:
+def show_event(chat: ChatScreen, event: Event) -> None:
     """Show `event`. Called on the app's event loop, in the order of events."""
     live = chat.transcript.live
     chat.status_line.handle_event(event)
-    if not isinstance(event, PASSING):
+    if not isinstance(event, SILENT_EVENTS):
         chat.panes.follow_windows()
-    chat.stopping.handle_event(event)
+    chat.stop_control.handle_event(event)
     match event:
         case (
             TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput() | ToolFinished()
@@ -85,7 +86,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
         case ApprovalRequested() | ApprovalResolved():
             _show_approval(chat, event)
         case JobsChanged() | SideQuestion() | StoreWaiting() | McpServerChanged():
-            _show_beside(chat, event)
+            _show_side_event(chat, event)
         case QueueChanged(queued):
             chat.conversation.queue.queued = queued
             chat.status_line.queued = len(queued)
@@ -95,7 +96,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
         case ModelChanged(model, reason, window):
             chat.show_model(model, window, reason)
             if model is None:
-                live.add_block(no_model_card())
+                live.add_block(make_no_model_card())
         case TasksChanged():
             chat.panes.load_board()
             chat.show_modes()  # an approved plan, or its undo, changes the approval mode
@@ -103,7 +104,7 @@ def handle(chat: ChatScreen, event: Event) -> None:
             chat.show_saving()
             live.add_block(NoticeBlock(tone=severity, title=title, text=text))
         case MemoryStatus() | MemoryOperation() | MemoryActivation() | StaleLeases() | CompactionFinished():
-            _memory(chat, event)
+            _show_memory(chat, event)
         case AgentStarted() | AgentProgress() | AgentFinished():
             live.show_child(event)
         case PromptRead():
@@ -163,17 +164,17 @@ def _follow_turn(
             assert_never(event)
 
 
-def _show_beside(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWaiting | McpServerChanged) -> None:
+def _show_side_event(chat: ChatScreen, event: JobsChanged | SideQuestion | StoreWaiting | McpServerChanged) -> None:
     """Show events outside of the conversation."""
     if isinstance(event, JobsChanged):
         chat.status_line.jobs = len(chat.host.session.background_commands())
     elif isinstance(event, StoreWaiting):
-        chat.status_line.waiting(event.seconds)
+        chat.status_line.show_wait(event.seconds)
     elif isinstance(event, McpServerChanged):
         chat.status_line.handle_server(event)
     else:
         chat.conversation.show_aside(event)
-        chat.name_escape()
+        chat.update_escape_label()
 
 
 def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved) -> None:
@@ -181,10 +182,10 @@ def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved
     chat.transcript.live.set_state(event.call_id, "waiting" if is_open else "running")
     chat.show_approvals(event)
     if is_open:
-        chat.notifier.call(summary(event))
+        chat.notifier.notify(summarise_question(event))
 
 
-def _memory(
+def _show_memory(
     chat: ChatScreen, event: MemoryStatus | MemoryOperation | MemoryActivation | StaleLeases | CompactionFinished
 ) -> None:
     live = chat.transcript.live
@@ -192,11 +193,11 @@ def _memory(
         case MemoryStatus():
             chat.panes.show_windows()
         case MemoryOperation(kind=kind):
-            chat.sidebar.memory.operation(event)
+            chat.sidebar.memory.handle_operation(event)
             if kind == "end":
                 chat.panes.load_log()
         case MemoryActivation():
-            live.add_block(activation_notice(event, by_hand=chat.stopping.activities.has("compaction")))
+            live.add_block(make_activation_notice(event, by_hand=chat.stop_control.activities.is_running("compaction")))
             chat.panes.load_log()
             chat.panes.load_context()
         case StaleLeases():
@@ -215,7 +216,7 @@ def _memory(
             assert_never(event)
 
 
-def activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:
+def make_activation_notice(event: MemoryActivation, *, by_hand: bool = False) -> NoticeBlock:
     """Return the notice for activated observations or a reflection; `by_hand`: for /compact."""
     full = "was ready when you compacted" if by_hand else "the window was full"
     why = {"threshold": full, "idle": "after a pause", "provider_change": "another model"}
@@ -239,11 +240,11 @@ def _finish_turn(chat: ChatScreen, event: TurnFinished) -> None:
     chat.panes.load_usage()
     chat.show_git()
     chat.host.start_worker(chat.ask_about_new_files, group="trust")
-    chat.notifier.end_turn(event.error_title or ENDS.get(event.status, "The answer is ready"))
+    chat.notifier.end_turn(event.error_title or TURN_ENDS.get(event.status, "The answer is ready"))
     if event.status == "answered":
         return
     text = event.error or ""
     if event.status == "error":
         rest = "; the answer so far is kept" if event.keeps_answer else ""
         text = f"{text}\nF5 retries{rest}.".strip()
-    live.add_block(ended_notice(event.status, event.error_title or "", text))
+    live.add_block(make_end_notice(event.status, event.error_title or "", text))

@@ -22,7 +22,7 @@ from sakti.core import content
 from sakti.core.errors import SaktiError
 from sakti.core.resources import find_program, safe_environment, state_home
 from sakti.core.text import one_line
-from sakti.tui.transcript.links import address
+from sakti.tui.transcript.links import parse_address
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -37,7 +37,7 @@ _WINDOWS_CLIPBOARD = (
 )
 
 
-def clipboard_command(env: Mapping[str, str], workspace: Path) -> list[str]:
+def find_clipboard_command(env: Mapping[str, str], workspace: Path) -> list[str]:
     """Return the command that prints the clipboard image; [] if no tool outside the workspace can."""
     candidates: list[list[str]] = [
         ["wl-paste", "--no-newline", "--type", "image/png"] if env.get("WAYLAND_DISPLAY") else [],
@@ -56,7 +56,7 @@ async def read_clipboard_image(env: Mapping[str, str], workspace: Path) -> bytes
 
     Raises `SaktiError` if no installed tool can read images.
     """
-    words = clipboard_command(env, workspace)
+    words = find_clipboard_command(env, workspace)
     if not words:
         raise SaktiError(
             "No tool here reads images from the clipboard. Install wl-clipboard, xclip or pngpaste, or paste the "
@@ -78,7 +78,7 @@ async def read_clipboard_image(env: Mapping[str, str], workspace: Path) -> bytes
         if process.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 process.kill()
-    return data if content.look(data) is not None else None
+    return data if content.read_image_header(data) is not None else None
 
 
 async def save_clipboard_image(env: Mapping[str, str], workspace: Path, *, own: str) -> tuple[Path, int] | None:
@@ -87,7 +87,7 @@ async def save_clipboard_image(env: Mapping[str, str], workspace: Path, *, own: 
     `own`: the text copied in this window, which is pasted instead if no tool can read images. Raises `SaktiError` if
     there is no tool and `own` is empty.
     """
-    data = await read_clipboard_image(env, workspace) if clipboard_command(env, workspace) or not own else None
+    data = await read_clipboard_image(env, workspace) if find_clipboard_command(env, workspace) or not own else None
     return (await asyncio.to_thread(store_pasted_image, data), len(data)) if data is not None else None
 
 
@@ -99,7 +99,7 @@ def store_pasted_image(data: bytes) -> Path:
         with contextlib.suppress(OSError):
             if old.stat().st_mtime < time.time() - PASTED_IMAGES_S:
                 old.unlink()
-    info = content.look(data)
+    info = content.read_image_header(data)
     end = info[0].partition("/")[2] if info else "bin"
     path = folder / f"pasted-{hashlib.sha256(data).hexdigest()[:12]}.{end}"
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
@@ -110,7 +110,7 @@ def store_pasted_image(data: bytes) -> Path:
 EDITOR_TITLE = "Editor"
 
 
-def editor_command(env: Mapping[str, str], workspace: Path, kind: str = "prompt") -> list[str]:
+def find_editor_command(env: Mapping[str, str], workspace: Path, kind: str = "prompt") -> list[str]:
     """Return the words of $VISUAL, else $EDITOR, else a common editor.
 
     A bare name is only searched outside the workspace. Raises `SaktiError` if no editor is available.
@@ -136,7 +136,7 @@ async def edit_text(app: App[Any], text: str, env: Mapping[str, str], workspace:
 
     Raises `SaktiError` if the editor cannot be started or fails; the caller keeps its text.
     """
-    words = editor_command(env, workspace, kind)
+    words = find_editor_command(env, workspace, kind)
     handle, name = tempfile.mkstemp(prefix=f"sakti-{kind}-", suffix=".md")  # 0600
     path = Path(name)
     try:
@@ -191,14 +191,14 @@ _PASSED_VARIABLES = (
 _PASSED_PREFIXES = ("WAYLAND_", "XDG_", "DBUS_", "LC_", "WSL", "DESKTOP_", "KDE_", "GNOME_", "XAUTH")
 
 
-def browser_command(
+def find_browser_command(
     url: str, env: Mapping[str, str], workspace: Path, platform: str = sys.platform
 ) -> list[str] | None:
     """Return the command that opens `url`; None if no program outside the workspace can.
 
     Raises `SaktiError` unless the address is http, https or mailto.
     """
-    checked = address(url)
+    checked = parse_address(url)
     if checked is None:
         raise SaktiError("Only http, https and mailto links are opened.", title="Link")
     for name, *arguments in _OPENERS.get(platform, _LINUX_OPENERS):
@@ -207,20 +207,20 @@ def browser_command(
     return None
 
 
-def browser_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
+def make_browser_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     """Return what a program that shows pages needs of `env`: no key of a model, no workspace in its PATH."""
     allowed = {k: v for k, v in env.items() if k in _PASSED_VARIABLES or k.startswith(_PASSED_PREFIXES)}
     return safe_environment(allowed, workspace)
 
 
 def open_address(url: str, env: Mapping[str, str], workspace: Path) -> bool:
-    """Open `url`; false where the system has nothing for it. Raises `SaktiError` as `browser_command`."""
-    argv = browser_command(url, env, workspace)
+    """Open `url`; false where the system has nothing for it. Raises `SaktiError` as `find_browser_command`."""
+    argv = find_browser_command(url, env, workspace)
     if argv is None:
         return False
     subprocess.Popen(
         argv,
-        env=browser_environment(env, workspace),
+        env=make_browser_environment(env, workspace),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -229,11 +229,11 @@ def open_address(url: str, env: Mapping[str, str], workspace: Path) -> bool:
     return True
 
 
-LONG_TURN = 10.0  # seconds after which the end of a turn is worth a call
+LONG_TURN_S = 10.0  # seconds after which the end of a turn is worth a call
 BELL = "\x07"
 
 
-def notification_sequence(how: str, text: str) -> str:
+def make_notification(how: str, text: str) -> str:
     """Return the control sequence for a notification; `text` is sanitised and cannot end it early."""
     if how == "off":
         return ""
@@ -248,19 +248,19 @@ class Notifier:
 
     def __init__(self, session: Session, focused: Callable[[], bool], write: Callable[[str], None]) -> None:
         self._session, self._focused, self._write = session, focused, write
-        self._began: float | None = None
+        self._turn_start: float | None = None
 
     def begin_turn(self) -> None:
-        if self._began is None:
-            self._began = self._session.workspace.clock.monotonic()
+        if self._turn_start is None:
+            self._turn_start = self._session.workspace.clock.monotonic()
 
     def end_turn(self, text: str) -> None:
         """Call where the turn took long."""
-        began, self._began = self._began, None
-        if began is not None and self._session.workspace.clock.monotonic() - began > LONG_TURN:
-            self.call(text)
+        began, self._turn_start = self._turn_start, None
+        if began is not None and self._session.workspace.clock.monotonic() - began > LONG_TURN_S:
+            self.notify(text)
 
-    def call(self, text: str) -> None:
+    def notify(self, text: str) -> None:
         """Tell that something waits for the user."""
-        if not self._focused() and (written := notification_sequence(self._session.workspace.config.ui.notify, text)):
+        if not self._focused() and (written := make_notification(self._session.workspace.config.ui.notify, text)):
             self._write(written)

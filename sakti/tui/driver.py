@@ -1,6 +1,6 @@
 """Write to a terminal that may be gone, and read from one that may send a paste of any size.
 
-`Pastes` extracts pastes before the input is parsed by character; it is pure, and times are passed in.
+`PasteSplitter` extracts pastes before the input is parsed by character; it is pure, and times are passed in.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from textual.message import Message
 
 from sakti.core import terminal
 
-START = "\x1b[200~"
-END = "\x1b[201~"
-PATIENCE = 3.0  # seconds without a byte after which an incomplete paste is shown
-AGAIN = 0.25  # the same for later input, which may be typed
+PASTE_START = "\x1b[200~"
+PASTE_END = "\x1b[201~"
+PASTE_TIMEOUT_S = 3.0  # seconds without a byte after which an incomplete paste is shown
+STALLED_TIMEOUT_S = 0.25  # the same for later input, which may be typed
 # ctrl+c and Esc, as characters and as the keyboard protocol writes them: they end a paste whose end was lost
-_WAYS_OUT = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
+_CANCEL_KEYS = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
 
 
-class Pasted(Struct, frozen=True):
+class PastedText(Struct, frozen=True):
     """The text of a paste, exactly as it came."""
 
     text: str
 
 
-class Pastes:
-    """Splits the decoded input of a terminal into text for the parser of keys and `Pasted`.
+class PasteSplitter:
+    """Splits the decoded input of a terminal into text for the parser of keys and `PastedText`.
 
     A start marker goes to the parser as well, since its beginning may have gone there already; so does the end marker.
     Between the two the parser sees nothing.
@@ -55,85 +55,89 @@ class Pastes:
         self._last = 0.0
         self._stalled = False
 
-    def feed(self, text: str, now: float) -> list[str | Pasted]:
+    def feed(self, text: str, now: float) -> list[str | PastedText]:
         """Yield `text` in its order. `now` in seconds, of a clock that only goes forward."""
-        out: list[str | Pasted] = []
-        if self._inside and self._stalled and not self._parts and text in _WAYS_OUT:
-            self._leave(out)
+        out: list[str | PastedText] = []
+        if self._inside and self._stalled and not self._parts and text in _CANCEL_KEYS:
+            self._end_paste(out)
         self._last = now
         while text:
-            text = self._content(text, out) if self._inside else self._keys(text, out)
+            text = self._split_paste(text, out) if self._inside else self._split_keys(text, out)
         return out
 
-    def silence(self, now: float) -> list[str | Pasted]:
+    def flush_stalled(self, now: float) -> list[str | PastedText]:
         """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
-        if not self._inside or not self._parts or now - self._last < (AGAIN if self._stalled else PATIENCE):
+        if (
+            not self._inside
+            or not self._parts
+            or now - self._last < (STALLED_TIMEOUT_S if self._stalled else PASTE_TIMEOUT_S)
+        ):
             return []
         text = "".join(self._parts)
-        overlap = 0 if self._stalled else _overlap(text, END)
+        overlap = 0 if self._stalled else _count_overlap(text, PASTE_END)
         shown = text[: len(text) - overlap]
         self._carry = text[len(shown) :]
         self._parts = [self._carry] if overlap else []
         self._stalled = True
-        return [Pasted(shown)] if shown else []
+        return [PastedText(shown)] if shown else []
 
-    def forget(self) -> None:
+    def reset_match(self) -> None:
         """Drop the beginning of a marker: the parser of keys gave up waiting, so it was a key."""
         self._matched = 0
 
-    def _keys(self, text: str, out: list[str | Pasted]) -> str:
+    def _split_keys(self, text: str, out: list[str | PastedText]) -> str:
         """Take text up to the end of a start marker; returns the rest."""
         before, self._matched = self._matched, 0
-        if before and text.startswith(START[before:]):
-            end = len(START) - before
-        elif before and START[before:].startswith(text):
+        if before and text.startswith(PASTE_START[before:]):
+            end = len(PASTE_START) - before
+        elif before and PASTE_START[before:].startswith(text):
             self._matched = before + len(text)
             out.append(text)
             return ""
         else:
-            at = text.find(START)
-            end = at + len(START) if at >= 0 else 0
+            at = text.find(PASTE_START)
+            end = at + len(PASTE_START) if at >= 0 else 0
         if not end:
-            self._matched = _overlap(text, START)
+            self._matched = _count_overlap(text, PASTE_START)
             out.append(text)
             return ""
         out.append(text[:end])
         self._inside, self._stalled, self._carry = True, False, ""
         return text[end:]
 
-    def _content(self, text: str, out: list[str | Pasted]) -> str:
+    def _split_paste(self, text: str, out: list[str | PastedText]) -> str:
         """Take text up to the end of an end marker; returns the rest."""
         carried = len(self._carry)
         looked = self._carry + text
-        at = looked.find(END)
+        at = looked.find(PASTE_END)
         if at < 0:
             self._parts.append(text)
-            self._carry = looked[-(len(END) - 1) :]
+            self._carry = looked[-(len(PASTE_END) - 1) :]
             return ""
-        rest = looked[at + len(END) :]
-        self._parts.append(looked[carried : at + len(END)])
+        rest = looked[at + len(PASTE_END) :]
+        self._parts.append(looked[carried : at + len(PASTE_END)])
         content = "".join(self._parts)
-        self._parts = [content[: -len(END)]]
-        self._leave(out)
+        self._parts = [content[: -len(PASTE_END)]]
+        self._end_paste(out)
         return rest
 
-    def _leave(self, out: list[str | Pasted]) -> None:
+    def _end_paste(self, out: list[str | PastedText]) -> None:
         """End the paste; the end marker goes first, so that the key parser returns to its normal state."""
         text = "".join(self._parts)
-        out.append(END)
+        out.append(PASTE_END)
         if text or not self._stalled:
-            out.append(Pasted(text))
+            out.append(PastedText(text))
         self._inside, self._stalled, self._parts, self._carry = False, False, [], ""
 
 
-def _overlap(text: str, marker: str) -> int:
+def _count_overlap(text: str, marker: str) -> int:
     """Return how many characters at the end of `text` are the beginning of `marker`."""
     return next((n for n in range(min(len(text), len(marker) - 1), 0, -1) if text.endswith(marker[:n])), 0)
 
 
-AT_ONCE = 1 << 16  # bytes of one read
-AT_LEAST = 0.01  # seconds before the process stops: a signal that continues it may be there already
-TICK = 0.1  # seconds after which the parser may give up waiting for the rest of an escape sequence
+READ_SIZE = 1 << 16  # bytes of one read
+STOP_DELAY_S = 0.01  # seconds before the process stops: a signal that continues it may be there already
+TICK_S = 0.1  # seconds after which the parser may give up waiting for the rest of an escape sequence
 
 
 class SafeOutput:
@@ -159,13 +163,13 @@ class SafeOutput:
         return getattr(self._file, name)
 
 
-class Input:
+class TerminalInput:
     """What the bytes of a terminal mean: messages for the app, in their order."""
 
     def __init__(self, debug: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._parser = XTermParser(debug)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a stray byte ends nothing
-        self._pastes = Pastes()
+        self._pastes = PasteSplitter()
         self._now = now
 
     def feed(self, data: bytes) -> Iterator[Message]:
@@ -178,24 +182,24 @@ class Input:
         """Yield the messages that a pause completes: a single Esc, a paste without an end."""
         waited = list(self._parser.tick())
         if waited:
-            self._pastes.forget()
+            self._pastes.reset_match()
         yield from waited
-        yield from self._messages(self._pastes.silence(self._now()))
+        yield from self._messages(self._pastes.flush_stalled(self._now()))
 
     def close(self) -> None:
         """Let the parser end, and its debug log with it."""
         with contextlib.suppress(ParseError):
             list(self._parser.feed(""))
 
-    def _messages(self, parts: Iterable[str | Pasted]) -> Iterator[Message]:
+    def _messages(self, parts: Iterable[str | PastedText]) -> Iterator[Message]:
         for part in parts:
-            if isinstance(part, Pasted):
+            if isinstance(part, PastedText):
                 yield events.Paste(part.text)
             else:  # the parser's own idea of a paste is the markers without what stood between them
                 yield from (m for m in self._parser.feed(part) if not isinstance(m, events.Paste))
 
 
-class Ending(threading.Event):
+class StopEvent(threading.Event):
     """The sign for the thread that reads the terminal to end. `for_good`: it is not taken back."""
 
     for_good = False
@@ -204,14 +208,14 @@ class Ending(threading.Event):
         return self.for_good or super().is_set()
 
 
-class Resuming:
+class SafeSuspension:
     """Suspension of a driver that restarts only in the foreground, however often signals come.
 
     The event loop answers the signals, one after the other. A handler that runs in the middle of anything would wait
     for good for a lock of the writer's queue, or give the terminal back while the input thread still reads it.
     """
 
-    exit_event: Ending
+    exit_event: StopEvent
     _app: Any
     _suspended = False
     _writes = True
@@ -219,7 +223,7 @@ class Resuming:
     _must_signal_resume = False
     _stop: asyncio.TimerHandle | None = None
 
-    def _answer_signals(self) -> None:
+    def _handle_signals_in_loop(self) -> None:
         """Let the event loop answer the signals for stopping and continuing."""
         with contextlib.suppress(RuntimeError, NotImplementedError):  # there is no loop, or none that takes signals
             loop = asyncio.get_running_loop()
@@ -237,7 +241,7 @@ class Resuming:
             self.suspend_application_mode()
             self._must_signal_resume = True
         self._cancel_stop()
-        self._stop = asyncio.get_running_loop().call_later(AT_LEAST, os.kill, os.getpid(), signal.SIGSTOP)
+        self._stop = asyncio.get_running_loop().call_later(STOP_DELAY_S, os.kill, os.getpid(), signal.SIGSTOP)
 
     def _sigcont_application(self, *_: object) -> None:
         self._cancel_stop()
@@ -257,22 +261,22 @@ class Resuming:
         if self.exit_event.for_good:
             return
         if self._suspended:
-            self._start_again()
+            self._restart()
         else:
-            self._ask_for_repaint()
+            self._request_repaint()
 
-    def _start_again(self) -> None:
-        before = self._thread_of_writer()
+    def _restart(self) -> None:
+        before = self._get_writer_thread()
         self._writes = True
         super().resume_application_mode()  # pyright: ignore
-        self._suspended = self._thread_of_writer() is before
+        self._suspended = self._get_writer_thread() is before
         self._writes = not self._suspended
 
-    def _thread_of_writer(self) -> object:
+    def _get_writer_thread(self) -> object:
         """Return the thread that writes; starting the application mode makes a new one."""
         return getattr(self, "_writer_thread", None)
 
-    def _ask_for_repaint(self) -> None:
+    def _request_repaint(self) -> None:
         with contextlib.suppress(RuntimeError):  # no event loop runs at the end
             self._app.post_message(Driver.SignalResume())
 
@@ -282,7 +286,7 @@ class Resuming:
             super().write(data)  # pyright: ignore
 
 
-def forgiving(base: type[Driver]) -> type[Driver]:
+def make_safe_driver(base: type[Driver]) -> type[Driver]:
     """Return the driver `base`, writing to an `SafeOutput`, reading nothing from a terminal that is gone.
 
     A closed terminal sends SIGCONT after SIGHUP. Textual then starts a second thread that reads it and ends only one of
@@ -290,14 +294,14 @@ def forgiving(base: type[Driver]) -> type[Driver]:
     remaining thread would occupy a core forever.
     """
 
-    class Forgiving(Resuming, base):  # pyright: ignore
+    class Forgiving(SafeSuspension, base):  # pyright: ignore
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             if (file := getattr(self, "_file", None)) is not None:
                 self._file = SafeOutput(file)
-            self.exit_event = Ending()
+            self.exit_event = StopEvent()
             if self.can_suspend:
-                self._answer_signals()
+                self._handle_signals_in_loop()
 
         def hang_up(self) -> None:
             """Stop reading for good."""
@@ -317,10 +321,10 @@ def forgiving(base: type[Driver]) -> type[Driver]:
                 self.hang_up()
             super().close()
 
-    return _reading(Forgiving) if sys.platform != "win32" else Forgiving
+    return _with_input_thread(Forgiving) if sys.platform != "win32" else Forgiving
 
 
-def _reading(base: type[Driver]) -> type[Driver]:
+def _with_input_thread(base: type[Driver]) -> type[Driver]:
     """Return the driver `base` with our input thread, if it reads a terminal."""
     from textual.drivers.linux_driver import LinuxDriver  # not there on Windows
 
@@ -330,20 +334,20 @@ def _reading(base: type[Driver]) -> type[Driver]:
     class StoppableDriver(base):
         def run_input_thread(self) -> None:
             """Process terminal input until the driver or the terminal ends."""
-            source = Input(self._debug)
+            source = TerminalInput(self._debug)
             with selectors.SelectSelector() as selector, contextlib.closing(source):
                 selector.register(self.fileno, selectors.EVENT_READ)
                 ends = False
                 while not ends:
                     ends = self.exit_event.is_set()  # then the remaining input is read a last time
-                    data = _read(self.fileno) if selector.select(0 if ends else TICK) else None
+                    data = _read(self.fileno) if selector.select(0 if ends else TICK_S) else None
                     for message in source.tick() if data is None else source.feed(data):
                         self.process_message(message)
                     if data == b"" and terminal.is_gone(self.fileno):  # reading on would be a loop without a pause
                         ends = True
-                        cast("Ending", self.exit_event).for_good = True
+                        cast("StopEvent", self.exit_event).for_good = True
                     elif data == b"":  # ctrl+d while the terminal was lent: it ended a line, not the terminal
-                        self.exit_event.wait(TICK)
+                        self.exit_event.wait(TICK_S)
 
     return StoppableDriver
 
@@ -351,6 +355,6 @@ def _reading(base: type[Driver]) -> type[Driver]:
 def _read(fd: int) -> bytes:
     """Read the available bytes; b"" if the other side is closed."""
     try:
-        return os.read(fd, AT_ONCE)
+        return os.read(fd, READ_SIZE)
     except OSError:
         return b""

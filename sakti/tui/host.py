@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.tui.appearance import Appearance
 
-SHORTLY = 2.0  # seconds that a note is shown
+HINT_S = 2.0  # seconds that a note is shown
 STYLES = Path(__file__).parent / "styles"
 
 Tone: TypeAlias = Literal["information", "warning", "error"]
@@ -33,7 +33,7 @@ class Host(Protocol):
     session: Session
     appearance: Appearance
     theme_changed_signal: Signal[Theme]
-    own_keys: Keymap
+    custom_keys: Keymap
 
     @property
     def palette(self) -> Palette:

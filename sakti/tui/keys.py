@@ -23,9 +23,9 @@ from textual.widgets import Input, TextArea
 from sakti.core.text import one_line
 
 _REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))  # classes of Unicode
-SHORT = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
+SHORT_NAMES = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
 SUSPEND = Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, priority=True, id="app.suspend")
-SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
+KEY_SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
 
 
 def is_text(event: events.Key) -> bool:
@@ -48,7 +48,7 @@ def bindings_of(owner: type[Any]) -> Iterator[Binding]:
     yield from (b for b in owner.__dict__.get("BINDINGS", ()) if isinstance(b, Binding))
 
 
-def with_own(binding: Binding, own: Mapping[str, str]) -> Binding:
+def apply_custom_key(binding: Binding, own: Mapping[str, str]) -> Binding:
     """Give a binding with the keys that the user chose for it."""
     keys = own.get(binding.id or "")
     return replace(binding, key=keys, key_display=None) if keys else binding
@@ -56,31 +56,31 @@ def with_own(binding: Binding, own: Mapping[str, str]) -> Binding:
 
 def format_key(key: str) -> str:
     """Format a key as printed on the keyboard: `[` for left_square_bracket."""
-    sign = SIGNS.get(key.strip()) or key_to_character(key.strip())
+    sign = KEY_SIGNS.get(key.strip()) or key_to_character(key.strip())
     return sign if sign is not None and sign.isprintable() and not sign.isspace() else key.strip()
 
 
-def in_short(keys: str) -> str:
+def abbreviate_key(keys: str) -> str:
     """Write the first of `keys` for a narrow line: `^P`, `F3`, `esc`."""
     first = keys.partition(",")[0].strip()
-    if first in SHORT:
-        return SHORT[first]
+    if first in SHORT_NAMES:
+        return SHORT_NAMES[first]
     sign = format_key(first)
     if sign.startswith("ctrl+") and len(sign) == len("ctrl+x"):
         return f"^{sign[-1].upper()}"
     return sign.upper() if sign[:1] == "f" and sign[1:].isdecimal() else sign
 
 
-def in_words(keys: Iterable[str]) -> str:
+def format_keys(keys: Iterable[str]) -> str:
     """Write several keys: `shift+enter, ctrl+j`."""
     return ", ".join(format_key(k) for k in keys)
 
 
 # --- the order of keys --------------------------------------------------------------------------------------
 
-EFFECT_S = 0.25  # seconds at most in which a key has its effect before the next one is handed on
-BUSY_S = 0.002  # seconds between two looks at a widget that is busy
-ROUNDS = 2  # an action may pass a message on, and that may move the focus
+MAX_WAIT_S = 0.25  # seconds at most in which a key has its effect before the next one is handed on
+POLL_S = 0.002  # seconds between two looks at a widget that is busy
+SETTLE_ROUNDS = 2  # an action may pass a message on, and that may move the focus
 
 
 class KeyQueue:
@@ -95,18 +95,18 @@ class KeyQueue:
         self._settling: asyncio.Task[None] | None = None
         self.waiting: deque[events.Key | events.Paste] = deque()
 
-    def is_next(self, event: events.Key | events.Paste) -> bool:
+    def admit(self, event: events.Key | events.Paste) -> bool:
         """Return whether a key can be handed on now; if not, it is handed on after those before it."""
         if self._settling is not None:
             self.waiting.append(event)
         return self._settling is None
 
-    def follow(self, event: events.Key | events.Paste) -> None:
+    def wait_for_effect(self, event: events.Key | events.Paste) -> None:
         """Let the next keys wait until one that was handed on has had its effect."""
-        if (start := self._effect_of(event)) is not None:
-            self._settling = asyncio.create_task(self._hand_on_rest(start))
+        if (start := self._find_target(event)) is not None:
+            self._settling = asyncio.create_task(self._handle_waiting(start))
 
-    def _effect_of(self, event: events.Key | events.Paste) -> MessagePump | None:
+    def _find_target(self, event: events.Key | events.Paste) -> MessagePump | None:
         """Return where the effect of a key begins; None if it is text in a line."""
         if not self._app.screen_stack:  # the window is closing
             return None
@@ -114,7 +114,7 @@ class KeyQueue:
         is_typed = isinstance(event, events.Paste) or is_text(event)
         return None if is_typed and isinstance(focused, Input | TextArea) else focused or self._app.screen
 
-    async def _hand_on_rest(self, start: MessagePump | None) -> None:
+    async def _handle_waiting(self, start: MessagePump | None) -> None:
         try:
             while start is not None:
                 await self._settle(start)
@@ -122,7 +122,7 @@ class KeyQueue:
                 while self.waiting and start is None:
                     event = self.waiting.popleft()
                     await self._handle(event)
-                    start = self._effect_of(event)
+                    start = self._find_target(event)
         except Exception as error:
             self._app._handle_exception(error)  # pyright: ignore[reportPrivateUsage]  as for the first key
         finally:
@@ -131,8 +131,8 @@ class KeyQueue:
     async def _settle(self, start: MessagePump) -> None:
         """Wait until the messages of a key, and those that they caused, are handled."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(EFFECT_S):
-                for _ in range(ROUNDS):
+            async with asyncio.timeout(MAX_WAIT_S):
+                for _ in range(SETTLE_ROUNDS):
                     nodes = [start, *start.ancestors] if isinstance(start, DOMNode) else [start]
                     for node in dict.fromkeys((*nodes, self._app.screen, self._app)):
                         await _drain(node)
@@ -145,16 +145,16 @@ async def _drain(node: MessagePump) -> None:
     spins = 0
     while not done.is_set() and node.is_running and (spins or node.call_later(done.set)):
         spins += 1
-        await asyncio.sleep(0 if spins < 100 else BUSY_S)
+        await asyncio.sleep(0 if spins < 100 else POLL_S)
 
 
 # --- keys of the user's own ---------------------------------------------------------------------------------
 
 MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
-NAMED = {k.value for k in Keys} | {"space"}
-TYPED = ("Everywhere", "Prompt")  # parts that have the keys while one types
-PANES = (("Panes", "Memory"), ("Panes", "Observations", "Lists"), ("Panes", "Tasks", "Lists"))
-TOGETHER = (TYPED, *PANES)  # parts whose keys hold at the same time
+NAMED_KEYS = {k.value for k in Keys} | {"space"}
+TYPING_PARTS = ("Everywhere", "Prompt")  # parts that have the keys while one types
+PANE_GROUPS = (("Panes", "Memory"), ("Panes", "Observations", "Lists"), ("Panes", "Tasks", "Lists"))
+SHARED_GROUPS = (TYPING_PARTS, *PANE_GROUPS)  # parts whose keys hold at the same time
 
 
 class Keymap(Struct, frozen=True):
@@ -164,7 +164,7 @@ class Keymap(Struct, frozen=True):
     problems: tuple[str, ...] = ()
 
 
-def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) -> Keymap:
+def make_keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) -> Keymap:
     """Check the keys in the settings against the bindings of all `parts`.
 
     An unknown binding, an invalid key, or a key that is already in use is skipped with a problem: the default key
@@ -174,7 +174,7 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
     chosen: dict[str, str] = {}
     problems: list[str] = []
     for binding_id, value in wanted.items():
-        name, new_keys = one_line(binding_id, 60), _pressable(value)
+        name, new_keys = one_line(binding_id, 60), _parse_keys(value)
         if binding_id not in declared:
             near = difflib.get_close_matches(binding_id, list(declared), 1)
             hint = f"did you mean {near[0]}?" if near else "F1 shows the ids."
@@ -183,47 +183,47 @@ def keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]]) ->
             problems.append(
                 f'{name} = {one_line(str(value), 40)!r} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
-        elif declared[binding_id][0] in TYPED and any(_is_text(k) for k in new_keys):
-            problems.append(f"{name} cannot be {in_words(new_keys)}: typing them writes text.")
+        elif declared[binding_id][0] in TYPING_PARTS and any(_is_text(k) for k in new_keys):
+            problems.append(f"{name} cannot be {format_keys(new_keys)}: typing them writes text.")
         else:
             chosen[binding_id] = ",".join(new_keys)
-    while clash := _clash(chosen, declared):
+    while clash := _find_clash(chosen, declared):
         key, custom_id, other = clash
         del chosen[custom_id]
         problems.append(
-            f"{format_key(key)} is already {other}: {custom_id} keeps {in_words(declared[custom_id][1].split(','))}."
+            f"{format_key(key)} is already {other}: {custom_id} keeps {format_keys(declared[custom_id][1].split(','))}."
         )
     return Keymap(chosen, tuple(problems))
 
 
-def _pressable(value: Any) -> list[str]:
+def _parse_keys(value: Any) -> list[str]:
     """Return the keys of a setting by their Textual names; [] if one of them cannot be pressed."""
     texts = cast("list[Any]", value) if isinstance(value, list) else value.split(",") if isinstance(value, str) else []
-    names = [_name_for_textual(str(text).strip()) for text in texts]
+    names = [_parse_key(str(text).strip()) for text in texts]
     return [] if "" in names else names
 
 
-def _name_for_textual(key: str) -> str:
+def _parse_key(key: str) -> str:
     """Return the Textual name of a key such as `ctrl+x`, `?` or `Enter`; "" if it is not a key."""
     *modifiers, last = key.split("+") if key != "+" and not key.endswith("++") else [*key[:-2].split("+"), "+"]
     modifiers = [m.lower() for m in modifiers if m]
     if len(last) == 1:
         last = _character_to_key(last)
-    elif (last := last.lower()) not in NAMED and key_to_character(last) is None and last not in SIGNS:
+    elif (last := last.lower()) not in NAMED_KEYS and key_to_character(last) is None and last not in KEY_SIGNS:
         return ""
     return "+".join([*modifiers, last]) if set(modifiers) <= MODIFIERS else ""
 
 
 def _is_text(key: str) -> bool:
-    return "+" not in key and (len(key) == 1 or key == "space" or key in SIGNS or key_to_character(key) is not None)
+    return "+" not in key and (len(key) == 1 or key == "space" or key in KEY_SIGNS or key_to_character(key) is not None)
 
 
-def _clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
+def _find_clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
     """Find a key that a custom binding newly shares with another binding of the same part."""
     for custom_id in reversed(list(chosen)):
         part = declared[custom_id][0]
         for other, (where, keys) in declared.items():
-            together = where == part or any(where in group and part in group for group in TOGETHER)
+            together = where == part or any(where in group and part in group for group in SHARED_GROUPS)
             if other == custom_id or not together or set(keys.split(",")) & set(declared[custom_id][1].split(",")):
                 continue
             shared = set(chosen[custom_id].split(",")) & set(chosen.get(other, keys).split(","))

@@ -10,8 +10,11 @@ from rich.style import Style
 from textual.color import Color
 
 PREFIX = "sakti-"
-GROUND = PREFIX + "ground"  # a key of GROUNDS if the terminal has few colours; matches are then in reverse
-GROUNDS = {"none": ("#383838", "#c8c8c8"), "standard": ("#0000aa", "#aaaaaa")}  # under the cursor, dark and light
+BACKGROUND_KEY = PREFIX + "ground"  # a key of GROUNDS if the terminal has few colours; matches are then in reverse
+CURSOR_BACKGROUNDS = {
+    "none": ("#383838", "#c8c8c8"),
+    "standard": ("#0000aa", "#aaaaaa"),
+}  # under the cursor, dark and light
 
 # role: (in a dark theme, in a light theme). Text roles reach WCAG AA on the theme's background.
 DEFAULTS: dict[str, tuple[str, str]] = {
@@ -50,7 +53,7 @@ def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
     few.
     """
     defaults = {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
-    return defaults | ({GROUND: colours} if colours in GROUNDS else {})
+    return defaults | ({BACKGROUND_KEY: colours} if colours in CURSOR_BACKGROUNDS else {})
 
 
 class Palette(Struct, frozen=True):
@@ -83,12 +86,12 @@ class Palette(Struct, frozen=True):
     cursor: Style
 
 
-_WANTED = ("foreground", "panel", GROUND, *(PREFIX + role for role in DEFAULTS))
+_USED_VARIABLES = ("foreground", "panel", BACKGROUND_KEY, *(PREFIX + role for role in DEFAULTS))
 
 
 def make_palette(variables: Mapping[str, str], dark: bool) -> Palette:
     """Return the palette for `App.theme_variables`; a colour that cannot be parsed uses its default."""
-    return _make(tuple((n, variables[n]) for n in _WANTED if n in variables), dark)
+    return _make(tuple((n, variables[n]) for n in _USED_VARIABLES if n in variables), dark)
 
 
 @lru_cache(maxsize=32)
@@ -108,7 +111,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
     def role(name: str, *, bold: bool | None = None, bg: str | None = None, italic: bool | None = None) -> Style:
         return Style(color=colour(PREFIX + name), bold=bold, italic=italic, bgcolor=colour(PREFIX + bg) if bg else None)
 
-    grounds = GROUNDS.get(variables.get(GROUND, ""))
+    grounds = CURSOR_BACKGROUNDS.get(variables.get(BACKGROUND_KEY, ""))
     foreground = colour("foreground")
     plain = set(Palette.__struct_fields__) & {n.replace("-", "_") for n in DEFAULTS}
     styles = {name: role(name.replace("_", "-")) for name in plain}

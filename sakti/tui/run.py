@@ -26,7 +26,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
     """
     if sys.__stderr__ is None or not sys.__stderr__.isatty():  # Textual draws there: `sakti 2> log` draws elsewhere
         setattr(sys, "__stderr__", sys.__stdout__)  # noqa: B010 - a constant for type checkers
-    return asyncio.run(terminal.then_end(_run(session, prompt, pick_thread)))
+    return asyncio.run(terminal.run_then_end(_run(session, prompt, pick_thread)))
 
 
 async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
@@ -59,7 +59,7 @@ def _leave_on_signals(app: SaktiApp) -> asyncio.Event:
     leaving, signals = asyncio.Event(), set[int]()
 
     def leave(number: int) -> None:
-        terminal.end_if_repeated(number, signals)
+        terminal.end_on_second_sigterm(number, signals)
         leaving.set()
         app.exit(128 + number)
 
@@ -83,7 +83,7 @@ async def _close(session: Session, app: SaktiApp) -> str:
     session.hurry()
     try:
         await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
-        await app.chat.drafts.leave()
+        await app.chat.drafts.save_at_exit()
     except SaktiError as e:
         with contextlib.suppress(OSError):
             print(sanitise(e.message), file=sys.stderr)

@@ -263,9 +263,9 @@ def memory(
 async def _measure_memory(sessions: int, model: str | None) -> list[dict[str, Any]]:
     if model is None:
         return await memory_bench.run(range(sessions), tokens.O200k())
-    settings = common.options(model=model, trusted=False).config.providers
-    full_name = await registry.complete(model, os.environ, settings)
-    provider = registry.create(full_name, settings, os.environ)
+    settings = common.make_options(model=model, trusted=False).config.providers
+    full_name = await registry.complete_name(model, os.environ, settings)
+    provider = registry.create_provider(full_name, settings, os.environ)
     try:
         return await memory_bench.run(range(sessions), tokens.O200k(), (provider, full_name.partition("/")[2]))
     finally:

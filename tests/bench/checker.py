@@ -216,7 +216,7 @@ class Checker:
         hold = self._holds.get((record_id, thread_id))
         return hold is not None and self.at[record_id].pending(thread_id, self.ledger) < hold.most
 
-    def let_go(self, record_id: str, thread_id: str) -> None:
+    def drop_selection(self, record_id: str, thread_id: str) -> None:
         """End the wait after an undo if a step finds enough pending."""
         hold = self._holds.get((record_id, thread_id))
         if hold is not None and self.at[record_id].pending(thread_id, self.ledger) >= hold.least:

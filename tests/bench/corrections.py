@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct, structs
 
 from sakti.store.log.corrections import SAME_SHARE
-from sakti.store.log.replaced import remove_marks
+from sakti.store.log.replacements import remove_marks
 from tests.bench.invariants import Finding
 from tests.bench.raw_rows import LineRow
 from tests.bench.script import CommandName

@@ -11,8 +11,9 @@ from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.tasks import questions, rows
-from sakti.tasks import changes, graph, service
+from sakti.tasks import changes, service
 from sakti.tasks.service import Actor
+from tests.fakes import task_graph as graph
 
 
 async def passes(store: Store, workspace: str, case: Json) -> bool:
@@ -50,7 +51,7 @@ async def outcome(store: Store, workspace: str, case: Json) -> Json:
         except TaskError as e:
             path = [t.removeprefix(prefix) for t in e.path] if isinstance(e, service.CycleError) else []
             errors.append((number, e.code, path if number in with_path else None))
-    _, state = await store.read(service.load, workspace)
+    _, state = await store.read(graph.load, workspace)
 
     def name(task_id: str) -> str:
         return task_id.removeprefix(prefix)

@@ -9,7 +9,7 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import leases, memory
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.memory import Activate, Add, Group, Held, NewLine
+from sakti.store.memory import Activate, Add, Group, NewLine, ResultLease
 from sakti.store.threads import messages
 
 GROUP_MESSAGES = 500
@@ -90,7 +90,7 @@ def _merge(db: Database, record_id: str, thread: Thread, made: list[Group]) -> N
 
 def _add(db: Database, group: Group, thread: Thread) -> None:
     observed = group.kind == "observation"
-    held = Held("observing" if observed else "reflecting", "history", group.id)
+    held = ResultLease("observing" if observed else "reflecting", "history", group.id)
     now, record, operation = thread.created_at, group.record_id, held.operation_id
     leases.acquire(db, record_id=record, kind=held.kind, owner=held.owner, operation_id=operation, now=now)
     line = NewLine(f"line-{group.id}", 0, 0, "", "12:00", "medium", group.text, {"files": [], "line_numbers": []})

@@ -32,7 +32,7 @@ from sakti.memory.reflect.model import ModelReflector
 from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.providers.protocol import Provider
 from sakti.store.database import Store
-from sakti.store.log.replaced import remove_marks
+from sakti.store.log.replacements import remove_marks
 from sakti.store.search import search
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads
@@ -371,7 +371,7 @@ async def _observed(
     async with open_observed(counter, observer, reflector) as memory:
         asked = await ask(session, memory, tally)
         tally.whole += memory.engine.state.window.record.total_tokens_observed
-        tally.kept += memory.engine.state.observation_tokens()
+        tally.kept += memory.engine.state.observation_tokens
     return asked
 
 

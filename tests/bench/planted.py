@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 
 from sakti.core.types import Json
-from sakti.store.log.replaced import MARK, NOTE
+from sakti.store.log.replacements import MARK, NOTE
 
 CATEGORIES = ("facts", "updated", "retracted", "dates", "paths", "decisions")
 TURNS = 52

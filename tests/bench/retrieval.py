@@ -145,7 +145,7 @@ async def _measure(
             ids = await _ingest(store, said)
             build += time.perf_counter() - began
             await _add_others(store, among, said)
-            await upkeep.merge(store)
+            await upkeep.merge_indexes(store)
             same = first_of_equals(said)
             session = {m["id"]: m["session"] for m in said}
             for query in (q for q in queries if q["corpus"] == corpus):

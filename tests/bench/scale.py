@@ -50,7 +50,7 @@ async def run(
             while writer.count < size:
                 await store.write(writer.append, min(BATCH, size - writer.count))
             took += time.perf_counter() - began
-            await upkeep.merge(store)
+            await upkeep.merge_indexes(store)
             await store.flush()
         finally:
             await store.close()

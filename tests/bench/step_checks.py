@@ -64,7 +64,7 @@ class StepChecks:
                 self._all.find([(5, "nothing entered the log although the prompt cache is cold")])
             eye.due_early = ()
         eye.catching_up |= self._all.may_catch_up(eye, numbers(eye, self._settings, self._counter))
-        self._all.let_go(eye.record_id, eye.thread_id)
+        self._all.drop_selection(eye.record_id, eye.thread_id)
         under_way = eye.engine.observation.running() is not None
         if eye.claimed and not eye.begun and not eye.running() and not under_way:
             self._all.find([(6, "the status said that an observation runs, and none does")])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 from collections.abc import Iterator
 from typing import Any
 
 from msgspec import Struct, structs
+from msgspec.structs import replace
 
 from sakti.core.config import Config, MemorySettings, ObservationSettings, ReflectionSettings, check
 from sakti.core.errors import ConfigError
@@ -130,7 +130,7 @@ def _settings(source: random.Random, places: _Places) -> MemorySettings:
     try:
         check(Config(memory=settings))
     except ConfigError:  # an odd draw: the same one with a usual interval
-        settings = dataclasses.replace(settings, observation=dataclasses.replace(observation, buffer_tokens=0.2))
+        settings = replace(settings, observation=replace(observation, buffer_tokens=0.2))
         check(Config(memory=settings))
     return settings
 

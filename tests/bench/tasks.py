@@ -106,14 +106,14 @@ async def _in_process(store: Store, actor: service.Actor, count: int, rounds: in
             except TaskError:
                 times["refusal"].append(time.thread_time() - begun)
 
-    first = (await store.read(queries.board, who, 0)).blocked
+    first = (await store.read(queries.load_board, who, 0)).blocked
     blocked = [chance.choice(first).id for _ in range(rounds)]
     reads: dict[str, Callable[[Database, int], Any]] = {
         "ready": lambda db, _: queries.ready(db, who, 20),
         "list": lambda db, n: queries.list_tasks(db, who, limit=20, offset=n),
         "search": lambda db, n: queries.search(db, who, f"{WORDS[n % len(WORDS)]}_{n * 37 % 977}", 5),
-        "board": lambda db, _: queries.board(db, who, 0),
-        "show": lambda db, n: queries.show(db, who, blocked[n]),
+        "board": lambda db, _: queries.load_board(db, who, 0),
+        "show": lambda db, n: queries.show_task(db, who, blocked[n]),
         "explain": lambda db, n: queries.explain(db, who, blocked[n]),
     }
     times: dict[str, list[float]] = {"close": [], "refusal": []}

@@ -146,7 +146,7 @@ class Window:
     async def _load(self) -> None:
         """Load the thread's memory from the database."""
         await self._answer_open_calls()
-        newest = await self.store.read(messages.page, self.thread.id, limit=1)
+        newest = await self.store.read(messages.list_page, self.thread.id, limit=1)
         self.newest = newest[-1].index if newest else -1
         settings, owner = self.stage.script.settings, self._owner("memory")
         self.engine = MemoryEngine(
@@ -196,7 +196,7 @@ class Window:
         self._lease = TurnLease(self.store, self._owner("turn"), self.thread.id)
         await self._lease.take()
         await self._answer_open_calls()
-        newer = await self.store.read(messages.after, self.thread.id, self.newest)
+        newer = await self.store.read(messages.list_after, self.thread.id, self.newest)
         if newer:
             self.thread = await self.store.read(threads.get, self.thread.id) or self.thread
             await self.act("close", self.engine.close())
@@ -216,7 +216,7 @@ class Window:
     async def end(self) -> None:
         lease, self._lease = self._lease, None
         if lease is not None:
-            await lease.give_back()
+            await lease.return_to_prompt()
 
     @property
     def busy(self) -> bool:

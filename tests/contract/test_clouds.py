@@ -157,7 +157,7 @@ async def answer(full_name: str, env: dict[str, str], monkeypatch, **settings: A
     for name, value in env.items():
         monkeypatch.setenv(name, value)
     own = {full_name.partition("/")[0]: ProviderSettings(**settings)}
-    provider = registry.create(full_name, own, os.environ, keyring=lambda _: None)
+    provider = registry.create_provider(full_name, own, os.environ, keyring=lambda _: None)
     try:
         events, done = await play(provider, request(model=full_name.partition("/")[2]))
     finally:
@@ -325,7 +325,7 @@ async def test_the_host_of_a_cloud_decides_about_its_proxy(
     for variable, value in {**env, "ANTHROPIC_VERTEX_PROJECT_ID": "p", "HTTPS_PROXY": "http://127.0.0.1:9"}.items():
         monkeypatch.setenv(variable, value)
     monkeypatch.setenv("NO_PROXY", urlsplit(url).netloc)
-    provider = registry.create(f"{name}/m", {name: ProviderSettings(auth_token="abcdefgh123")}, os.environ)
+    provider = registry.create_provider(f"{name}/m", {name: ProviderSettings(auth_token="abcdefgh123")}, os.environ)
     client = await provider._server.open()
     kinds = {"bedrock": "AsyncAnthropicBedrock", "vertex": "AsyncAnthropicVertex", "foundry": "AsyncAnthropicFoundry"}
     key = "access_token" if name == "vertex" else "api_key"

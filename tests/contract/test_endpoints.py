@@ -12,7 +12,7 @@ from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.providers import endpoint, registry, sse
 from sakti.providers.endpoint import split_base_url
-from sakti.providers.limits import most_attempts
+from sakti.providers.limits import max_attempts
 from sakti.providers.protocol import TextChunk
 from tests.contract.test_clouds import CHAT, MESSAGES, Cloud, serving
 from tests.contract.test_clouds import sse as stream
@@ -22,7 +22,7 @@ from tests.fakes.requests import play, request
 
 
 async def answer(name: str, settings: ProviderSettings, env: dict[str, str] | None = None) -> str:
-    provider = registry.create(name, {name.partition("/")[0]: settings}, env or {}, keyring=lambda _: None)
+    provider = registry.create_provider(name, {name.partition("/")[0]: settings}, env or {}, keyring=lambda _: None)
     try:
         events, _ = await play(provider, request(model=name.partition("/")[2]))
     finally:
@@ -38,7 +38,7 @@ async def test_a_key_command_runs_once_and_again_when_the_key_has_expired(tmp_pa
     command = f'printf x >> {count}; printf "token-%s-123456789\\n" "$(wc -c < {count} | tr -d " ")"'
     async with serving(Cloud(stream(CHAT), wanted=("authorization", "Bearer token-1-123456789"))) as cloud:
         settings = ProviderSettings(base_url=f"{cloud.url}/v1", key_command=command)
-        provider = registry.create("mine/m", {"mine": settings}, {}, keyring=lambda _: None)
+        provider = registry.create_provider("mine/m", {"mine": settings}, {}, keyring=lambda _: None)
         for _ in range(2):
             await play(provider, request())
         assert count.read_text() == "x"
@@ -179,7 +179,9 @@ def test_addresses_are_taken_as_documentation_has_them(url: str, expected: tuple
 def test_no_address_is_one_sentence(url: str, in_settings: bool) -> None:
     own = {"openai": ProviderSettings(base_url=url if in_settings else None)}
     with pytest.raises(ConfigError) as caught:
-        registry.create("openai/m", own, {} if in_settings else {"OPENAI_BASE_URL": url}, keyring=lambda _: None)
+        registry.create_provider(
+            "openai/m", own, {} if in_settings else {"OPENAI_BASE_URL": url}, keyring=lambda _: None
+        )
     assert url in caught.value.message
 
 
@@ -260,4 +262,4 @@ async def test_a_line_without_end_is_given_up_after_a_second_attempt(protocol: s
             await play(provider, request())
         await provider.close()
     assert caught.value.code == "line_too_long" and "4 MB" in caught.value.message
-    assert caught.value.retryable and most_attempts(caught.value) == 2
+    assert caught.value.retryable and max_attempts(caught.value) == 2

@@ -336,15 +336,15 @@ async def test_a_certificate_is_never_tried_again(api, monkeypatch):
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf", "soon", ""])
 def test_an_absurd_wait_is_none(value):
-    assert limits.retry_after({"retry-after": value}) in (None, 0.0)
+    assert limits.read_retry_after({"retry-after": value}) in (None, 0.0)
 
 
 def test_an_empty_account_and_a_list_of_faults_are_said_in_words():
-    empty = errors.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, errors.Where("p"))
+    empty = errors.from_status(402, {"error": {"message": "Insufficient credits"}}, {}, errors.ErrorContext("p"))
     assert (empty.code, empty.retryable) == ("authentication", False)
     assert "no credit left: Insufficient credits. Add credit" in empty.message
     listed = {"detail": [{"loc": ["body", "max_tokens"], "msg": "Field required", "type": "missing"}]}
-    assert "body.max_tokens: Field required" in errors.from_status(422, listed, {}, errors.Where("p")).message
+    assert "body.max_tokens: Field required" in errors.from_status(422, listed, {}, errors.ErrorContext("p")).message
 
 
 @every
@@ -372,7 +372,7 @@ async def test_what_cannot_be_decompressed_is_said_so(api):
 
 # --- limits that servers name -----------------------------------------------------------------------------------
 
-WHERE = errors.Where("p")
+WHERE = errors.ErrorContext("p")
 
 
 @pytest.mark.parametrize(

@@ -86,14 +86,14 @@ async def test_models_are_listed_through_the_proxy(monkeypatch) -> None:
         provider = chat_provider(base_url=f"http://{HOST}:9301/v1")
         with pytest.raises(ProviderError):  # an empty stream is no list
             await provider.models()
-        await serving.get_limits(f"http://{HOST}:9301/v1", "m", {}, elsewhere=False)
+        await serving.get_limits(f"http://{HOST}:9301/v1", "m", {}, is_custom_server=False)
         await provider.close()
     assert proxy.requests == [f"GET http://{HOST}:9301/v1/models"] * 2
 
 
 async def test_a_question_about_the_window_raises_nothing_if_the_proxy_is_unusable(monkeypatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks4://p.example:1")
-    assert await serving.get_limits(f"http://{HOST}:9301/v1", "m", {}, elsewhere=False) is None
+    assert await serving.get_limits(f"http://{HOST}:9301/v1", "m", {}, is_custom_server=False) is None
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])

@@ -361,7 +361,7 @@ async def test_a_thread_that_stays_refused_names_undo(store: Store, tmp_path: Pa
         assert (end.status, end.error_code) == ("error", "invalid_request")
         assert "Something is wrong with it" in end.error and "/undo" in end.error
         assert len(server.refused) == 2, "one more try, without the file"
-        assert await store.read(threads.left_out, run.session.thread.id) == {}, "it was not the file"
+        assert await store.read(threads.read_left_out, run.session.thread.id) == {}, "it was not the file"
         assert run.of(Notice) == []
         await run.session.close()
 

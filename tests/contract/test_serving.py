@@ -12,7 +12,7 @@ import pytest
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.providers import registry, serving
-from sakti.providers.facts import Served
+from sakti.providers.facts import ServedLimits
 
 
 @asynccontextmanager
@@ -65,26 +65,28 @@ LISTED = {"data": [{"id": "other", "max_model_len": 1}, {"id": "m", "object": "m
 )
 async def test_the_window_wherever_it_is_told(answers, window):
     async with server(answers) as (url, _):
-        assert await serving.get_limits(f"{url}/v1", "m", {}, elsewhere=True, ollama=True) == Served(window)
+        assert await serving.get_limits(f"{url}/v1", "m", {}, is_custom_server=True, ollama=True) == ServedLimits(
+            window
+        )
 
 
 async def test_only_ollama_is_asked_in_its_way():
     shown = {"/v1/models": LISTED, "/api/show": {"parameters": "num_ctx 16384"}}
     async with server(shown) as (url, asked):
-        assert await serving.get_limits(f"{url}/v1", "m", {}, elsewhere=True) == Served(None)
+        assert await serving.get_limits(f"{url}/v1", "m", {}, is_custom_server=True) == ServedLimits(None)
     assert "/api/show" not in asked
     async with server({**shown, "/api/version": {"version": "0.9"}}) as (url, _):
-        assert await serving.get_limits(f"{url}/v1", "m", {}, elsewhere=True) == Served(16_384)
+        assert await serving.get_limits(f"{url}/v1", "m", {}, is_custom_server=True) == ServedLimits(16_384)
 
 
 async def test_the_providers_own_server_is_asked_for_its_list_only():
     async with server({"/v1/models": LISTED}) as (url, asked):
-        await serving.get_limits(f"{url}/v1", "m", {}, elsewhere=False)
+        await serving.get_limits(f"{url}/v1", "m", {}, is_custom_server=False)
     assert asked == ["/v1/models"]
 
 
 async def test_nobody_there_is_no_answer():
-    assert await serving.get_limits("http://127.0.0.1:9/v1", "m", {}, elsewhere=True) is None
+    assert await serving.get_limits("http://127.0.0.1:9/v1", "m", {}, is_custom_server=True) is None
 
 
 @pytest.mark.parametrize("api", ["chat", "responses", "anthropic"])
@@ -92,7 +94,7 @@ async def test_every_protocol_asks(api):
     entry = {"id": "m", "max_model_len": 8_192, "max_completion_tokens": 700}
     async with server({"/v1/models": {"data": [entry]}}) as (url, _):
         own = {"mine": ProviderSettings(api=api, base_url=f"{url}/v1")}
-        provider = registry.create("mine/m", own, {}, lambda _name: None)
-        assert provider.elsewhere
-        assert await provider.fetch_limits("m") == Served(8_192, 700)
+        provider = registry.create_provider("mine/m", own, {}, lambda _name: None)
+        assert provider.is_custom_server
+        assert await provider.fetch_limits("m") == ServedLimits(8_192, 700)
         await provider.close()

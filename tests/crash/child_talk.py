@@ -144,19 +144,21 @@ async def check(folder: Path) -> None:
     await session.compact()
     assert [e.status for e in ended] == ["answered"], ended
     assert session.thread is not None
-    runs = await store.read(run_store.of_parent, session.thread.id)
+    runs = await store.read(run_store.list_children, session.thread.id)
     stored = [
-        m for i in (session.thread.id, *(r.child_id for r in runs)) for m in await store.read(messages.after, i, -1)
+        m
+        for i in (session.thread.id, *(r.child_id for r in runs))
+        for m in await store.read(messages.list_after, i, -1)
     ]
     assert acks <= {m.id for m in stored}, "an acknowledged message is lost"
     assert len({r.goal for r in runs}) == len(runs) <= len(GOALS), "a child was started twice"
     assert all(r.state != "running" for r in runs), runs
     record = session.current.engine.record_id
-    groups = [g for state in ("buffered", "active") for g in await store.read(memory.groups, record, state)]
+    groups = [g for state in ("buffered", "active") for g in await store.read(memory.list_groups, record, state)]
     reports = [g.metadata["child"] for g in groups if g.origin == "report"]
     assert len(reports) == len(set(reports)), "a report is in the log twice"
     assert set(reports) == {r.child_id for r in runs if r.delivered_at}, "a delivered report is not in the log"
-    assert not await store.read(integrity.wrong_states, record)
+    assert not await store.read(integrity.find_wrong_states, record)
     assert all(f.ok for f in await store.read(checks.check))
     states = await store.read(lambda db: db.execute_sql("SELECT state FROM jobs").fetchall())
     assert all(state != "running" for (state,) in states), states

@@ -65,7 +65,7 @@ async def story(driver: Driver, first: int, last: int) -> None:
                 await driver.turn(f"{number}: and src/a.py?", [{"text": "No."}])
             await engine.compact()
             await engine.undo_compaction()
-        if number % 4 == 2 and (lines := await driver.store.read(memory_log.log_lines, engine.record_id)):
+        if number % 4 == 2 and (lines := await driver.store.read(memory_log.read_lines, engine.record_id)):
             await engine.correct(lines[0].id, "edit", f"The queue is empty, says turn {number}.")
         if number % 4 == 3 and await engine.reflect_now():
             await engine.undo_reflection()

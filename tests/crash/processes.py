@@ -16,7 +16,7 @@ from sakti.core.lazy import LazyModule, load
 
 def load_all() -> None:
     """Execute what was imported lazily, once for all the processes to come."""
-    catalog.workspace_tools()
+    catalog.list_workspace_tools()
     while waiting := [m for m in sys.modules.values() if type(m) is LazyModule]:
         for module in waiting:
             load(module)

@@ -57,7 +57,7 @@ def acknowledged(folder: Path) -> list[str]:
 
 
 def groups(db: Database, record_id: str) -> list[memory.Group]:
-    return [g for state in ("buffered", "active", "superseded") for g in memory.groups(db, record_id, state)]  # type: ignore[arg-type]
+    return [g for state in ("buffered", "active", "superseded") for g in memory.list_groups(db, record_id, state)]  # type: ignore[arg-type]
 
 
 async def sound(session: Session, acks: list[str]) -> None:
@@ -65,7 +65,7 @@ async def sound(session: Session, acks: list[str]) -> None:
     store, thread = session.workspace.store, session.thread
     assert thread is not None
     assert all(f.ok for f in await store.read(checks.check)), await store.read(checks.check)
-    rows = await store.read(messages.after, thread.id, -1)
+    rows = await store.read(messages.list_after, thread.id, -1)
     assert [m.index for m in rows] == list(range(len(rows)))
     ids = [m.id for m in rows]
     assert set(acks) <= set(ids), "an acknowledged message is lost"
@@ -113,7 +113,7 @@ async def has_partial_answer(session: Session) -> None:
     """The answer that was cut by the kill is there, marked, and what it said is no draft."""
     store = await Store.open(session.workspace.store.path)
     assert session.thread is not None
-    rows = await store.read(messages.after, session.thread.id, -1)
+    rows = await store.read(messages.list_after, session.thread.id, -1)
     partial = [m for m in rows if any(p == MarkerPart("interrupted") for p in m.parts)]
     text = "The queue drains at midnight. " * 12
     assert len(partial) == 1 and 20 < len(partial[0].text) < len(text) and text.startswith(partial[0].text)
@@ -206,7 +206,7 @@ async def test_two_processes_on_one_thread(tmp_path: Path) -> None:
     assert len(set(acks)) == len(acks) == 40
     session = await go_on(folder)
     db = await talk.Store.open(folder / "sakti.db")
-    rows = await db.read(messages.after, thread, -1)
+    rows = await db.read(messages.list_after, thread, -1)
     await db.close()
     turns = [r.text.split()[0] for r in rows if r.role == "user"][1:11]
     assert sorted(turns) == sorted(str(i) for i in ids for _ in range(5))

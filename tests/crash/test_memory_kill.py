@@ -47,7 +47,7 @@ async def sound(driver: Driver, acks: list[str]) -> None:
     """What must hold at any time: nothing acknowledged is lost, nothing is observed twice, and everything is raw or
     in the log."""
     assert all(f.ok for f in await driver.store.read(checks.check))
-    rows = await driver.store.read(messages.after, "t1", -1)
+    rows = await driver.store.read(messages.list_after, "t1", -1)
     assert [m.index for m in rows] == list(range(len(rows)))
     assert set(acks) <= {m.id for m in rows}
     now = await driver.store.read(snapshot.take, driver.engine.record_id)
@@ -78,7 +78,7 @@ async def test_what_a_kill_leaves_is_whole_and_goes_on(name: str, killed: Path) 
         clock = FakeClock()
         clock.advance(3_600)
         driver = await Driver.make(folder / "m.db", memory_talk.SETTINGS, clock=clock)
-        driver.said = await driver.store.read(messages.after, "t1", -1)
+        driver.said = await driver.store.read(messages.list_after, "t1", -1)
         await sound(driver, acks)
         assert not await driver.store.read(leases.list_leases, driver.engine.record_id, clock.now())
         # a killed turn left a call without its result: the loop answers it, here the driver does
@@ -111,7 +111,7 @@ async def test_a_holder_that_was_stopped_past_its_lease_commits_nothing(tmp_path
         clock = FakeClock()
         clock.advance(3_600)
         driver = await Driver.make(tmp_path / "hold" / "m.db", memory_talk.SETTINGS, clock=clock)
-        driver.said = await driver.store.read(messages.after, "t1", -1)
+        driver.said = await driver.store.read(messages.list_after, "t1", -1)
         assert [e.kinds for e in driver.of(StaleLeases)] == [("observing",)]
         await memory_talk.story(driver, 1, 4)
         process.send_signal(signal.SIGCONT)

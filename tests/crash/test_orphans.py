@@ -20,7 +20,7 @@ from sakti.agent.options import Options
 from sakti.agent.project.hooks import answers
 from sakti.agent.project.hooks.settings import Hook
 from sakti.agent.sandbox import backends
-from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
 from sakti.agent.workspace import Workspace
 from sakti.core.clock import SystemClock
@@ -42,7 +42,7 @@ async def start_all(config, started):
     started += [
         await ServerProcess(workspace, server).start(),
         await call(state, bash, command=sleep, background=True),
-        asyncio.create_task(call(state, bash, command=sleep, outside=OWN)),
+        asyncio.create_task(call(state, bash, command=sleep, outside="no sandbox")),
         asyncio.create_task(answers.run(Hook("Stop", sleep, "c"), b"{}", hook)),
         state,
     ]

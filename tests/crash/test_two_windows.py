@@ -17,7 +17,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.threads import messages
 from sakti.store.threads import removal as thread_removal
-from sakti.tui.transcript.build import stored_notice
+from sakti.tui.transcript.build import find_end_notice
 from tests.fakes.clock import FakeClock
 from tests.fakes.session import Recorded, start
 
@@ -26,7 +26,7 @@ ASKS = Answer("I'll run it.", calls=(Call("bash", {"command": "command printf on
 
 async def stored(run: Recorded) -> list[Message]:
     assert run.session.thread is not None
-    return await run.session.workspace.store.read(messages.after, run.session.thread.id, -1)
+    return await run.session.workspace.store.read(messages.list_after, run.session.thread.id, -1)
 
 
 async def question(run: Recorded) -> None:
@@ -122,7 +122,7 @@ async def test_a_turn_cut_by_a_kill_is_shown_as_interrupted(store: Store, tmp_pa
     second = await second_window(store, tmp_path / "w", ["The answer."])
     last = (await stored(second))[-1]
     assert last.role == ("tool" if in_call else "user")
-    notice = stored_notice(last)
+    notice = find_end_notice(last)
     assert notice is not None and notice.title == "Interrupted" and "F5" in notice.text
     await second.session.turns.retry()
     await second.session.wait()

@@ -79,7 +79,7 @@ class Place:
 
     def rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         connection = sqlite3.connect(f"file:{self.path}?mode=ro", uri=True, timeout=20)
-        connection.create_function("sakti_text", 2, codec.text_of)
+        connection.create_function("sakti_text", 2, codec.read_text)
         try:
             return connection.execute(sql, values).fetchall()
         finally:

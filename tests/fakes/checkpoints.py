@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sakti.agent.checkpoints.plan import Plan
-from sakti.agent.checkpoints.records import Undone
+from sakti.agent.checkpoints.records import UndoRecord
 from sakti.agent.checkpoints.shadow import Shadow
 from sakti.agent.judge.expansion import NOTHING, read_targets
 from sakti.agent.judge.workspace_view import WorkspaceView as Judged
@@ -80,8 +80,8 @@ class Place:
         turns = [t for t in self.shadow.records.turns(self.thread) if t.index >= first]
         return self.shadow.plan(c for t in turns for c in t.changes)
 
-    def undo(self, first: int = 1, take: tuple[str, ...] = ()) -> tuple[Undone, list[str]]:
+    def undo(self, first: int = 1, take: tuple[str, ...] = ()) -> tuple[UndoRecord, list[str]]:
         return self.shadow.undo(self.plan(first), self.thread, [(self.thread, first)], take=take)
 
-    def redo(self, done: Undone) -> list[str]:
+    def redo(self, done: UndoRecord) -> list[str]:
         return self.shadow.redo(done, self.shadow.plan(done.steps))

@@ -27,7 +27,7 @@ def anthropic_provider(
 ) -> AnthropicProvider:
     genuine = base_url == "https://api.anthropic.com"
     defaults = {"name": "anthropic", "client": "anthropic", "key_env": "ANTHROPIC_API_KEY"}
-    defaults |= {"needs_key": genuine, "elsewhere": not genuine}
+    defaults |= {"needs_key": genuine, "is_custom_server": not genuine}
     return AnthropicProvider(Endpoint(**{**defaults, **fields}, key=key, base_url=base_url))
 
 

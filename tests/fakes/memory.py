@@ -217,7 +217,7 @@ class Driver:
             own = {i for s in spans(group) if s.thread_id == self.thread.id for i in range(s.first, s.last + 1)}
             assert group.kind == "reflection" or not covered & own, "observed twice"
             covered |= own
-        if self.budget is None and flow.room() is None and not self.engine._request.is_limited:
+        if self.budget is None and flow.message_limit is None and not self.engine._request.is_limited:
             missing = [m.index for m in self.said if m.index not in covered and m.index not in indexes]
             assert not missing, f"messages {missing} are neither raw nor in the log"
         else:

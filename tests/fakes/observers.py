@@ -6,7 +6,8 @@ from sakti.core.clock import Clock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.memory.factory import EXTRACTIVE, ModelCandidate, build
-from sakti.memory.protocol import Observer, Reflector
+from sakti.memory.observe.extractive import ExtractiveObserver
+from sakti.memory.protocol import ObserveInput, Observer, ObserveResult, Reflector
 from sakti.providers.protocol import Provider
 
 
@@ -40,3 +41,13 @@ def build_observers(
     same = reflecting == (provider, model_name)
     reflectors = (ModelCandidate(*reflecting, None, window if same else None),) if reflects else ()
     return build(settings, observers, reflectors, counter=counter, clock=clock, max_output=max_output)
+
+
+def extract(observer: ExtractiveObserver, request: ObserveInput) -> ObserveResult:
+    """What the observer writes, without an event loop."""
+    work = observer.steps(request)
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value

@@ -1,7 +1,7 @@
 """Every statement that a store executes, and which of them walk through a whole table.
 
     async with captured(store) as statements:
-        await store.read(queries.board, "/w", 0)
+        await store.read(queries.load_board, "/w", 0)
     assert scans(await store.read(explained, statements)) == []
 
 No statistics (ANALYZE) are made: a planner that knows nothing of the data is what users have.
@@ -23,7 +23,7 @@ import apsw
 import sakti
 from sakti.core.clock import SystemClock
 from sakti.store import archive_file, migrate
-from sakti.store.connection import Connection, plain
+from sakti.store.connection import Connection, wrap_connection
 from sakti.store.database import Store
 from sakti.store.search import occurrences
 
@@ -149,7 +149,7 @@ class Product:
     def _steps(self, sql: str, values: Any) -> tuple[str, ...]:
         if self._model is None:
             self._model = apsw.Connection(":memory:")
-            migrate.upgrade(plain(self._model), None, SystemClock())
+            migrate.upgrade(wrap_connection(self._model), None, SystemClock())
             self._model.register_fts5_function(occurrences.NAME, lambda api: 0)
             self._model.execute("ATTACH ':memory:' AS archive")  # a file of its own
             self._model.execute(archive_file.SCHEMA.replace("CREATE TABLE ", "CREATE TABLE archive."))

@@ -14,7 +14,7 @@ from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.log.lines import LogLine
-from sakti.store.log.replaced import MARK, NOTE
+from sakti.store.log.replacements import MARK, NOTE
 from tests.bench.bench_store import BenchClock
 from tests.bench.memory_bench import Observed
 
@@ -80,7 +80,7 @@ async def play(talk: Talk, folder: Path, limits: tuple[int, int], repeat: int = 
                     await memory.add("tool", ToolResultPart(call, "read", NOISE))
                 await memory.turn_ends(False)
                 tasks.append(str(memory.engine.state.window.thread.metadata.get("current_task") or ""))
-        lines = await store.read(memory_log.log_lines, memory.engine.record_id)
+        lines = await store.read(memory_log.read_lines, memory.engine.record_id)
         return Played(lines, tasks, memory.engine.state.window.record.generation_count, memory.log())
     finally:
         await memory.engine.close()

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from sakti.agent.tools.base import Tool
-from sakti.agent.tools.catalog import workspace_tools
+from sakti.agent.tools.catalog import list_workspace_tools
 from sakti.agent.tools.context import Outcome, ToolState
 
 
@@ -30,4 +30,4 @@ async def ended(pid: int) -> bool:
 
 
 # Those for files and commands, by name.
-TOOLS = {t.name: t for t in workspace_tools()}
+TOOLS = {t.name: t for t in list_workspace_tools()}

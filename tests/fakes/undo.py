@@ -6,7 +6,7 @@ import stat
 
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, Plan, PlanItem
 from sakti.agent.checkpoints.records import RecordedTurn
-from sakti.agent.checkpoints.undoing import Past, Remains, UndoPreview
+from sakti.agent.checkpoints.undoing import PastTurn, UndoPreview, UndoRemains
 from sakti.core.types import Message, TextPart
 from tests.tui.fakes import NOW
 
@@ -14,15 +14,15 @@ FILE = PathEntry(stat.S_IFREG | 0o644, "1")
 DIFF = "--- a/{0}\n+++ b/{0}\n@@ -1,3 +1,3 @@\n def port():\n-    return 8080\n+    return 80\n\n"
 
 
-def turns() -> tuple[Past, ...]:
+def turns() -> tuple[PastTurn, ...]:
     said = ("fix the login redirect", "add refresh tokens and their tests", "what does the readme say?")
-    out: list[Past] = []
+    out: list[PastTurn] = []
     for number, text in enumerate(said):
         at = NOW - (3 - number) * 700_000
         message = Message(f"m{number}", "t", "/work", "user", (TextPart(text),), at, index=2 * number)
         changes = tuple(PathChange(f"src/file{n}.py", FILE, None) for n in range(2 - number))
         changed = RecordedTurn("t", 2 * number, at, changes) if changes else None
-        out.append(Past(message, text, changed))
+        out.append(PastTurn(message, text, changed))
     return tuple(out)
 
 
@@ -34,4 +34,4 @@ def preview() -> UndoPreview:
         PlanItem("tests/test_old.py", "create", None, FILE),
     )
     diffs = {i.path: DIFF.format(i.path) for i in items}
-    return UndoPreview(turns()[:2], Plan(items), "both", Remains(("data/dump.bin",)), diffs)
+    return UndoPreview(turns()[:2], Plan(items), "both", UndoRemains(("data/dump.bin",)), diffs)

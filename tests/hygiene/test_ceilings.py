@@ -8,7 +8,7 @@ from tests.hygiene.measures import figures
 
 CEILINGS = {
     "modules of at most 50 lines": 55,
-    "files with lazy imports": 46,
+    "files with lazy imports": 33,
     "docstring first lines over 100 characters": 0,
     "functions over 50 lines": 3,
     "functions with complexity over 15": 0,

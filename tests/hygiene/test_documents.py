@@ -13,7 +13,7 @@ from sakti.cli import options, shell
 from sakti.core.config import load, names
 from sakti.tui.chat.screen import chat_parts
 from sakti.tui.keys import bindings_of
-from sakti.tui.screens.help import parts
+from sakti.tui.screens.help import list_parts
 from tests.hygiene.documents import FOR_CONTRIBUTORS, FOR_USERS, PAGES, ROOT, read_blocks, read_code_spans, read_links
 
 TOPICS = (
@@ -110,7 +110,7 @@ def test_a_path_is_recognised(span: str, expected: bool) -> None:
 
 @each_user_document
 def test_named_commands_of_the_chat_exist(path: Path) -> None:
-    commands = set(registry.chat())
+    commands = set(registry.chat_commands())
     typed = [re.match(r"/([a-z-]+)(?![\w/-])", span) for span in read_code_spans(path)]
     assert {match[1] for match in typed if match} - commands - {"tmp"} == set()
 
@@ -138,18 +138,18 @@ def problem_of(command: str) -> str:
 
 
 def shell_run() -> Action:
-    subject = shell.subject("run")
+    subject = shell.find_subject("run")
     assert subject is not None
     return subject.actions[0]
 
 
 def is_group(words: list[str]) -> bool:
-    subject = shell.subject(words[0])
+    subject = shell.find_subject(words[0])
     return len(words) == 1 and subject is not None and subject.group(words[0]) is not None
 
 
 def action_of(words: list[str]) -> Action | None:
-    subject = shell.subject(words[0])
+    subject = shell.find_subject(words[0])
     if subject is None:
         return None
     actions = {a.shell: a for a in subject.actions}
@@ -189,7 +189,7 @@ def test_examples_of_settings_are_valid(path: Path, tmp_path: Path) -> None:
 
 
 def test_ids_of_keys_exist() -> None:
-    ids = {binding.id for _, owner in parts(chat_parts()) for binding in bindings_of(owner)}
+    ids = {binding.id for _, owner in list_parts(chat_parts()) for binding in bindings_of(owner)}
     spans = read_code_spans(ROOT / "sakti/help/keys.md")
     groups = {str(i).partition(".")[0] for i in ids}
     named = {span for span in spans if re.fullmatch(r"[a-z]+\.[a-z-]+", span) and span.partition(".")[0] in groups}

@@ -49,7 +49,7 @@ def test_help_shows_every_command_and_no_other() -> None:
     assert result.exit_code == 0
     commands = result.output.partition("─ Chat ─")[2]
     shown = set(re.findall(r"^│ ([a-z]+)  ", commands, re.MULTILINE))
-    assert shown == set(shell.words())
+    assert shown == set(shell.list_words())
 
 
 def test_no_file_of_code_is_a_heap() -> None:

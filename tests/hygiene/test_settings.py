@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.settings import as_toml
-from sakti.core.config import Config, flat, meaning, names
+from sakti.core.config import Config, flatten, meaning, names
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.config.load import replace_setting
 from sakti.core.errors import ConfigError
@@ -16,7 +16,7 @@ PAGE = Path(__file__).parents[2] / "sakti/help/configuration.md"
 
 
 def table() -> str:
-    values = flat(Config(providers={"NAME": ProviderSettings()}))
+    values = flatten(Config(providers={"NAME": ProviderSettings()}))
     rows = [(n, as_toml(v) or "not set", meaning(n)) for n, v in values.items()]
     lines = [
         f"| `{name}` | `{default}` | {told.help}{f' ({told.bounds})' if told.bounds else ''} |".replace("<=", "≤")

@@ -9,7 +9,7 @@ from pathlib import Path
 import sakti.store
 
 STORE = Path(sakti.store.__file__).parent
-CALLS = 243  # of `execute_sql`; this number only falls
+CALLS = 222  # of `execute_sql`; this number only falls
 REASON = "# SQL: "
 
 

@@ -57,13 +57,13 @@ def test_every_text_is_found() -> None:
 
 def test_helps_are_sentences() -> None:
     """A help text of an action begins with a capital and ends with a period."""
-    helps = {a.shell or a.chat: a.help for subject in registry.every() for a in subject.actions}
+    helps = {a.shell or a.chat: a.help for subject in registry.list_subjects() for a in subject.actions}
     wrong = {name: text for name, text in helps.items() if not re.match(r"[A-Z].*[.!]$", text.strip(), re.DOTALL)}
     assert helps and wrong == {}
 
 
 def test_options_of_commands_that_texts_name_exist() -> None:
-    commands = {a.shell: a for subject in registry.every() for a in subject.actions if a.shell}
+    commands = {a.shell: a for subject in registry.list_subjects() for a in subject.actions if a.shell}
     named: list[tuple[str, str, bool]] = []
     for text in wording.every_text():
         for quoted in re.findall(r"`(?:sakti )?([a-z]+ [a-z-]+[^`]* --[^`]*)`", text.text):

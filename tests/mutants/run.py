@@ -62,7 +62,7 @@ TESTS: dict[str, tuple[str, ...]] = {
     "sakti.memory.policy": (*_NUMBERS, *_MOVES, f"{_UNIT}test_figures.py"),
     "sakti.providers.facts": ("tests/unit/test_golden.py",),
     "sakti.memory.recall": _PAGES,
-    "sakti.memory.working.pages": _PAGES,
+    "sakti.memory.pages": _PAGES,
     "sakti.memory.summaries": (f"{_UNIT}test_levels.py",),
     "sakti.memory.log.parse": (f"{_UNIT}test_parsing.py", *_TEXTS, "tests/unit/test_golden.py"),
     "sakti.memory.log.lines": (
@@ -98,7 +98,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         f"{_UNIT}test_faithfulness.py",
     ),
     "sakti.memory": (*_MOVES, *_ROUND, f"{_UNIT}test_figures.py"),
-    "sakti.store.log.replaced": (*_MARKS, *_TEXTS),
+    "sakti.store.log.replacements": (*_MARKS, *_TEXTS),
     "sakti.store.memory.group_rows": (*_SHARED, *_PAGES, *_MOVES, *_ROUND),
     "sakti.store.search.search": (*_SEARCH, f"{_UNIT}test_corrections.py"),
     "sakti.store.log.lines": (*_PAGES, f"{_UNIT}test_marking.py", *_SHARED, *_ROUND, *_MOVES),

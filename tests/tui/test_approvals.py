@@ -8,7 +8,7 @@ import pytest
 from sakti.core.events import ApprovalRequested
 from sakti.tui.palette import make_palette, variable_defaults
 from sakti.tui.screens.text import ReadScreen
-from sakti.tui.widgets.approval import lay_out
+from sakti.tui.widgets.approval import lay_out_approval
 from tests.tui.conftest import screen_text, settle
 from tests.tui.test_board import click_on
 
@@ -52,7 +52,7 @@ def test_what_gives_way():
     many = (asked(target=LONG), *(asked(f"q{n}", target=f"rm file-{n}") for n in range(9)))
 
     def shown(height: int) -> list[str]:
-        return ["".join(s.text for s in line) for line in lay_out(many, 0, 60, palette, height)[0]]
+        return ["".join(s.text for s in line) for line in lay_out_approval(many, 0, 60, palette, height)[0]]
 
     assert any("10 questions in all" in line for line in shown(20))
     for height in range(6, 30):
@@ -67,7 +67,7 @@ def test_what_gives_way():
 @pytest.mark.parametrize("width", range(52, 110, 3))
 def test_what_a_key_does_is_not_cut_by_the_end_of_a_line(width):
     now = (asked(rule="bash(python -m pytest -q *)"),)
-    lines, _ = lay_out(now, 0, width, make_palette(variable_defaults(True), True))
+    lines, _ = lay_out_approval(now, 0, width, make_palette(variable_defaults(True), True))
     shown = ["".join(s.text for s in line) for line in lines]
     for key in ("y Allow once", "n Deny, with a reason", "e Edit"):
         assert any(key in line for line in shown), shown

@@ -21,9 +21,9 @@ from sakti.core.events import (
 from sakti.core.types import Message, TextPart, ToolCallPart, ToolResultPart, Usage
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import CardBlock, Label, NoticeBlock, TextBlock, WaitingBlock
-from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.build import make_message_blocks
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.live_turn import LiveTurn
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import NOW, assistant, user
 
@@ -75,7 +75,7 @@ def test_whatever_comes_in_between_the_answer_stays_whole(stage, at):
     live.add_block(CardBlock(title="Usage", rows=(("tokens", "12"),)))
     live.add_text(ANSWER[at:])
     during = stage.text()
-    live.attach(assistant("a1", ANSWER))
+    live.insert_image(assistant("a1", ANSWER))
     live.end_turn()
     after = stage.text()
     assert after.count("\nsakti  12:00\n") == 1
@@ -93,7 +93,7 @@ def test_whatever_comes_in_between_the_answer_stays_whole(stage, at):
 def test_in_front_of_an_answer_that_is_awaited_it_stands_above(stage):
     run_own(stage.live, "ls", "a.py\n")
     stage.live.add_text("The answer.")
-    stage.live.attach(assistant("a1", "The answer."))
+    stage.live.insert_image(assistant("a1", "The answer."))
     text = stage.text()
     assert text.index("!ls") < text.index("a.py") < text.index("\nsakti  12:00\n") < text.index("The answer.")
     label = next(b for b in stage.document.blocks if isinstance(b, Label) and b.who == "sakti")
@@ -105,12 +105,12 @@ def test_a_command_that_goes_on_after_its_turn_is_not_stopped(stage):
     live.add_text("Words.")
     live.begin_shell("make")
     live.start_tool(ToolCallPart("own", "bash", {"command": "make"}), own=True)
-    live.attach(assistant("a1", "Words."))
+    live.insert_image(assistant("a1", "Words."))
     live.end_turn()
-    assert "running" in stage.text() and live.ticking
+    assert "running" in stage.text() and live.has_clock
     live.finish_tool(ToolResultPart("own", "bash", "made"), 20)
-    live.attach(shell_message("make", "made"))
-    assert "made" in stage.text() and not live.ticking
+    live.insert_image(shell_message("make", "made"))
+    assert "made" in stage.text() and not live.has_clock
     assert {b.message_id for b in stage.document.blocks[-3:]} == {"s1"}
 
 
@@ -158,7 +158,7 @@ def test_all_calls_are_shown_with_their_arguments_before_the_first_runs(stage):
     calls = (ToolCallPart("c1", "write", {"path": "a.py"}), ToolCallPart("c2", "bash", {"command": "make test"}))
     stage.live.write_call("c1", "write", "{")
     stage.live.write_call("c2", "bash", '{"comm')
-    stage.live.attach(assistant("a1", "", parts=calls))
+    stage.live.insert_image(assistant("a1", "", parts=calls))
     rows = [r for r in stage.text().split("\n") if "○" in r]
     assert "write  a.py" in rows[0] and "bash  make test" in rows[1] and all(r.endswith("pending") for r in rows)
     stage.live.set_state("c1", "waiting")
@@ -231,13 +231,13 @@ def test_opened_again_the_order_is_the_same():
         assistant("a1", "The answer.", 2),
         user("u2", "more", 3),
     ]
-    blocks = message_blocks(stored)
-    texts = [b.plain() for b in blocks]
+    blocks = make_message_blocks(stored)
+    texts = [b.get_plain_text() for b in blocks]
     assert texts.index("The answer.") < texts.index("!ls") < texts.index("more")
-    call = blocks[[b.plain() for b in blocks].index("a.py")]
+    call = blocks[[b.get_plain_text() for b in blocks].index("a.py")]
     assert call.state == "error" and call.detail == "exit 2" and call.own
-    before = message_blocks([stored[0], shell_message("ls", "a.py"), stored[2]])
-    texts = [b.plain() for b in before]
+    before = make_message_blocks([stored[0], shell_message("ls", "a.py"), stored[2]])
+    texts = [b.get_plain_text() for b in before]
     assert texts.index("!ls") < texts.index("The answer.")
 
 
@@ -250,7 +250,7 @@ def test_how_a_turn_ended_is_shown_again():
             "a2", "t1", "r", "assistant", (TextPart("half"),), NOW, 2, metadata={"ended": {"status": "interrupted"}}
         ),
     ]
-    blocks = [b for b in message_blocks(stored) if isinstance(b, NoticeBlock)]
+    blocks = [b for b in make_message_blocks(stored) if isinstance(b, NoticeBlock)]
     assert [(b.tone, b.title, b.text, b.message_id) for b in blocks] == [
         ("error", "No answer", "500 from the server.", "u1"),
         ("warning", "Interrupted", "", "a2"),

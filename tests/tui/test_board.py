@@ -9,7 +9,7 @@ from sakti.agent.session.queries import Views
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store.threads import messages, threads
 from sakti.tasks import service
-from sakti.tasks.queries import board as read_board
+from sakti.tasks.queries import load_board as read_board
 from sakti.tasks.service import Actor
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.task_card import TaskCardScreen, TreeScreen
@@ -34,9 +34,9 @@ async def open_board(app, pilot):
     return app.screen
 
 
-async def look(app, pilot):
+async def reload_soon(app, pilot):
     """What the clock does once a second."""
-    app.screen.look()
+    app.screen.reload_soon()
     await settle(app, pilot)
 
 
@@ -100,7 +100,7 @@ async def test_what_another_process_does_shows_and_the_cursor_stays(running, boa
     async with running((120, 30)) as (app, pilot):
         screen = await open_board(app, pilot)
         await store.write(service.create, board, service.NewTask("a", "urgent", priority=0))
-        await look(app, pilot)
+        await reload_soon(app, pilot)
         assert "urgent" in screen_text(app)
         assert screen._list("ready").current.title == "beta"
 
@@ -289,7 +289,7 @@ async def test_the_time_since_a_claim_goes_on(running, board, store, session, mo
         assert "agent-1 · just now" in screen_text(app)
         later = session.workspace.clock.now() + 5 * 60_000
         monkeypatch.setattr(session.workspace.clock, "now", lambda: later)
-        await look(app, pilot)
+        await reload_soon(app, pilot)
         assert "agent-1 · 5 min" in screen_text(app)
 
 

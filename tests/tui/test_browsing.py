@@ -67,7 +67,7 @@ async def test_words_typed_after_a_command_change_nothing_but_the_prompt(store, 
             await settle(app, pilot)
             if app.screen is app.chat:
                 assert app.chat.prompt.value == words or screen is not app.chat
-                app.chat.prompt.put("")
+                app.chat.prompt.set_text("")
         assert await dump(app) == before
         if app.screen is not app.chat:  # a screen over the chat, which names its keys: at most two steps back
             await press(app, pilot, "escape", "escape")
@@ -203,7 +203,7 @@ async def test_two_steps_back_at_most(running, session, keys):
         await press(app, pilot, "escape")
         assert app.chat.prompt.has_focus
         await press(app, pilot, "escape")
-        assert "find in this thread" not in screen_text(app) and app.chat.transcript._found is None
+        assert "find in this thread" not in screen_text(app) and app.chat.transcript._pattern_found is None
 
 
 async def test_the_find_bar_closes_from_the_prompt_too(running, session):
@@ -315,7 +315,7 @@ async def test_a_task_that_was_looked_for_stands_out_and_the_prompt_keeps_the_ke
         await press(app, pilot, *"hi")
         tasks = app.chat.sidebar.tasks.task_list
         assert app.chat.prompt.text == "hi" and tasks.cursor == 1 and tasks.line_style(1) is not None
-        app.chat.panes._point_no_more()
+        app.chat.panes._stop_pointing()
         assert tasks.line_style(1) is None
 
 
@@ -359,7 +359,7 @@ async def test_words_typed_while_browsing_reach_the_prompt_whole(running, sessio
             await settle(app, pilot)
             assert app.chat.prompt.value == words + " pasted" * (number < 2), words
             assert app.chat.prompt.has_focus and app.screen is app.chat
-            app.chat.prompt.put("")
+            app.chat.prompt.set_text("")
         assert not [c for c in session.calls if c[0] == "correct"]
 
 
@@ -371,7 +371,7 @@ async def test_letters_that_acted_before_a_word_was_recognised_are_typed_too(run
             await press(app, pilot, *keys)
             assert app.chat.prompt.value == text, keys
             assert not app.chat.screen.selections or not text
-            app.chat.prompt.put("")
+            app.chat.prompt.set_text("")
             app.chat.browse("")
 
 

@@ -34,11 +34,11 @@ async def test_a_draft_comes_back_without_a_word_and_before_what_was_typed_meanw
 
 
 async def test_every_change_is_kept_and_what_is_sent_is_not(running, session, monkeypatch):
-    monkeypatch.setattr("sakti.tui.chat.completer.PAUSE", 0.001)
+    monkeypatch.setattr("sakti.tui.chat.completer.SAVE_DELAY_S", 0.001)
     async with running() as (app, pilot):
         big = "line\n" * 100
         await pilot.press(*"ab")
-        app.chat.prompt.add(big)
+        app.chat.prompt.insert_text(big)
         await settle(app, pilot)
         await pilot.pause(0.01)
         await settle(app, pilot)
@@ -51,7 +51,7 @@ async def test_every_change_is_kept_and_what_is_sent_is_not(running, session, mo
         await settle(app, pilot)
         assert session.views.kept[-1][1] == ("later",)
         await pilot.press(*"draft")
-        await app.chat.drafts.leave()
+        await app.chat.drafts.save_at_exit()
         assert session.views.kept[-1] == ("draft", ("later",), True)
 
 
@@ -59,7 +59,7 @@ async def test_where_nothing_can_be_stored_it_is_said_once(running, session, mon
     async def full(*_, **__):
         raise StoreError("The disk is full.")
 
-    monkeypatch.setattr("sakti.tui.chat.completer.PAUSE", 0.001)
+    monkeypatch.setattr("sakti.tui.chat.completer.SAVE_DELAY_S", 0.001)
     async with running() as (app, pilot):
         session.views.keep_unsent = full
         for text in ("a", "b", "c"):
@@ -67,7 +67,7 @@ async def test_where_nothing_can_be_stored_it_is_said_once(running, session, mon
             await pilot.pause(0.01)
             await settle(app, pilot)
         assert chat_text(app).count("The disk is full.") == 1
-        await app.chat.drafts.leave()
+        await app.chat.drafts.save_at_exit()
 
 
 async def test_what_comes_back_is_shown_harmlessly(running, session):
@@ -77,13 +77,13 @@ async def test_what_comes_back_is_shown_harmlessly(running, session):
 
 
 async def test_a_stored_draft_is_erased_at_once_when_it_is_sent(running, session, monkeypatch):
-    monkeypatch.setattr("sakti.tui.chat.completer.PAUSE", 0.001)
+    monkeypatch.setattr("sakti.tui.chat.completer.SAVE_DELAY_S", 0.001)
     async with running() as (app, pilot):
         await pilot.press(*"ab")
         await pilot.pause(0.01)
         await settle(app, pilot)
         assert session.views.kept[-1] == ("ab", (), False)
-        monkeypatch.setattr("sakti.tui.chat.completer.PAUSE", 600)
+        monkeypatch.setattr("sakti.tui.chat.completer.SAVE_DELAY_S", 600)
         await pilot.press("enter")
         await settle(app, pilot)
         assert session.sent == ["ab"]

@@ -16,7 +16,7 @@ from textual.driver import Driver
 from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 
-from sakti.tui.driver import SafeOutput, forgiving
+from sakti.tui.driver import SafeOutput, make_safe_driver
 
 
 def test_more_than_the_queue_holds_goes_to_a_terminal_that_is_gone() -> None:
@@ -39,7 +39,7 @@ async def test_the_driver_writes_to_one() -> None:
     class Debugging:
         debug = False
 
-    driver = forgiving(LinuxDriver)(Debugging())
+    driver = make_safe_driver(LinuxDriver)(Debugging())
     assert isinstance(driver._file, SafeOutput)
     assert driver._file.fileno() == 2
 
@@ -93,7 +93,7 @@ class Reading:
 
 
 def test_it_reads_again_after_a_suspension_only() -> None:
-    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver = make_safe_driver(Reading)(App())  # type: ignore[arg-type]
     driver.resume_application_mode()  # SIGCONT comes behind the SIGHUP of a closed terminal, too
     assert driver.begun == 1
     driver.suspend_application_mode()
@@ -108,7 +108,7 @@ def test_it_reads_again_after_a_suspension_only() -> None:
 
 
 def test_a_resume_in_the_background_is_tried_again_in_the_foreground() -> None:
-    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver = make_safe_driver(Reading)(App())  # type: ignore[arg-type]
     driver.suspend_application_mode()
     driver.background = True
     for _ in range(2):  # bg, kill -CONT
@@ -122,13 +122,13 @@ def test_a_resume_in_the_background_is_tried_again_in_the_foreground() -> None:
 
 
 def test_a_stop_without_warning_repaints_the_screen_on_resuming() -> None:
-    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver = make_safe_driver(Reading)(App())  # type: ignore[arg-type]
     driver.resume_application_mode()
     assert [type(m) for m in driver._app.messages] == [Driver.SignalResume]
 
 
 def test_what_reads_a_terminal_that_is_gone_ends_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver = make_safe_driver(Reading)(App())  # type: ignore[arg-type]
     driver.error = OSError(5, "Input/output error")
     monkeypatch.setattr("sakti.core.terminal.is_gone", lambda: False)
     with pytest.raises(OSError):
@@ -157,7 +157,7 @@ async def test_stop_and_continue_are_answered_in_their_order(monkeypatch: pytest
     }
     for signals, (written, posted, stops) in cases.items():
         stopped.clear()
-        driver: Any = forgiving(Reading)(App())  # type: ignore[arg-type]
+        driver: Any = make_safe_driver(Reading)(App())  # type: ignore[arg-type]
         driver._auto_restart = True
         for one in signals:
             signal.raise_signal({"T": signal.SIGTSTP, "C": signal.SIGCONT}[one])
@@ -171,7 +171,7 @@ async def test_stop_and_continue_are_answered_in_their_order(monkeypatch: pytest
 async def test_an_editor_is_stopped_with_the_program_and_keeps_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     stopped: list[object] = []
     monkeypatch.setattr(os, "kill", lambda *sent: stopped.append(sent))
-    driver: Any = forgiving(Reading)(App())  # type: ignore[arg-type]
+    driver: Any = make_safe_driver(Reading)(App())  # type: ignore[arg-type]
     driver._auto_restart = False
     driver.suspend_application_mode()
     signal.raise_signal(signal.SIGTSTP)
@@ -189,7 +189,7 @@ async def test_an_end_of_file_while_the_terminal_was_lent_does_not_end_reading()
     class Debugging:
         debug = _debug = False
 
-    driver = forgiving(LinuxDriver)(Debugging())  # type: ignore[arg-type]
+    driver = make_safe_driver(LinuxDriver)(Debugging())  # type: ignore[arg-type]
     driver.fileno = tty_end
     driver.process_message = lambda message: keys.append(getattr(message, "character", "")) or driver.exit_event.set()  # type: ignore[method-assign, func-returns-value]
     os.write(other, b"\x04")  # the line discipline takes it: not raw yet

@@ -9,7 +9,7 @@ from msgspec import structs
 from textual import events
 
 from sakti.actions import registry
-from sakti.actions.line import file_choices, fuzzy, query_at
+from sakti.actions.line import file_choices, match_fuzzy, query_at
 from sakti.actions.values import Refused
 from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import StoreError
@@ -29,8 +29,8 @@ from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
 from sakti.tui.app import SaktiApp, log_path
-from sakti.tui.chat.stopping import AGAIN
-from sakti.tui.panes.sidebar import panes_width
+from sakti.tui.chat.stop_control import QUIT_HINT
+from sakti.tui.panes.sidebar import choose_width
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.screens.text import PageScreen
 from sakti.tui.widgets.safe_input import SafePalette
@@ -157,7 +157,12 @@ async def test_files_are_completed_and_ignored_ones_are_not(running, session):
 
 def test_fuzzy_prefers_names_and_short_paths():
     paths = ["docs/session-notes/a.md", "src/auth/session.py", "session.py", "src/s_e_s_s.py", "x.py"]
-    assert fuzzy("sess", paths, 8) == ["session.py", "src/auth/session.py", "docs/session-notes/a.md", "src/s_e_s_s.py"]
+    assert match_fuzzy("sess", paths, 8) == [
+        "session.py",
+        "src/auth/session.py",
+        "docs/session-notes/a.md",
+        "src/s_e_s_s.py",
+    ]
     many = [f"folder{n % 97}/file{n}.py" for n in range(50_000)]
     assert file_choices("file4999", many)[0].label.endswith(("file4999.py", "file49990.py"))
 
@@ -262,10 +267,10 @@ async def test_only_a_second_ctrl_c_at_once_quits(running, session):
         for act in between:
             await pilot.press("ctrl+c")
             await pilot.pause()
-            assert AGAIN in screen_text(app)
+            assert QUIT_HINT in screen_text(app)
             await act()
             await pilot.pause()
-            assert AGAIN not in screen_text(app)
+            assert QUIT_HINT not in screen_text(app)
             await pilot.press("escape")
         await pilot.press(*"draft", "ctrl+c")
         assert app.is_running and app.chat.prompt.text == "" and app.return_value is None
@@ -466,7 +471,7 @@ async def test_under_100_columns_the_conversation_is_wrapped_beside_a_pane(runni
     ],
 )
 def test_the_panes_grow_with_the_window(room, by_hand, narrow, width):
-    assert panes_width(room, by_hand, narrow=narrow) == width
+    assert choose_width(room, by_hand, narrow=narrow) == width
 
 
 async def test_an_empty_conversation_says_where_it_is_and_what_to_try(running, session):
@@ -657,17 +662,17 @@ async def test_the_key_that_stops_a_turn_is_dropped_last(running, session, width
 async def test_a_command_that_cannot_run_during_a_turn_is_refused_before_it_asks(running, session):
     async with running((100, 30)) as (app, _):
         await session.submit("go")
-        for name, action in registry.chat().items():
+        for name, action in registry.chat_commands().items():
             if action.after_turn:
                 with pytest.raises(Refused, match=f"stop it with Esc, then {action.after_turn}"):
                     await app.chat.conversation.run(f"/{name}")
                 assert app.screen is app.chat, name
-        assert registry.chat()["undo"].after_turn and registry.chat()["model"].after_turn
+        assert registry.chat_commands()["undo"].after_turn and registry.chat_commands()["model"].after_turn
 
 
 async def test_an_activity_that_takes_long_to_stop_is_named_until_it_ends(running, session):
     async with running((80, 24)) as (app, pilot):
-        activities = app.chat.stopping.activities
+        activities = app.chat.stop_control.activities
         download = activities.begin("download", lambda: None)
         app.chat.status_line.download = "download 22%"
         await pilot.press("escape")

@@ -63,7 +63,7 @@ async def test_ctrl_v_takes_an_image_from_the_systems_clipboard(
     monkeypatch.setenv("WAYLAND_DISPLAY", "x")
     monkeypatch.delenv("DISPLAY", raising=False)
     async with running() as (app, pilot):
-        if not desktop.clipboard_command(os.environ, app.session.workspace.root):
+        if not desktop.find_clipboard_command(os.environ, app.session.workspace.root):
             await pilot.press("ctrl+v")
             await settle(app, pilot)
             assert "No tool here reads images" in chat_text(app)

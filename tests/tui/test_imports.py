@@ -43,17 +43,17 @@ def app(store, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> S
         return Found()
 
     monkeypatch.setattr(welcome, "look", look)
-    monkeypatch.setattr("sakti.providers.registry.select", select_nothing)
+    monkeypatch.setattr("sakti.providers.registry.select_model", select_nothing)
     options = Options(workspace, load(overrides=("memory.model=extractive",)).config, env={})
     return SaktiApp(Session(options, clock=store.clock, counter=Estimator(), store=store))
 
 
 async def count_threads(app: SaktiApp) -> int:
-    return len(await app.session.workspace.store.read(threads.summaries, "/home/dev/shop", 50))
+    return len(await app.session.workspace.store.read(threads.list_summaries, "/home/dev/shop", 50))
 
 
 async def type_command(app: SaktiApp, pilot, text: str) -> None:
-    app.chat.prompt.put(text)
+    app.chat.prompt.set_text(text)
     await pilot.press("enter")
     await settle(app, pilot)
 
@@ -104,7 +104,7 @@ async def test_esc_stops_an_import_after_its_batch_and_the_next_one_completes_it
         await pilot.press("space", "enter")
         await reached.wait()
         await pilot.pause()
-        assert app.chat.stopping.activities.names == ["import"] and "esc stop import" in screen_text(app)
+        assert app.chat.stop_control.activities.names == ["import"] and "esc stop import" in screen_text(app)
         assert re.search(r"importing codex \d\d %", screen_text(app))
         await pilot.press("escape")
         go_on.set()
@@ -135,7 +135,7 @@ async def test_without_a_screen_programs_are_numbered_and_one_is_imported(app):
     async with app.run_test(size=(80, 24)) as pilot:
         await settle(app, pilot)
         opened = await import_.import_in_chat.run(Scope(app.session, lambda value: None))
-        listed = await opened.instead()
+        listed = await opened.fallback()
         assert [line[:14] for line in listed.text] == ["1. claude-code", "2. codex      "]
         card = await listed.pick(2)
         assert "360 new" in card.rows[0][1] and await count_threads(app) == 2

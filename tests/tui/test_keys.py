@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
 from sakti.core.config import load
 from sakti.tui.app import SaktiApp
 from sakti.tui.chat.screen import chat_parts
-from sakti.tui.keys import bindings_of, in_short, keymap
-from sakti.tui.screens.help import parts
-from sakti.tui.screens.panel import clickable
+from sakti.tui.keys import abbreviate_key, bindings_of, make_keymap
+from sakti.tui.screens.help import list_parts
+from sakti.tui.screens.panel import make_clickable
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import FakeSession
 
-EVERY = parts(chat_parts())
+EVERY = list_parts(chat_parts())
 
 
 def test_every_key_has_an_id_of_its_own():
@@ -25,13 +23,13 @@ def test_every_key_has_an_id_of_its_own():
 
 
 def test_what_can_be_used_is_used():
-    found = keymap({"app.search": "ctrl+l", "prompt.newline": ["alt+enter", "F9"], "list.open": "?"}, EVERY)
+    found = make_keymap({"app.search": "ctrl+l", "prompt.newline": ["alt+enter", "F9"], "list.open": "?"}, EVERY)
     assert found.problems == ()
     assert found.keys == {"app.search": "ctrl+l", "prompt.newline": "alt+enter,f9", "list.open": "question_mark"}
 
 
 def test_two_keys_may_change_places():
-    found = keymap({"prompt.send": "ctrl+j", "prompt.newline": "enter"}, EVERY)
+    found = make_keymap({"prompt.send": "ctrl+j", "prompt.newline": "enter"}, EVERY)
     assert found.problems == () and found.keys == {"prompt.send": "ctrl+j", "prompt.newline": "enter"}
 
 
@@ -50,14 +48,13 @@ def test_two_keys_may_change_places():
     ],
 )
 def test_what_cannot_be_used_is_said_and_left_as_it_is(wanted, said):
-    found = keymap(wanted, EVERY)
+    found = make_keymap(wanted, EVERY)
     assert found.keys == {} and len(found.problems) == 1 and said in found.problems[0]
 
 
 def test_keys_in_short():
-    assert [in_short(k) for k in ("ctrl+p", "f3", "escape", "slash", "left_square_bracket", "shift+enter,ctrl+j")] == [
-        "^P", "F3", "esc", "/", "[", "shift+enter"
-    ]  # fmt: skip
+    keys = ("ctrl+p", "f3", "escape", "slash", "left_square_bracket", "shift+enter,ctrl+j")
+    assert [abbreviate_key(k) for k in keys] == ["^P", "F3", "esc", "/", "[", "shift+enter"]
 
 
 async def test_keys_of_the_settings_work_and_are_named(tmp_path):
@@ -88,7 +85,7 @@ async def test_a_project_may_not_set_keys(tmp_path):
     file.write_text('[keys]\n"app.search" = "ctrl+l"\n')
     found = load(project_file=file)
     assert dict(found.config.keys) == {} and "a project may not set keys.app.search" in found.warnings[0]
-    assert dataclasses.asdict(found.config)["keys"] == {}
+    assert found.config.keys == {}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +101,7 @@ async def test_a_project_may_not_set_keys(tmp_path):
 )
 def test_the_keys_of_a_screen_are_folded_between_them(width, lines):
     keys = (("aa one", ""), ("b two", "do"), ("cc three", ""))
-    assert clickable(keys, width).plain.split("\n") == lines
+    assert make_clickable(keys, width).plain.split("\n") == lines
 
 
 async def test_help_is_named_where_there_is_little_room(running, session):

@@ -17,12 +17,12 @@ from sakti.core.text import sanitise
 from sakti.core.types import ToolCallPart, ToolResultPart
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import ChunkBlock, TextBlock
-from sakti.tui.transcript.code import code_lines, diff_counts, diff_lines, diff_rows, highlight
+from sakti.tui.transcript.chunks import CAP, Splitter, split
+from sakti.tui.transcript.code import count_changes, draw_code, draw_diff, highlight, parse_diff
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.markdown import markdown_lines
-from sakti.tui.transcript.split import CAP, Splitter, split
+from sakti.tui.transcript.markdown import draw_markdown
 from sakti.tui.transcript.tool import ToolBlock
-from sakti.tui.transcript.wrap import fit, fold_line, fold_words, line_width, plain_lines, shorten, wrap
+from sakti.tui.transcript.wrap import draw_plain, fit_width, fold_line, fold_words, measure_line, shorten, wrap
 
 PALETTE = make_palette({}, True)
 NULL = Style.null()
@@ -123,8 +123,8 @@ def test_a_loose_list_stays_one_block():
 @settings(max_examples=200, deadline=None)
 def test_no_line_is_wider_than_asked(text, width):
     text = sanitise(text).expandtabs(4)
-    for line in [*wrap([(text, NULL)], width), *fold_line([(text, NULL)], width), *plain_lines(text, NULL, width)]:
-        assert line_width(line) <= width
+    for line in [*wrap([(text, NULL)], width), *fold_line([(text, NULL)], width), *draw_plain(text, NULL, width)]:
+        assert measure_line(line) <= width
 
 
 def test_wrapping_keeps_every_word():
@@ -133,53 +133,53 @@ def test_wrapping_keeps_every_word():
 
 
 def test_fit_and_shorten_count_cells():
-    assert cell_len(fit("日本語テスト", 7)) == 7
+    assert cell_len(fit_width("日本語テスト", 7)) == 7
     assert shorten("short", 9) == "short"
     assert shorten("much too long", 6) == "much …"
-    assert fit("x", 0) == ""
+    assert fit_width("x", 0) == ""
 
 
 @given(MARKDOWN, st.integers(8, 60))
 @settings(max_examples=150, deadline=None)
 def test_markdown_never_breaks_the_layout(text, width):
-    for line in markdown_lines(sanitise(text), width, PALETTE):
-        assert line_width(line) <= max(width, 8) + 4  # a table of many columns keeps one cell each
+    for line in draw_markdown(sanitise(text), width, PALETTE):
+        assert measure_line(line) <= max(width, 8) + 4  # a table of many columns keeps one cell each
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", "".join(s.text for s in line))
 
 
 def test_markdown_shows_lists_tables_and_quotes():
-    lines = text_of(markdown_lines("- a\n  - b\n\n3. c\n\n> q\n\n| x | y |\n|---|--:|\n| 1 | 22 |\n", 40, PALETTE))
+    lines = text_of(draw_markdown("- a\n  - b\n\n3. c\n\n> q\n\n| x | y |\n|---|--:|\n| 1 | 22 |\n", 40, PALETTE))
     assert lines == ["• a", "  ◦ b", "", "3. c", "", "▌ q", "", "x │  y", "──┼───", "1 │ 22"]
 
 
 def test_a_link_shows_where_it_leads():
-    assert text_of(markdown_lines("[docs](https://a.b/c)", 60, PALETTE)) == ["docs (https://a.b/c)"]
+    assert text_of(draw_markdown("[docs](https://a.b/c)", 60, PALETTE)) == ["docs (https://a.b/c)"]
 
 
 def test_code_keeps_its_lines_and_language_does_not_matter():
     for language in ("python", "nothing-known", ""):
-        rows = [t.strip() for t in text_of(code_lines("def f():\n\treturn 1\n\nx", language, 40, PALETTE))]
+        rows = [t.strip() for t in text_of(draw_code("def f():\n\treturn 1\n\nx", language, 40, PALETTE))]
         assert rows == ["def f():", "return 1", "", "x"]
 
 
 def test_diff_counts_and_cuts():
     diff = "--- a\n+++ b\n@@ -8,2 +8,3 @@\n same\n-old\n+new\n+more\n"
-    assert diff_counts(diff) == (2, 1)
+    assert count_changes(diff) == (2, 1)
     shown = ["8   same", "9 − old", "9 + new", "10 + more"]
-    assert [t.strip() for t in text_of(diff_lines(diff, 20, PALETTE))] == shown
-    assert text_of(diff_lines(diff, 20, PALETTE, 2, " · ctrl+o"))[-1] == "… 2 more lines · ctrl+o"
-    assert text_of(diff_lines(diff, 20, PALETTE, 3))[-1].strip() == "10 + more", "no note that is as long as the rest"
-    assert [t.strip() for t in text_of(diff_lines(diff, 14, PALETTE))] == ["same", "− old", "+ new", "+ more"]
+    assert [t.strip() for t in text_of(draw_diff(diff, 20, PALETTE))] == shown
+    assert text_of(draw_diff(diff, 20, PALETTE, 2, " · ctrl+o"))[-1] == "… 2 more lines · ctrl+o"
+    assert text_of(draw_diff(diff, 20, PALETTE, 3))[-1].strip() == "10 + more", "no note that is as long as the rest"
+    assert [t.strip() for t in text_of(draw_diff(diff, 14, PALETTE))] == ["same", "− old", "+ new", "+ more"]
 
 
 def test_a_diff_has_the_colours_of_its_language_and_ends_with_what_changed():
     diff = "--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@\n a\n-x = 'old'\n+x = 'new'\n \n"
-    lines = diff_lines(diff, 60, PALETTE)
+    lines = draw_diff(diff, 60, PALETTE)
     assert len(lines) == 3, "a blank line of context at the end shows nothing"
     colours = {s.text: s.style for s in lines[2] if s.style}
     text, style = next((t, s) for t, s in colours.items() if "new" in t)
     assert style.color == PALETTE.string.color and style.bgcolor == PALETTE.added.bgcolor, text
-    plain = diff_lines(diff.replace("x.py", "x.nothing-known"), 60, PALETTE)
+    plain = draw_diff(diff.replace("x.py", "x.nothing-known"), 60, PALETTE)
     assert not any(s.style and s.style.color == PALETTE.string.color for line in plain for s in line)
 
 
@@ -200,7 +200,7 @@ def test_broken_lines_together_are_the_line(signs, width):
     first = sanitise("".join(signs[:9]))  # colours change between signs, never within one
     lines = fold_words([(first, NULL), (text[len(first) :], NULL)], width)
     assert "".join(text_of(lines)) == text
-    assert all(line_width(line) <= width for line in lines)
+    assert all(measure_line(line) <= width for line in lines)
 
 
 def test_prose_ends_at_a_column_and_code_may_go_on():
@@ -212,7 +212,7 @@ def test_prose_ends_at_a_column_and_code_may_go_on():
 
 
 def test_a_fence_of_a_diff_is_coloured():
-    lines = code_lines("-old\n+new\n same", "diff", 30, PALETTE)
+    lines = draw_code("-old\n+new\n same", "diff", 30, PALETTE)
     colours = [next(s.style.color for s in line if s.text.strip()) for line in lines]
     assert colours[:2] == [PALETTE.removed.color, PALETTE.added.color]
 
@@ -235,7 +235,7 @@ def test_markdown_shows_every_word(forms, width):
     text = re.sub(r"\{\}", lambda _: next(words), "".join(forms))
     wanted = Counter(re.findall(r"w\d+w|[日本語ü]", text))
     for block in (ChunkBlock(chunk=chunk) for chunk in split(sanitise(text))):
-        above = [block.above(width, PALETTE)] if block.gap else []
+        above = [block.render_above(width, PALETTE)] if block.gap else []
         lines = text_of([*above, *block.render(width, PALETTE)])
         assert all(cell_len(line) <= max(width, 10) for line in lines)
         wanted.subtract(re.findall(r"w\d+w|[日本語ü]", re.sub(r"[\s▌]", "", "".join(lines))))
@@ -279,10 +279,10 @@ def test_a_diff_shows_every_line():
     diff = "\n".join(
         ["--- a.sql", "+++ b.sql", f"@@ -1,{old} +1,{new} @@", *hunk, "@@ -90 +90 @@", "--- c", "+++ d", ""]
     )
-    rows = [f"{row.kind}{row.text}" for row in diff_rows(diff) if row.kind != "@"]
+    rows = [f"{row.kind}{row.text}" for row in parse_diff(diff) if row.kind != "@"]
     assert rows == [*hunk, "--- c", "+++ d"]
-    assert diff_counts(diff) == (10, 10)
-    drawn = "".join(text_of(diff_lines(diff, 60, PALETTE)))
+    assert count_changes(diff) == (10, 10)
+    drawn = "".join(text_of(draw_diff(diff, 60, PALETTE)))
     assert all(line in drawn for line in lines)
 
 
@@ -303,12 +303,12 @@ def test_a_tool_line_says_what_ran_and_how_it_went():
     assert shown(tool)[0].startswith("  ● bash  pytest -q") and shown(tool)[0].endswith("  running")
     assert tool.tick(13.4) and not tool.tick(13.9)
     assert shown(tool)[0].endswith("running 3 s")
-    tool.enter("waiting", 14.0)
+    tool.set_state("waiting", 14.0)
     assert shown(tool)[0].startswith("  ◌ bash") and shown(tool)[0].endswith("waiting for you")
     tool.finish(ToolResultPart("c", "bash", "boom\n[exit code 2]", True, {"exit_code": 2}), 1_900)
     assert shown(tool)[0].startswith("  ✗ bash  pytest -q") and shown(tool)[0].endswith("exit 2 · 1.9 s")
     assert shown(tool)[1:] == ["      boom"], "what the line says already is not said again"
-    assert line_width(tool.render(300, PALETTE)[0]) == 100
+    assert measure_line(tool.render(300, PALETTE)[0]) == 100
 
 
 def test_a_command_that_runs_shows_its_last_lines():

@@ -70,7 +70,7 @@ async def test_the_windows_are_right_at_any_moment_of_a_turn(store, tmp_path):
         await session.wait()
         await settle(app, pilot)
         assert not wrong
-        stored = {m.id: m.tokens for m in await store.read(message_store.page, session.thread.id)}
+        stored = {m.id: m.tokens for m in await store.read(message_store.list_page, session.thread.id)}
         assert [tokens for tokens, _ in held] == [sum(stored[i] for i in ids) for _, ids in held]
         assert len(looks) > 20 and {TextDelta, MessageSaved, StepStarted} <= {kind for kind, _ in looks}
         assert max(tokens for _, tokens in looks) > 300

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sakti.core.events import TextDelta
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import Block
-from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.build import make_message_blocks
 from sakti.tui.transcript.document import Document
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import assistant, user
@@ -25,16 +25,16 @@ def test_putting_a_page_above_draws_nothing(monkeypatch):
     document = Document(make_palette({}, True))
     drawn: list[Block] = []
     monkeypatch.setattr(Document, "_draw", lambda self, block: drawn.append(block) or [])
-    document.append(*message_blocks(thread(4)))
-    document.insert(0, message_blocks(thread(400)))
+    document.append(*make_message_blocks(thread(4)))
+    document.insert(0, make_message_blocks(thread(400)))
     assert drawn == []
     assert document.height == sum(document.block_height(i) for i in range(len(document.blocks)))
 
 
 def test_places_and_heights_agree_after_every_change():
     document = Document(make_palette({}, True), 60)
-    document.append(*message_blocks(thread(40)))
-    document.insert(0, message_blocks(thread(20)))
+    document.append(*make_message_blocks(thread(40)))
+    document.insert(0, make_message_blocks(thread(20)))
     document.measure(70)
     document.measure(3)
     document.truncate(len(document.blocks) - 5)

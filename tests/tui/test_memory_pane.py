@@ -38,7 +38,7 @@ NONE = BufferedObservations()
         (1_000, {"buffered_observations": BufferedObservations(2, 900, 0, 90)}, "observes in about 3 turns"),
         (1_000, {"backlog": Backlog(9, 1, None, paused=True)}, ""),
         (1_000, {"retry_at": NOW}, ""),
-        (1_000, {"phase": "held"}, ""),
+        (1_000, {"phase": "suspended"}, ""),
         (1_000, {"phase": "paused"}, ""),
         (1_000, {"phase": "off"}, ""),
         (1_000, {"phase": "read-only"}, ""),
@@ -93,7 +93,7 @@ def test_what_is_ready_is_told_in_words(tmp_path):
     nothing = replace(now, buffered_observations=BufferedObservations(2, 900, 0, 90))
     assert ready_observations(nothing, Figures(ready_lines=5)) == "5 observations ready", "never that it frees 0"
     assert ready_observations(replace(now, buffered_observations=BufferedObservations()), Figures()) == ""
-    assert ready_observations(replace(now, phase="held"), Figures(ready_lines=5)) == "5 observations ready"
+    assert ready_observations(replace(now, phase="suspended"), Figures(ready_lines=5)) == "5 observations ready"
 
 
 def test_memory_says_what_it_does_in_a_word(tmp_path):
@@ -152,7 +152,7 @@ async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):
         assert "observes in about" not in screen_text(app), "one turn is no rate"
         await say(app, pilot, "two")
         thread = app.session.thread.id
-        tokens = await store.read(memory_figures.turn_tokens, thread)
+        tokens = await store.read(memory_figures.average_turn_tokens, thread)
         total = app.session.current.status.messages.tokens
         assert tokens == total // 2
         left = app.session.current.status.next_buffer_at - total

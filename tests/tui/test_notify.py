@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 
 import pytest
+from msgspec.structs import replace
 from textual import events
 
 from sakti.core.config import Config, UiSettings
 from sakti.core.events import ApprovalRequested
 from sakti.tui.app import SaktiApp
-from sakti.tui.desktop import notification_sequence
+from sakti.tui.desktop import make_notification
 from sakti.tui.widgets.safe_input import SafeInput
 from tests.tui.conftest import settle
 from tests.tui.test_safety import EVIL
@@ -25,7 +25,7 @@ def called(monkeypatch):
 
 
 def configure(session, how):
-    session.workspace.config = dataclasses.replace(Config(), ui=UiSettings(notify=how))
+    session.workspace.config = replace(Config(), ui=UiSettings(notify=how))
 
 
 async def approval(app, session, pilot):
@@ -63,13 +63,13 @@ async def test_the_end_of_a_long_turn_calls_that_of_a_short_one_does_not(running
 
 
 def test_nothing_in_a_text_can_end_the_sequence_early():
-    written = notification_sequence("desktop", EVIL + "\n" + EVIL * 40)
+    written = make_notification("desktop", EVIL + "\n" + EVIL * 40)
     assert written.startswith("\x1b]9;sakti: ") and written.endswith("\x07\x07")
     assert not re.search("[\x00-\x1f\x7f-\x9f\u202a-\u202e]", written[len("\x1b]9;") : -2])
 
 
 async def test_reduced_motion_stops_what_blinks_and_glides(session):
-    session.workspace.config = dataclasses.replace(Config(), ui=UiSettings(reduced_motion=True))
+    session.workspace.config = replace(Config(), ui=UiSettings(reduced_motion=True))
     app = SaktiApp(session)
     async with app.run_test() as pilot:
         assert app.animation_level == "none"

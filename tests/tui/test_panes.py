@@ -148,7 +148,7 @@ async def test_events_are_what_the_rows_say(tmp_path):
         await driver.engine.wait_idle()
         driver.clock.advance(60)
     await driver.engine.undo_reflection()
-    found = await driver.store.read(memory_events.events, driver.engine.record_id, "t1", 500)
+    found = await driver.store.read(memory_events.list_events, driver.engine.record_id, "t1", 500)
     assert [e.time for e in found] == sorted((e.time for e in found), reverse=True)
     count = {kind: sum(e.kind == kind for e in found) for kind in {e.kind for e in found}}
     ends = [e for e in driver.of(MemoryOperation) if e.kind == "end" and e.operation_type == "observation"]

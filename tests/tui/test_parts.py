@@ -18,9 +18,9 @@ from sakti.core.events import (
     TurnStarted,
 )
 from sakti.core.types import ToolCallPart, ToolResultPart, Usage
-from sakti.tui.chat.stopping import AGAIN, Stopping
+from sakti.tui.chat.stop_control import QUIT_HINT, StopControl
 from sakti.tui.chat.thread_view import PAGE, ThreadView
-from sakti.tui.desktop import LONG_TURN, Notifier
+from sakti.tui.desktop import LONG_TURN_S, Notifier
 from sakti.tui.transcript.tool import summarise
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import FakeSession, user
@@ -54,7 +54,7 @@ class FakePrompt:
 
     dropped = 0
 
-    def drop(self):
+    def clear_text(self):
         self.dropped += 1
 
     def call_after_refresh(self, work, *args):
@@ -71,7 +71,7 @@ class FakeConversation:
         self.prompt = prompt or FakePrompt()
         self.taken_back = 0
 
-    def take_back_queue(self):
+    def unqueue_all(self):
         self.taken_back += 1
 
 
@@ -83,15 +83,15 @@ def host(tmp_path):
 
 
 def stopping_of(host, prompt=None):
-    line = SimpleNamespace(stops="", hint="", work=lambda text: None)
-    return Stopping(host, FakeConversation(prompt), line), line
+    line = SimpleNamespace(stops="", hint="", show_work=lambda text: None)
+    return StopControl(host, FakeConversation(prompt), line), line
 
 
 async def test_ctrl_c_clears_stops_and_quits_when_pressed_twice(host):
     prompt = FakePrompt()
     stopping, line = stopping_of(host, prompt)
     stopping.stop()
-    assert prompt.dropped == 1 and not host.exits and line.hint == AGAIN
+    assert prompt.dropped == 1 and not host.exits and line.hint == QUIT_HINT
     line.hint = "another note"
     host.session.busy = True
     stopping.stop()
@@ -196,7 +196,7 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
     written: list[str] = []
     focused = [False]
     notifier = Notifier(host.session, lambda: focused[0], written.append)
-    for seconds, seen, calls in ((LONG_TURN, False, 0), (LONG_TURN + 1, False, 1), (LONG_TURN + 1, True, 1)):
+    for seconds, seen, calls in ((LONG_TURN_S, False, 0), (LONG_TURN_S + 1, False, 1), (LONG_TURN_S + 1, True, 1)):
         focused[0] = seen
         notifier.begin_turn()
         host.session.workspace.clock.seconds += seconds
@@ -206,7 +206,7 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
 
 class FakeTranscript:
     def __init__(self) -> None:
-        self.live = SimpleNamespace(speaking=False, seen=set(), show_stored_children=lambda _children: None)
+        self.live = SimpleNamespace(has_content=False, seen=set(), show_stored_children=lambda _children: None)
         self.shown: list[int] = []
         self.jumps: list[str] = []
         self.more = False

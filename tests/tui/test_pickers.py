@@ -21,7 +21,7 @@ from sakti.core.resources import config_home
 from sakti.core.types import ModelInfo
 from sakti.tui.app import SaktiApp
 from sakti.tui.chat.screen import ChatScreen, chat_parts
-from sakti.tui.screens.help import HelpScreen, parts
+from sakti.tui.screens.help import HelpScreen, list_parts
 from sakti.tui.screens.lists import pick_model, pick_theme
 from sakti.tui.widgets.transcript import Transcript
 from tests.tui.conftest import screen_text, settle
@@ -52,17 +52,17 @@ async def test_a_theme_file_that_changes_shows_at_once(running, session):
         await settle(app, pilot)
         assert app.theme == "mine" and primary(app).r > 200 > primary(app).g
         theme_file("#00ff00")
-        screen._look()
+        screen._reload_changed()
         await settle(app, pilot)
         assert primary(app).g > 200 > primary(app).r
         assert screen.result_list.current == "mine"
         theme_file("green-ish")
-        screen._look()
+        screen._reload_changed()
         await settle(app, pilot)
         assert "is not a colour" in screen_text(app), "what is wrong in it is said in the picker"
         assert primary(app).g > 200 > primary(app).r, "the last that could be read stays"
         theme_file("#0000ff", "other")
-        screen._look()
+        screen._reload_changed()
         await settle(app, pilot)
         assert "other" in screen.result_list.rows
         screen.result_list.move_to(list(screen.result_list.rows).index("other"))
@@ -78,7 +78,7 @@ async def test_whatever_has_keys_is_in_the_help(running):
         classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == found.name]
         owners |= {c for c in classes if c.__dict__.get("BINDINGS")}
     async with running() as (_app, _):
-        assert owners - {SaktiApp} == {owner for _, owner in parts(chat_parts())}
+        assert owners - {SaktiApp} == {owner for _, owner in list_parts(chat_parts())}
         assert set(SaktiApp.BINDINGS) <= set(ChatScreen.BINDINGS), "those of the program are listed with the chat's"
 
 
@@ -92,10 +92,10 @@ async def test_help_has_every_command_and_every_key(running):
             "".join(s.text for s in line) for i in range(len(document.blocks)) for line in document.lines(i)
         )
         flat = " ".join(text.split())
-        for name in registry.chat():
+        for name in registry.chat_commands():
             assert f"/{name}" in flat
         assert "left_square_bracket" not in flat and "[ Earlier log" in flat
-        for name, owner in parts(chat_parts()):
+        for name, owner in list_parts(chat_parts()):
             assert name in flat
             for binding in owner.BINDINGS:
                 if isinstance(binding, Binding) and binding.description:

@@ -243,13 +243,13 @@ async def live(folder: Path) -> None:
     await first.start()
     for prompt, pause, answers in TURNS:
         store.clock.advance(pause)
-        tasks = await store.read(task_store.all_live, first.workspace.resource_id)
+        tasks = await store.read(task_store.list_live, first.workspace.resource_id)
         handle = tasks[0].handle if tasks else ""
         script.answers += [with_handle(answer, handle) for answer in answers]
         await first.submit(prompt)
         await first.wait()
         await first.current.engine.wait_idle()
-    rows = await store.read(message_store.after, first.thread.id, -1)
+    rows = await store.read(message_store.list_after, first.thread.id, -1)
     assert not [r.content for m in rows for r in m.tool_results if r.is_error]
     await first.rename("fix login redirect")
     await first.close()

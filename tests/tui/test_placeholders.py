@@ -12,7 +12,7 @@ from sakti.core.types import Message, TextPart
 from sakti.tui.app import SaktiApp
 from sakti.tui.palette import make_palette, variable_defaults
 from sakti.tui.transcript.blocks import TextBlock
-from sakti.tui.transcript.build import user_blocks
+from sakti.tui.transcript.build import make_user_blocks
 from sakti.tui.widgets.completions import QueueView
 from sakti.tui.widgets.prompt import Placeholders
 from tests.tui.conftest import chat_text, settle
@@ -55,8 +55,8 @@ async def test_keys_at_and_in_a_sign(running, session):
         prompt = app.chat.prompt
 
         def paste():
-            prompt.put("a ")
-            prompt.add(LONG)
+            prompt.set_text("a ")
+            prompt.insert_text(LONG)
             assert prompt.text == "a [pasted 60 lines]"
 
         paste()
@@ -122,7 +122,7 @@ async def test_a_pasted_block_is_a_sign_in_the_thread_with_the_words_around_it(s
             assert "row 200" not in text
             await app.chat.view.load()
         mine = next(b for b in app.chat.transcript.document.blocks if isinstance(b, TextBlock))
-        assert mine.plain() == sent and mine.foldable
+        assert mine.get_plain_text() == sent and mine.is_foldable
         mine.toggle()
         assert "row 200" in "".join(s.text for line in mine.render(100, app.palette) for s in line)
         assert session.workspace.models.provider.requests[0].messages[-1].text.startswith(sent[:50])
@@ -132,7 +132,7 @@ async def test_a_pasted_block_is_a_sign_in_the_thread_with_the_words_around_it(s
 @pytest.mark.parametrize("text", ["a\n" * 60 + "b", "intro\n" + "y\n" * 70 + "\x1b[31mend"])
 def test_a_long_message_of_unknown_origin_shows_its_first_and_last_line(text):
     message = Message("m", "t1", "r", "user", (TextPart(text),), NOW)
-    block = next(b for b in user_blocks(message) if isinstance(b, TextBlock))
+    block = next(b for b in make_user_blocks(message) if isinstance(b, TextBlock))
     shown = [
         "".join(s.text for s in line).strip() for line in block.render(100, make_palette(variable_defaults(True), True))
     ]

@@ -84,8 +84,8 @@ async def test_leaving_the_search_leaves_the_text_as_it_was(running, session, ke
     session.views.typed = [*OLDER, "line\n" * 60]
     async with running() as (app, pilot):
         pasted = "x\n" * 80
-        app.chat.prompt.put(pasted)
-        app.chat.prompt.add(" and this")
+        app.chat.prompt.set_text(pasted)
+        app.chat.prompt.insert_text(" and this")
         app.chat.prompt.move_cursor((0, 3))
         before = app.chat.prompt.text
         await pilot.press("ctrl+r", *"line")
@@ -193,13 +193,13 @@ def test_without_a_named_editor_a_usual_one_is_taken_never_one_of_the_workspace(
         (folder / name).write_text("")
         (folder / name).chmod(0o700)
     path = {"PATH": f".:{workspace}:{tools}"}
-    assert desktop.editor_command(path, workspace) == [str(tools / "vi")]
-    assert desktop.editor_command({**path, "EDITOR": "code --wait"}, workspace) == [str(tools / "code"), "--wait"]
-    assert desktop.editor_command({**path, "EDITOR": "/my/own -x"}, workspace) == ["/my/own", "-x"]
+    assert desktop.find_editor_command(path, workspace) == [str(tools / "vi")]
+    assert desktop.find_editor_command({**path, "EDITOR": "code --wait"}, workspace) == [str(tools / "code"), "--wait"]
+    assert desktop.find_editor_command({**path, "EDITOR": "/my/own -x"}, workspace) == ["/my/own", "-x"]
     with pytest.raises(SaktiError, match="odd was not found on PATH outside the workspace"):
-        desktop.editor_command({**path, "EDITOR": "odd"}, workspace)
+        desktop.find_editor_command({**path, "EDITOR": "odd"}, workspace)
     with pytest.raises(SaktiError, match="Set \\$VISUAL"):
-        desktop.editor_command({"PATH": str(workspace)}, workspace)
+        desktop.find_editor_command({"PATH": str(workspace)}, workspace)
 
 
 async def test_undo_and_redo_take_lines_away_below_the_cursor(running):

@@ -29,7 +29,7 @@ async def test_random_input_ends_no_window(store, tmp_path, monkeypatch):
             app.pop_screen()
         await session.interrupt()
         await pilot.resize_terminal(100, 30)
-        app.chat.prompt.put("")
+        app.chat.prompt.set_text("")
         app.chat.set_focus(app.chat.prompt)
         for character in "alive":
             post_key(app, character)

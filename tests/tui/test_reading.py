@@ -13,12 +13,12 @@ from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads
 from sakti.tui import desktop
 from sakti.tui.palette import make_palette
-from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.code import code_lines, diff_lines
-from sakti.tui.transcript.copying import code_of, message_of, range_of, word_at
+from sakti.tui.transcript.build import make_message_blocks
+from sakti.tui.transcript.code import draw_code, draw_diff
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.links import add_links, address, place, target_of, trim_address
-from sakti.tui.transcript.wrap import indent, row_of, rows_text
+from sakti.tui.transcript.links import add_links, get_target, parse_address, parse_place, trim_address
+from sakti.tui.transcript.selection import find_word, get_code, get_message_text, get_range_text
+from sakti.tui.transcript.wrap import get_source_text, indent, to_row
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import assistant, user
 
@@ -51,7 +51,7 @@ A paragraph with **bold** words and a [link](https://example.org/a) that is long
 
 def document(*messages, width=40):
     found = Document(PALETTE, width)
-    found.append(*message_blocks(messages))
+    found.append(*make_message_blocks(messages))
     return found
 
 
@@ -73,17 +73,17 @@ def drawn(doc):
 @pytest.mark.parametrize("width", [24, 61, 200])
 def test_a_message_is_copied_as_it_was_written(width):
     doc = drawn(document(user("m0", "do  it\n\tnow", 0), assistant("m1", ANSWER, 1), width=width))
-    assert message_of(doc, 0) == "do  it\n\tnow"
+    assert get_message_text(doc, 0) == "do  it\n\tnow"
     last = len(doc.blocks) - 1
-    assert message_of(doc, last) == message_of(doc, 2) == ANSWER.strip("\n")
+    assert get_message_text(doc, last) == get_message_text(doc, 2) == ANSWER.strip("\n")
     start, end = row_of_text(doc, "What I found")[0], doc.height - 1
-    assert range_of(doc, (start, 0), (end, 999)) == ANSWER.strip("\n")
+    assert get_range_text(doc, (start, 0), (end, 999)) == ANSWER.strip("\n")
 
 
 @pytest.mark.parametrize("width", [24, 200])
 def test_a_block_of_code_is_copied_whole(width):
     doc = document(assistant("m1", ANSWER, 1), width=width)
-    codes = {code_of(doc, i) for i in range(len(doc.blocks))}
+    codes = {get_code(doc, i) for i in range(len(doc.blocks))}
     assert codes == {None, CODE.strip("\n"), "ls -l"}
 
 
@@ -91,15 +91,15 @@ def test_a_range_has_no_folds_borders_or_bullets():
     doc = drawn(document(assistant("m1", ANSWER, 1)))
     y, x = row_of_text(doc, "words and")
     until, _ = row_of_text(doc, "folded")
-    assert range_of(doc, (y, x), (until, 999)).startswith(
+    assert get_range_text(doc, (y, x), (until, 999)).startswith(
         "words and a link (https://example.org/a) that is long enough"
     )
     y, x = row_of_text(doc, "return 3")
-    assert range_of(doc, (y, 0), (y + 2, 99)) == "\treturn 3\n\ndef f4():"
+    assert get_range_text(doc, (y, 0), (y + 2, 99)) == "\treturn 3\n\ndef f4():"
     y, _ = row_of_text(doc, "nested")
-    assert range_of(doc, (y, 0), (y, 99)) == "  - nested"
+    assert get_range_text(doc, (y, 0), (y, 99)) == "  - nested"
     y, _ = row_of_text(doc, "many words")
-    assert "| one with many words in its cell | 2 |" in range_of(doc, (y - 1, 0), (y + 1, 99))
+    assert "| one with many words in its cell | 2 |" in get_range_text(doc, (y - 1, 0), (y + 1, 99))
 
 
 def test_a_range_over_tools_is_what_they_show():
@@ -109,7 +109,7 @@ def test_a_range_over_tools_is_what_they_show():
     tool = assistant("t", "", 2)
     doc = document(assistant("m1", "Done.", 1, parts), type(tool)("t", "t1", "r", "tool", results, 0))
     doc.blocks[2].toggle()
-    text = range_of(drawn(doc), (0, 0), (doc.height - 1, 999))
+    text = get_range_text(drawn(doc), (0, 0), (doc.height - 1, 999))
     assert "\nbash  make\ncommand: make\n" + "x" * 90 in text
     assert "-\told = 1\n+\tnew = " + ("1 + " * 30).rstrip() in text
 
@@ -130,32 +130,32 @@ def test_any_lines_of_code_and_diffs_are_copied_exactly(kind):
         if kind == "diff":
             source = [random.choice("+- ") + line for line in source[:-1]] + ["+end"]
             new, old = sum(r[0] in "+ " for r in source), sum(r[0] in "- " for r in source)
-            lines = diff_lines("\n".join([f"@@ -95,{old} +95,{new} @@", *source]), width, PALETTE)
+            lines = draw_diff("\n".join([f"@@ -95,{old} +95,{new} @@", *source]), width, PALETTE)
         else:
-            lines = indent(code_lines("\n".join(source), "python", width, PALETTE), Segment("  "))
-        starts = [n for n, line in enumerate(lines) if row_of(line).join is None] + [len(lines)]
+            lines = indent(draw_code("\n".join(source), "python", width, PALETTE), Segment("  "))
+        starts = [n for n, line in enumerate(lines) if to_row(line).join is None] + [len(lines)]
         assert len(starts) == len(source) + 1, (width, kind)
         for _ in range(40):
             first = random.randrange(len(source))
             last = random.randrange(first, len(source))
             part = lines[starts[first] : starts[last + 1]]
             wanted = "\n".join(source[first : last + 1])
-            gutter = random.randint(0, row_of(part[0]).skip)
-            assert rows_text(part, gutter, random.choice([None, 999])) == wanted, (width, kind, first, last)
+            gutter = random.randint(0, to_row(part[0]).skip)
+            assert get_source_text(part, gutter, random.choice([None, 999])) == wanted, (width, kind, first, last)
 
 
 def test_words_under_the_mouse():
     lines = document(user("m", "see src/auth/session.py:12, please", 0)).lines(1)
     text = "".join(s.text for s in lines[0])
-    left, right = word_at(lines[0], text.index("auth"))
+    left, right = find_word(lines[0], text.index("auth"))
     assert text[left:right] == "src/auth/session.py:12"
-    assert rows_text(lines, left, right) == "src/auth/session.py:12"
+    assert get_source_text(lines, left, right) == "src/auth/session.py:12"
 
 
 def test_only_addresses_of_the_web_and_of_mail_are_links():
-    assert address("https://a.b/c?d=e&f=%20#g") == "https://a.b/c?d=e&f=%20#g"
-    assert address("mailto:a@b.c") == "mailto:a@b.c"
-    assert address("https://a.b/ü") == "https://a.b/%C3%BC"
+    assert parse_address("https://a.b/c?d=e&f=%20#g") == "https://a.b/c?d=e&f=%20#g"
+    assert parse_address("mailto:a@b.c") == "mailto:a@b.c"
+    assert parse_address("https://a.b/ü") == "https://a.b/%C3%BC"
     for bad in (
         "javascript:alert(1)",
         "file:///etc/passwd",
@@ -168,17 +168,23 @@ def test_only_addresses_of_the_web_and_of_mail_are_links():
         "-x",
         "",
     ):
-        assert address(bad) is None
+        assert parse_address(bad) is None
     assert trim_address("https://a.b/c).") == "https://a.b/c"
     assert trim_address("https://en.wikipedia.org/wiki/A_(b)") == "https://en.wikipedia.org/wiki/A_(b)"
-    assert [place(t) for t in ("src/a.py", "a.py:12", "a.py", "e.g", "x/y")] == ["src/a.py", "a.py", None, None, None]
+    assert [parse_place(t) for t in ("src/a.py", "a.py:12", "a.py", "e.g", "x/y")] == [
+        "src/a.py",
+        "a.py",
+        None,
+        None,
+        None,
+    ]
 
 
 def test_links_are_found_in_plain_text():
     style = PALETTE.text
     spans = add_links("see https://a.b/c, src/a.py:12 and 12:30", style, PALETTE.link)
     assert "".join(t for t, _ in spans) == "see https://a.b/c, src/a.py:12 and 12:30"
-    assert [(t, target_of(s)) for t, s in spans if target_of(s)] == [
+    assert [(t, get_target(s)) for t, s in spans if get_target(s)] == [
         ("https://a.b/c", ("url", "https://a.b/c")),
         ("src/a.py:12", ("file", "src/a.py")),
     ]
@@ -189,9 +195,9 @@ def test_what_a_tool_prints_has_links_too():
     output = "tests/a.py:12: AssertionError\nsee https://a.b/c"
     found = type(user("x", ""))("t", "t1", "r", "tool", (ToolResultPart("c", "bash", output, True),), 0)
     doc = document(assistant("m1", "", 1, (call,)), found, width=60)
-    index = next(i for i, b in enumerate(doc.blocks) if b.foldable)
+    index = next(i for i, b in enumerate(doc.blocks) if b.is_foldable)
     doc.blocks[index].toggle()
-    targets = [t for line in doc.lines(index) for s in line if (t := target_of(s.style))]
+    targets = [t for line in doc.lines(index) for s in line if (t := get_target(s.style))]
     assert targets == [("file", "tests/a.py"), ("url", "https://a.b/c")]
 
 
@@ -213,7 +219,7 @@ def test_a_link_is_opened_without_a_shell_or_our_keys_by_nothing_of_the_workspac
     env = {"PATH": f".:{workspace}:{tools}"}
 
     def command(url: str, platform: str, env: dict[str, str] = env) -> list[str] | None:
-        return desktop.browser_command(url, env, workspace, platform)
+        return desktop.find_browser_command(url, env, workspace, platform)
 
     assert command("https://a.b/;rm", "linux") == [str(tools / "wslview"), "https://a.b/;rm"]
     assert command("https://a.b", "darwin") == [str(tools / "open"), "https://a.b"]
@@ -221,7 +227,7 @@ def test_a_link_is_opened_without_a_shell_or_our_keys_by_nothing_of_the_workspac
         command("file:///etc/passwd", "linux")
     assert command("https://a.b", "linux", {"PATH": str(workspace)}) is None
     env |= {"OPENAI_API_KEY": "k", "DISPLAY": ":0", "XDG_X": "1"}
-    assert desktop.browser_environment(env, workspace) == {
+    assert desktop.make_browser_environment(env, workspace) == {
         "PATH": str(tools),
         "DISPLAY": ":0",
         "XDG_X": "1",
@@ -358,13 +364,13 @@ async def test_finding_in_the_whole_thread(running, session):
         await pilot.press("enter")
         await settle(app, pilot)
         assert "message 1 of 4" in screen_text(app) and chat.has_focus
-        assert chat.place and chat._spot[0].holds("m900")
+        assert chat.place and chat._current_match[0].shows_message("m900")
         seen = []
         for key in ("n", "n", "enter", "n"):
             await pilot.press(key)
             await settle(app, pilot)
-            seen.append(next(m.id for m in thread if chat._spot[0].holds(m.id)))
-            y = chat.document.top(chat.document.blocks.index(chat._spot[0])) + chat._spot[1]
+            seen.append(next(m.id for m in thread if chat._current_match[0].shows_message(m.id)))
+            y = chat.document.top(chat.document.blocks.index(chat._current_match[0])) + chat._current_match[1]
             assert chat.scroll_offset.y <= y < chat.scroll_offset.y + chat.size.height
         assert seen == ["m700", "m500", "m3", "m3"]
         assert "needle in the output" in chat_text(app)
@@ -376,7 +382,7 @@ async def test_finding_in_the_whole_thread(running, session):
         assert "no match in this thread" in screen_text(app)
         await pilot.press("escape")
         await settle(app, pilot)
-        assert "find in this thread" not in screen_text(app) and chat._found is None and chat.has_focus
+        assert "find in this thread" not in screen_text(app) and chat._pattern_found is None and chat.has_focus
         await pilot.press("escape")
         assert app.chat.prompt.has_focus
 
@@ -393,7 +399,7 @@ async def test_the_store_finds_words_in_one_thread(store):
     await store.write(write)
 
     async def found(text):
-        return [(p.message_id, p.index, p.count) for p in await store.read(message_store.places, "t1", text)]
+        return [(p.message_id, p.index, p.count) for p in await store.read(message_store.find_text, "t1", text)]
 
     assert await found("straße") == [("m0", 0, 1), ("m3", 2, 2)]
     assert await found("100%") == [("m0", 0, 1)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -56,7 +55,7 @@ def everything_painted(app) -> str:
 def check(app):
     painted = everything_painted(app)
     assert not FORBIDDEN.search(painted)
-    keys = app.screen.named_keys() if isinstance(app.screen, Panel) else ()
+    keys = app.screen.list_keys() if isinstance(app.screen, Panel) else ()
     own = {f"screen.{action}" for _, action in keys}  # the keys below that can be clicked
     for strip in app.screen._compositor.render_strips():
         for segment in strip:
@@ -174,7 +173,7 @@ async def test_sources_and_stored_messages(running, session):
 
 async def test_what_is_pasted_is_shown_harmlessly(running, session):
     async with running() as (app, pilot):
-        app.chat.prompt.add(EVIL)
+        app.chat.prompt.insert_text(EVIL)
         await settle(app, pilot)
         check(app)
 
@@ -182,7 +181,7 @@ async def test_what_is_pasted_is_shown_harmlessly(running, session):
 async def test_settings_forks_and_the_past(running, session):
     config = load(overrides=(f"ui.theme={EVIL!r}", "approval.deny=[]")).config
     found = [Setting(EVIL, config.ui.theme, None, EVIL, Meaning(EVIL))]
-    session.workspace.config = dataclasses.replace(session.workspace.config, ui=config.ui)
+    session.workspace.config = replace(session.workspace.config, ui=config.ui)
     session.views.past = [LogChange(NOW, EVIL), LogChange(NOW + 1, "observation")]
     session.views.lines = [replace(line, content=EVIL, category=EVIL, flags=(EVIL,), time=EVIL) for line in log()]
     async with running() as (app, pilot):

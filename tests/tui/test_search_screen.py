@@ -18,17 +18,17 @@ from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 from sakti.tasks.service import BoardTask
 from sakti.tui.app import SaktiApp
-from sakti.tui.screens.search import DEBOUNCE, SearchScreen
+from sakti.tui.screens.search import DEBOUNCE_S, SearchScreen
 from sakti.tui.screens.search_preview import (
     FILTERS,
     Heading,
     PassageScreen,
-    filter_of,
+    collect_notes,
+    find_rule,
+    get_filter,
     group_hits,
     next_filter,
-    notes,
-    rule_of,
-    with_filter,
+    set_filter,
 )
 from sakti.tui.screens.text import SourceScreen
 from sakti.tui.widgets.status import Chip
@@ -86,19 +86,19 @@ def test_a_filter_goes_through_its_values_and_leaves_the_text(name):
     seen = []
     for _ in FILTERS[name]:
         query = next_filter(query, name)
-        seen.append(filter_of(query, name))
+        seen.append(get_filter(query, name))
     assert seen == [*list(FILTERS[name])[1:], ""]
     assert query == 'the "lost redirect" -test'
 
 
 def test_filters_are_what_search_reads():
-    query = with_filter(with_filter(with_filter("lost", "kind", "observation"), "role", "user"), "after", "7d")
+    query = set_filter(set_filter(set_filter("lost", "kind", "observation"), "role", "user"), "after", "7d")
     asked = parse_query(query)
     assert (asked.text, asked.kind, asked.role, asked.since is not None) == ("lost", "observation", "user", True)
-    assert filter_of("kind:messages x", "kind") == "message"
-    assert filter_of("x NOT kind:task", "kind") == filter_of("x -kind:task", "kind") == ""
+    assert get_filter("kind:messages x", "kind") == "message"
+    assert get_filter("x NOT kind:task", "kind") == get_filter("x -kind:task", "kind") == ""
     assert next_filter("after:2026-01-02 lost", "after") == "lost"
-    assert with_filter('role:"user" lost role:tool', "role", "") == "lost "
+    assert set_filter('role:"user" lost role:tool', "role", "") == "lost "
 
 
 # --- the list and what stands round a hit -------------------------------------------------------------------
@@ -272,9 +272,9 @@ async def test_a_slow_answer_to_what_is_no_longer_asked_is_not_shown(running, se
     session.views.search = slow
     async with running() as (app, pilot):
         app.chat.search.open("re")
-        await pilot.pause(DEBOUNCE + 0.05)
+        await pilot.pause(DEBOUNCE_S + 0.05)
         await pilot.press(*"direct")
-        await pilot.pause(DEBOUNCE + 0.05)
+        await pilot.pause(DEBOUNCE_S + 0.05)
         gates["redirect"].set()
         gates["re"].set()
         await settle(app, pilot)
@@ -330,15 +330,15 @@ async def test_ctrl_k_edits_the_line(running, session):
 def test_a_rule_separates_hits_with_all_words_from_those_with_some():
     hits = [hit(f"h{n}", rank=n) for n in (1, 2, 3)]
     page = SearchPage("lost redirect", 3, tuple(hits), with_all=2)
-    rows = group_hits(page.hits, rule=rule_of(page))
+    rows = group_hits(page.hits, rule=find_rule(page))
     assert [r.title if isinstance(r, Heading) else r.id for r in rows] == [
         "fix login", "h1", "h2", "── 1 with some of the words ──", "fix login", "h3",
     ]  # fmt: skip
-    assert [r.id for r in group_hits(hits[:2], "thread t1", rule_of(page)) if not isinstance(r, Heading)] == [
+    assert [r.id for r in group_hits(hits[:2], "thread t1", find_rule(page)) if not isinstance(r, Heading)] == [
         "h1",
         "h2",
     ]
-    assert rule_of(SearchPage("lost", 3, with_all=3)) == rule_of(SearchPage("lost", 3)) == (0, "")
+    assert find_rule(SearchPage("lost", 3, with_all=3)) == find_rule(SearchPage("lost", 3)) == (0, "")
 
 
 async def test_filters_and_places_by_key(running, session):
@@ -594,7 +594,7 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         assert await session.current.engine.reflect_now()
         await session.new_thread()
         await settle(app, pilot)
-        first = (await store.read(thread_store.summaries, session.workspace.resource_id, 10))[0][0].id
+        first = (await store.read(thread_store.list_summaries, session.workspace.resource_id, 10))[0][0].id
         await search(app, pilot, "courier password")
         sources = [getattr(row, "source", "") for row in app.screen.result_list.rows]
         app.screen.result_list.move_to(sources.index("compacted"))
@@ -603,7 +603,7 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         await settle(app, pilot)
         assert session.thread.id == first
         assert said in screen_text(app)
-        assert app.chat.transcript._marked == (await store.read(message_store.page, first, before=1))[0].id
+        assert app.chat.transcript._marked == (await store.read(message_store.list_page, first, before=1))[0].id
         await pilot.press("alt+left")
         await settle(app, pilot)
         assert session.thread.id != first
@@ -674,6 +674,6 @@ def test_a_row_shows_why_it_is_there_and_how_often_it_was_said():
         hit("b", reason="similar: redirct", copies=2),
         hit("c"),
     ]
-    assert notes(found) == {"a": "same stem: testing", "b": "similar: redirct · 2 identical texts not listed"}
+    assert collect_notes(found) == {"a": "same stem: testing", "b": "similar: redirct · 2 identical texts not listed"}
     printed = hit("d", role="tool", copies=1)
-    assert notes([printed]) == {"d": "1 text that differs in numbers at most not listed"}
+    assert collect_notes([printed]) == {"d": "1 text that differs in numbers at most not listed"}

@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.mcp import config as mcp_config
 from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
@@ -67,7 +68,7 @@ def session(home, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home / ".config"))
     made = scene(Path("/work"))
     workspace = made.workspace
-    workspace.config = dataclasses.replace(workspace.config, mcp=ENTRIES)
+    workspace.config = replace(workspace.config, mcp=ENTRIES)
     context = mcp_config.ServerContext(Path("/work"), {})
     servers = {e.server.name: e.server for e in mcp_config.collect(ENTRIES, {}, context).entries}
     workspace.servers = FakeClients(servers)

@@ -9,7 +9,7 @@ import pytest
 
 from sakti.agent.settings import HERE, as_lines, as_toml, list_settings, value_of
 from sakti.agent.settings_file import change_setting, write
-from sakti.core.config import Config, flat, load, replace_setting
+from sakti.core.config import Config, flatten, load, replace_setting
 from sakti.core.errors import ConfigError
 from sakti.core.resources import config_home
 from sakti.tui.app import SaktiApp
@@ -36,7 +36,7 @@ def test_every_setting_has_its_value_and_origin(tmp_path):
         env={"SAKTI_MODE": "testing"},
         overrides=("memory.carry_over=7",),
     )
-    assert set(rows) == set(flat(Config()))
+    assert set(rows) == set(flatten(Config()))
     assert (rows["ui.sidebar_width"].value, Path(rows["ui.sidebar_width"].origin).name) == (50, "user.toml")
     assert Path(rows["agent.max_steps"].origin).name == "project.toml"
     assert rows["mode"].origin == "SAKTI_MODE"
@@ -47,7 +47,7 @@ def test_every_setting_has_its_value_and_origin(tmp_path):
 
 def test_a_value_is_what_a_file_takes():
     config = Config()
-    for name, value in flat(config).items():
+    for name, value in flatten(config).items():
         if value is None or name == "approval.mode":
             continue
         node = tomllib.loads(as_lines(name, value_of(config, name, as_toml(value))))
@@ -208,7 +208,7 @@ async def test_settings_by_keys(store, tmp_path):
         assert app.theme == "sakti-dark" and "theme" not in user.read_text()
         await pilot.press("ctrl+u", *"SAKTI_MODE", "enter")
         await settle(app, pilot)
-        assert "comes from the variable SAKTI_MODE" in screen_text(app) and not app.screen.line.asked
+        assert "comes from the variable SAKTI_MODE" in screen_text(app) and not app.screen.line.question
         await pilot.press("ctrl+u", *"max_steps", "enter", "escape")
         assert isinstance(app.screen, SettingsScreen)
         await pilot.press("escape")

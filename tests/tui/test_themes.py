@@ -8,7 +8,7 @@ from textual.command import CommandList
 
 from sakti.core.resources import config_home
 from sakti.tui.app import SaktiApp
-from sakti.tui.appearance import FALLBACK, SIXTEEN, Appearance, load_themes
+from sakti.tui.appearance import FALLBACK, SIXTEEN_COLOURS_THEME, Appearance, load_themes
 from sakti.tui.palette import TEXT_ROLES, make_palette
 from tests.tui.conftest import chat_text, settle
 
@@ -55,7 +55,9 @@ def test_text_is_readable(theme):
     assert weak == []
 
 
-@pytest.mark.parametrize(("colours", "shown"), [("standard", SIXTEEN), ("none", FALLBACK), ("256", FALLBACK)])
+@pytest.mark.parametrize(
+    ("colours", "shown"), [("standard", SIXTEEN_COLOURS_THEME), ("none", FALLBACK), ("256", FALLBACK)]
+)
 async def test_few_colours_are_told_apart(session, monkeypatch, colours, shown):
     monkeypatch.setattr(Appearance, "colours", colours)
     app = SaktiApp(session)

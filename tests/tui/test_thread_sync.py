@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.agent.checkpoints.undoing import of_session
+from sakti.agent.checkpoints.undoing import make_undoing
 from sakti.core.clock import TimeIds
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
-from sakti.tui.chat.thread_view import NEWEST
+from sakti.tui.chat.thread_view import SYNC_LIMIT
 from tests.tui.conftest import chat_text, settle
 from tests.tui.real import real_session, say
 
@@ -82,7 +82,7 @@ async def test_a_window_far_behind_shows_the_thread_anew(store, other_store, tmp
     async with app.run_test(size=(120, 40)) as pilot:
         await settle(app, pilot)
         await say(app, pilot, "first question")
-        turns = NEWEST // 2 + 1
+        turns = SYNC_LIMIT // 2 + 1
         other = real_session(
             other_store, tmp_path / "work", *(f"Answer {n}." for n in range(turns)), continue_last=True
         )
@@ -149,7 +149,7 @@ async def test_an_undo_in_another_window_moves_this_one_to_the_thread_that_goes_
         await other.start()
         await pilot.press(*"draft")
         for count in (1, 0):
-            undo = of_session(other)
+            undo = make_undoing(other)
             await undo.undo(await undo.preview())
             await look(app, pilot)
             text = chat_text(app)
@@ -157,14 +157,14 @@ async def test_an_undo_in_another_window_moves_this_one_to_the_thread_that_goes_
             assert text.count("first question") == count and "second question" not in text
             assert text.count("undone in another window") == 1 and app.chat.prompt.text == "draft"
         for count in (1, 2):  # and its redo back
-            await of_session(other).redo()
+            await make_undoing(other).redo()
             await look(app, pilot)
             text = chat_text(app)
             assert session.thread.id == app.chat.view.shown == other.thread.id
             assert text.count(" question") == count and text.count("redone in another window") == 1
             assert app.chat.prompt.text == "draft"
         assert session.thread.id == undone
-        undo = of_session(other)
+        undo = make_undoing(other)
         await undo.undo(await undo.preview())
         await look(app, pilot)
         await session.open_thread(undone)  # on purpose: it stays open

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from sakti.store.log.events import LogChange
 from sakti.tui.app import SaktiApp
-from sakti.tui.panes.bars import moment_at, place
-from sakti.tui.panes.observations import DateRow, log_rows, wants
+from sakti.tui.panes.bars import find_moment, get_cell
+from sakti.tui.panes.observations import DateRow, make_log_rows, passes_filter
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import NOW
 from tests.tui.real import real_session, say
@@ -83,7 +83,7 @@ async def test_the_bar_is_picked_by_mouse(running, session):
         bar = app.chat.sidebar.observations.time_bar
         assert "◆" in screen_text(app) and "○" in screen_text(app)
         await pilot.press("f3")
-        await pilot.click(bar, offset=(place(0, 3, bar.size.width), 0))
+        await pilot.click(bar, offset=(get_cell(0, 3, bar.size.width), 0))
         await settle(app, pilot)
         assert "PAST 01-15 12:00" in screen_text(app) and "▼" in screen_text(app)
         assert len(app.chat.sidebar.observations.log_list.rows) == 2
@@ -106,14 +106,14 @@ async def test_a_new_thread_has_no_past(running, session):
 
 @given(st.integers(2, 500), st.integers(5, 80))
 def test_every_cell_of_the_bar_is_some_moment(count, width):
-    cells = [place(i, count, width) for i in range(count + 1)]
+    cells = [get_cell(i, count, width) for i in range(count + 1)]
     assert cells == sorted(cells) and cells[0] >= 1 and cells[-1] == width - 2
     for x in range(width):
-        at = moment_at(x, count, width)
+        at = find_moment(x, count, width)
         assert at is None or 0 <= at < count
-    assert moment_at(width - 1, count, width) is None or len(set(cells)) < len(cells)
+    assert find_moment(width - 1, count, width) is None or len(set(cells)) < len(cells)
     if count < width - 3:
-        assert [moment_at(c, count, width) for c in cells[:-1]] == list(range(count))
+        assert [find_moment(c, count, width) for c in cells[:-1]] == list(range(count))
 
 
 def nested():
@@ -140,10 +140,10 @@ async def test_nested_lines_are_folded_and_unfolded_with_the_doubts(running, ses
 
 def test_the_filter_takes_categories_and_doubts():
     lines = nested()
-    assert [x.id for x in lines if wants(x, "#att")] == [lines[0].id]
-    assert [x.id for x in lines if wants(x, "?")] == [lines[0].id]
-    assert not [x for x in lines if wants(x, "? #other")]
-    assert [r.text for r in log_rows(lines, "detail 1") if not isinstance(r, DateRow)] == ["detail 1"]
+    assert [x.id for x in lines if passes_filter(x, "#att")] == [lines[0].id]
+    assert [x.id for x in lines if passes_filter(x, "?")] == [lines[0].id]
+    assert not [x for x in lines if passes_filter(x, "? #other")]
+    assert [r.text for r in make_log_rows(lines, "detail 1") if not isinstance(r, DateRow)] == ["detail 1"]
 
 
 async def test_panes_are_made_wider_by_key_and_by_mouse_and_stay_so(running, session):

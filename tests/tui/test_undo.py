@@ -123,7 +123,7 @@ async def test_esc_twice_does_nothing_with_text_in_the_prompt(store, tmp_path):
     app = await opened(store, tmp_path)
     async with app.run_test(size=(120, 35)) as pilot:
         await settle(app, pilot)
-        app.chat.prompt.put("half a sentence")
+        app.chat.prompt.set_text("half a sentence")
         await pressed(app, pilot, "escape", "escape")
         assert app.screen is app.chat
 

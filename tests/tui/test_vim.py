@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.tui.widgets.vim import Step, Vim, get_selection, leave, offset_of, place_of, press
+from sakti.tui.widgets.vim import Step, Vim, get_offset, get_place, get_selection, press, press_escape
 from tests.tui.conftest import screen_text, settle
 
 KEYS = "hjklwbe0$xdciaIAoOugGDC23ypPrvV."
@@ -19,7 +19,7 @@ def play(text: str, at: int, keys: str) -> tuple[str, int, str]:
         if state.mode == "insert" and key != "<":
             text, at = text[:at] + key + text[at:], at + 1
             continue
-        step: Step = leave(state, text, at) if key == "<" else press(state, key, text, at)
+        step: Step = press_escape(state, text, at) if key == "<" else press(state, key, text, at)
         if step.insert is not None:
             text = text[: step.start] + step.insert + text[step.end :]
         state, at = step.state, step.at
@@ -106,7 +106,7 @@ def test_no_keys_leave_the_text(text, at, keys):
     state, at = Vim("normal"), min(at, len(text))
     for key in keys:
         if state.mode == "insert":
-            state = leave(state, text, at).state
+            state = press_escape(state, text, at).state
         step = press(state, key, text, at)
         if step.insert is not None:
             assert 0 <= step.start <= step.end <= len(text)
@@ -114,7 +114,7 @@ def test_no_keys_leave_the_text(text, at, keys):
         state, at = step.state, step.at
         assert 0 <= at <= len(text)
         assert not state.selects or 0 <= get_selection(state, text)[0] <= get_selection(state, text)[1] <= len(text)
-        assert offset_of(text, place_of(text, at)) == at
+        assert get_offset(text, get_place(text, at)) == at
 
 
 async def test_the_prompt_has_them_where_they_are_wanted(running, session):

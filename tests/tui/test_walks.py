@@ -76,7 +76,7 @@ async def test_a_message_goes_from_the_key_to_its_row_and_the_panes(opened):
 
 
 async def test_a_search_hit_is_loaded_and_jumped_to(opened):
-    walks = Walks(page=stored_messages.page, screen=Transcript.load, jump=Transcript.jump)
+    walks = Walks(page=stored_messages.list_page, screen=Transcript.load, jump=Transcript.jump)
     async with opened(walks, "One.", "Two.") as (app, pilot):
         await say(app, pilot, "about the redirect")
         await app.session.new_thread()
@@ -94,9 +94,9 @@ async def test_a_search_hit_is_loaded_and_jumped_to(opened):
 async def test_an_observation_goes_from_the_observer_to_its_row_and_the_panes(opened):
     walks = Walks(
         stored=group_rows.insert_group,
-        read=stored_lines.log_lines,
+        read=stored_lines.read_lines,
         log=ObservationsPane.show,
-        events=MemoryPane.operation,
+        events=MemoryPane.handle_operation,
     )
     numbers = ("memory.observation.message_tokens=900",)
     async with opened(walks, "One.", "Two.", "Three.", overrides=numbers) as (app, pilot):

@@ -60,7 +60,7 @@ def first(store, tmp_path, chain, monkeypatch):
     found = SimpleNamespace(value=Found(runtime=True))
 
     async def look(env, settings):
-        return replace(found.value, keyring=keys.keyring_name(), kept=keys.kept_keys())
+        return replace(found.value, keyring=keys.get_keyring_name(), kept=keys.list_stored_keys())
 
     monkeypatch.setattr(welcome, "look", look)
     monkeypatch.setattr("sakti.providers.registry._is_installed", lambda: False)
@@ -75,7 +75,7 @@ def first(store, tmp_path, chain, monkeypatch):
     async def nobody(*args, **kwargs):
         return None
 
-    monkeypatch.setattr("sakti.providers.registry.select", nobody)
+    monkeypatch.setattr("sakti.providers.registry.select_model", nobody)
     return start
 
 
@@ -89,7 +89,7 @@ async def test_what_is_typed_leaves_the_welcome_and_stands_in_the_prompt(first):
         await pilot.press(*"hello")
         assert not isinstance(app.screen, WelcomeScreen)
         assert app.chat.prompt.text == "hello"
-        app.chat.prompt.put("/setup")
+        app.chat.prompt.set_text("/setup")
         await pilot.press("enter")
         await settle(app, pilot)
         assert isinstance(app.screen, WelcomeScreen)
@@ -204,7 +204,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
         await settle(app, pilot)
         assert app.chat.header.model == f"local/{model.name()}"
         found.value = Found()
-        await app.screen._look()
+        await app.screen._load_setup()
         await pilot.press("enter")
         await settle(app, pilot)
         assert "pip install 'sakti[local]'" in screen_text(app)
@@ -263,6 +263,6 @@ async def test_when_the_welcome_is_due(tmp_path, said, options, threads, wanted)
 
 
 def test_a_keyring_that_loses_keys_is_named(chain):
-    assert keys.keyring_name() == ""
+    assert keys.get_keyring_name() == ""
     with pytest.raises(SaktiError, match="set X_API_KEY in the environment"):
-        keys.keep_key("X_API_KEY", "secret")
+        keys.store_key("X_API_KEY", "secret")

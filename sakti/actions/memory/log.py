@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sakti.actions.memory.windows import THREAD, WHERE, open_memory
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
-from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, one
+from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import read_input
@@ -35,7 +35,7 @@ with lazy_imports:
     from sakti.memory import capture as recording
     from sakti.memory import corrections
     from sakti.memory import modes as memory_modes
-    from sakti.memory.working import pages as memory_pages
+    from sakti.memory import pages as memory_pages
     from sakti.store import memory as stored_memory
     from sakti.store import secrets
     from sakti.store.log import corrections as memory_corrections
@@ -43,6 +43,7 @@ with lazy_imports:
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
 
+SHORTEST_ID = 6  # characters; a shorter number counts the lines of the list
 SHOWN = 60  # newest lines of the log that a chat lists
 LINE = arg("line", "Id of a log line, or the end of it.")
 WHEN = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d …"
@@ -61,7 +62,7 @@ async def log(scope: Scope, thread: str | None, category: str | None, overrides:
         _require_category(category, every if scope.json else lines)
     shown = [x for x in lines if category in (None, x.category)]
     described = [to_builtins(x) for x in every if category in (None, x.category)]
-    return Rows(log_lines(shown), empty="No observations yet.", json={"lines": described})
+    return Rows(format_log(shown), empty="No observations yet.", json={"lines": described})
 
 
 def _require_category(category: str, lines: Sequence[LogLine]) -> None:
@@ -71,7 +72,7 @@ def _require_category(category: str, lines: Sequence[LogLine]) -> None:
         raise Refused(f"No line is in the section {category!r}; there are: {', '.join(categories) or 'none'}.")
 
 
-def log_lines(lines: Sequence[LogLine]) -> tuple[str, ...]:
+def format_log(lines: Sequence[LogLine]) -> tuple[str, ...]:
     """Lines of the log as a shell prints them, each date above its lines."""
     out: list[str] = []
     day = None
@@ -91,7 +92,7 @@ async def observations(scope: Scope, filter: str) -> Value:
     """Show the observation log."""
 
     async def list_rows() -> Value:
-        lines = await _lines(scope.session)
+        lines = await _load_lines(scope.session)
         if filter:
             return _offer_lines(scope.session, lines, "No line matches.", words=tuple(filter.lower().split()))
         newest = f"The newest {SHOWN} of {len(lines)} lines; /observations WORDS filters all of them."
@@ -99,7 +100,7 @@ async def observations(scope: Scope, filter: str) -> Value:
         head = newest if len(lines) > SHOWN else ""
         return _offer_lines(scope.session, lines, NO_OBSERVATIONS, SOURCES + changes, head)
 
-    return Open("log", instead=list_rows)
+    return Open("log", fallback=list_rows)
 
 
 def _offer_lines(
@@ -115,20 +116,22 @@ def _offer_lines(
     """Numbered lines of the log: those with all the words, or the newest; a number says a line's messages."""
 
     async def sources(number: int) -> Value:
-        said = await session.views.sources(one(lines, number).group_id)
-        return Rows(tuple(m.text for m in said), "messages", tuple(said), "Its messages are not known.")
+        messages = await session.views.sources(pick_numbered(lines, number).group_id)
+        return Rows(tuple(m.text for m in messages), "messages", tuple(messages), "Its messages are not known.")
 
-    return Rows(log_lines(lines), "log", (tuple(lines), words), empty, head, what=what, pick=sources, json=json)
+    return Rows(format_log(lines), "log", (tuple(lines), words), empty, head, what=what, pick=sources, json=json)
 
 
 @action(arg("time", WHEN), *WHERE, shell="memory at", chat="observations at", needs="store")
 async def at(scope: Scope, time: str, **where: Any) -> Value:
     """Show the log as it was at a time."""
     async with open_memory(scope, **where) as session:
-        moment = _moment(time, session)
-        lines = await session.workspace.store.read(memory_corrections.as_of, session.current.engine.record_id, moment)
-        told = {"time": moment, "lines": [to_builtins(x) for x in lines]}
-        return _offer_lines(session, lines, "There were no observations.", json=told)
+        moment = _parse_moment(time, session)
+        lines = await session.workspace.store.read(
+            memory_corrections.read_log_at, session.current.engine.record_id, moment
+        )
+        described = {"time": moment, "lines": [to_builtins(x) for x in lines]}
+        return _offer_lines(session, lines, "There were no observations.", json=described)
 
 
 @action(
@@ -141,21 +144,21 @@ async def at(scope: Scope, time: str, **where: Any) -> Value:
 async def diff(scope: Scope, older: str, newer: str, **where: Any) -> Value:
     """Show what was added to the log, removed or changed between two times."""
     async with open_memory(scope, **where) as session:
-        times = [_moment(t, session) for t in (older, newer)]
+        times = [_parse_moment(t, session) for t in (older, newer)]
         record = session.current.engine.record_id
-        before, after = [await session.workspace.store.read(memory_corrections.as_of, record, t) for t in times]
-        found = corrections.diff(before, after)
-    out = [f"{sign} {x.time} {x.content}" for sign, lines in (("+", found.added), ("-", found.removed)) for x in lines]
-    for a, b in found.changed:
+        before, after = [await session.workspace.store.read(memory_corrections.read_log_at, record, t) for t in times]
+        changes = corrections.diff(before, after)
+    out = [f"+ {x.time} {x.content}" for x in changes.added] + [f"- {x.time} {x.content}" for x in changes.removed]
+    for a, b in changes.changed:
         out.append(f"~ {a.content}\n  → {b.content}{' (pinned)' if b.pinned else ''}")
     return Text(
         tuple(out) or ("Nothing changed.",),
         json={
             "from": times[0],
             "to": times[1],
-            "added": [to_builtins(x) for x in found.added],
-            "removed": [to_builtins(x) for x in found.removed],
-            "changed": [{"before": to_builtins(a), "after": to_builtins(b)} for a, b in found.changed],
+            "added": [to_builtins(x) for x in changes.added],
+            "removed": [to_builtins(x) for x in changes.removed],
+            "changed": [{"before": to_builtins(a), "after": to_builtins(b)} for a, b in changes.changed],
         },
     )
 
@@ -196,9 +199,7 @@ async def forget(scope: Scope, line: str, for_good: bool, **where: Any) -> Value
     if not for_good:
         return await _correct(scope, "forget", line, **where)
     if scope.live is not None:
-        lines = await _lines(scope.live)
-        number = line.isdecimal() and len(line) < 6
-        copies = await scope.live.current.engine.erase(one(lines, int(line)).id if number else line)
+        copies = await scope.live.current.engine.erase(await _resolve_line(scope.live, line))
     else:
         async with open_memory(scope, **where) as session:
             copies = await session.current.engine.erase(line)
@@ -237,25 +238,30 @@ async def _correct(
     **where: Any,
 ) -> Value | None:
     if scope.live is not None:
-        lines = await _lines(scope.live)
-        number = line.isdecimal() and len(line) < 6
-        await scope.live.correct(what, one(lines, int(line)).id if number else line, text)
+        await scope.live.correct(what, await _resolve_line(scope.live, line), text)
         return None  # a notice of the session says it
     async with open_memory(scope, **where) as session:
         if what == "restore":
             done = await session.current.engine.undo_correction(line or None)
         else:
             done = await session.current.engine.correct(line, what, text)
-    said = {"pin": "Pinned", "unpin": "Unpinned", "forget": "Forgotten"}.get(what)
+    verb = {"pin": "Pinned", "unpin": "Unpinned", "forget": "Forgotten"}.get(what)
     changed = (done.before or "(forgotten)", f"→ {done.after or '(forgotten)'}")
-    return Text((f"{said}: {done.before}",) if said else changed, json=to_builtins(done))
+    return Text((f"{verb}: {done.before}",) if verb else changed, json=to_builtins(done))
 
 
-async def _lines(session: Session) -> list[LogLine]:
+async def _load_lines(session: Session) -> list[LogLine]:
     return [x for x in await session.views.observations() if not x.forgotten]
 
 
-def _moment(text: str, session: Session) -> int:
+async def _resolve_line(session: Session, line: str) -> str:
+    """Return the id of a log line that is named by its id or by its number in the list."""
+    if line.isdecimal() and len(line) < SHORTEST_ID:
+        return pick_numbered(await _load_lines(session), int(line)).id
+    return line
+
+
+def _parse_moment(text: str, session: Session) -> int:
     moment = corrections.parse_time(text.strip(), session.workspace.clock.now(), repository.local_timezone())
     if moment is None:
         times = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now"
@@ -280,11 +286,11 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     text = read_input().decode("utf-8", "replace") if update == "-" else update
     pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.board), ""
     if thread:
-        found = await scope.store.read(stored_threads.find, scope.resource, thread)
-        if not found:
+        threads = await scope.store.read(stored_threads.find, scope.resource, thread)
+        if not threads:
             elsewhere = await scope.store.read(stored_threads.find, None, thread)
             raise Refused(thread_titles.explain_missing(thread, elsewhere))
-        owner = found[0].id
+        owner = threads[0].id
     where = "thread" if thread else "resource"
     if text is None:
         page, changed = await pages.read(owner or None), ()
@@ -299,14 +305,16 @@ async def export(scope: Scope, **where: Any) -> Value:
     async with open_memory(scope, **where) as session:
         record, read, named = session.current.engine.record_id, session.workspace.store.read, session.thread
         assert named is not None
-        groups = [g for state in STATES for g in await read(stored_memory.groups, record, state)]
-        lines = await read(memory_log.log_lines, record, states=STATES)
-        page, own_page = await session.pages().read(), await session.pages().own(named.id)
+        groups = [g for state in STATES for g in await read(stored_memory.list_groups, record, state)]
+        lines = await read(memory_log.read_lines, record, states=STATES)
+        page, own_page = await session.pages().read(), await session.pages().read_thread_page(named.id)
         status = session.current.engine.status()
-    shown = secrets.masked("\n\n".join(p for p in (page, own_page) if p))
-    active = [replace(x, content=secrets.masked(x.content)) for x in lines if x.state == "active" and not x.forgotten]
-    head = f"# {secrets.masked(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
-    told = {
+    shown = secrets.mask_secrets("\n\n".join(p for p in (page, own_page) if p))
+    active = [
+        replace(x, content=secrets.mask_secrets(x.content)) for x in lines if x.state == "active" and not x.forgotten
+    ]
+    head = f"# {secrets.mask_secrets(named.title) or named.id}\n\n## Working memory\n\n{shown}\n\n## Observations"
+    described = {
         "thread": to_builtins(named),
         "status": core_events.to_json(status),
         "working_memory": page,
@@ -314,7 +322,7 @@ async def export(scope: Scope, **where: Any) -> Value:
         "groups": [to_builtins(g) for g in groups],
         "lines": [to_builtins(x) for x in lines],
     }
-    return Text((head, *(log_lines(active) or ("No observations yet.",))), json=secrets.mask_output(told))
+    return Text((head, *(format_log(active) or ("No observations yet.",))), json=secrets.mask_output(described))
 
 
 @action(
@@ -330,9 +338,9 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
     async with open_memory(scope, **where) as session:
         assert session.thread is not None
         read, name = session.workspace.store.read, session.thread.id
-        said = await read(stored_messages.after, name, -1)
+        messages = await read(stored_messages.list_after, name, -1)
         settings = memory_modes.settings_for(session.workspace.config.memory, session.current.mode)
-        bundle = recording.bundle(said, await read(memory_log.actors, name), settings, redactor)
+        bundle = recording.bundle(messages, await read(memory_log.list_actor_calls, name), settings, redactor)
         lines = [json.dumps(x, ensure_ascii=False) for x in bundle]
     text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
     if file == "-":

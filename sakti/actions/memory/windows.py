@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from sakti.actions.scope import bar, confirm
+from sakti.actions.scope import confirm, show_progress_bar
 from sakti.actions.spec import SET, action, arg, flag, option
-from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, one
+from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import count_k, counted, one_line
@@ -65,22 +65,22 @@ EVENTS = 20  # newest of what happened to the memory that are told
 async def status(scope: Scope, **where: Any) -> Value:
     """Show the token windows (as in `data-om-status`), who observes and why, and the results so far."""
     async with scope.memory(**where, models="chosen") as session:
-        found = session.current.status
-        if found is None and scope.live is None:
+        windows = session.current.status
+        if windows is None and scope.live is None:
             raise Refused(NO_THREAD)
-        if found is None:
+        if windows is None:
             return Done("No thread yet: the windows fill as you chat.")
         figures = await session.views.memory_figures()
-    rows = tuple(memory_report.status_rows(found, figures))
-    return Card("Memory", rows, json={**core_events.to_json(found), "figures": to_builtins(figures)})
+    rows = tuple(memory_report.status_rows(windows, figures))
+    return Card("Memory", rows, json={**core_events.to_json(windows), "figures": to_builtins(figures)})
 
 
 @action(chat="memory events", needs="session")
 async def events(scope: Scope) -> Value:
     """List what happened to this thread's memory."""
-    found = tuple(reversed((await scope.session.views.memory_events())[:EVENTS]))
-    lines = tuple(memory_report.in_a_line(e) for e in found)
-    return Rows(lines, "events", found, "No events yet.")
+    newest = tuple(reversed((await scope.session.views.memory_events())[:EVENTS]))
+    lines = tuple(memory_report.in_a_line(e) for e in newest)
+    return Rows(lines, "events", newest, "No events yet.")
 
 
 @action(
@@ -120,10 +120,10 @@ async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where
     """Show the price, ask if there is one, and observe one thread after the other."""
     _check_imported(model, focus or where["thread"])
     overrides = [*where["overrides"], f"memory.model={model}"]
-    threads = await scope.store.read(imports.unobserved_threads, scope.resource)
+    threads = await scope.store.read(imports.list_unobserved_threads, scope.resource)
     if not threads:
         return Text(("Nothing to observe in the imported threads of this workspace.",), json={"threads": 0})
-    work = estimate(threads, scope.settings(overrides).config.memory, model)
+    work = estimate_work(threads, scope.settings(overrides).config.memory, model)
     price = describe_price(len(threads), work, model)
     must_ask = model != EXTRACTIVE and not yes
     if must_ask and (scope.json or not sys.stdin.isatty()):
@@ -142,7 +142,7 @@ async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where
     )
 
 
-def estimate(threads: Sequence[UnobservedThread], memory: MemorySettings, model: str) -> core_events.Backlog:
+def estimate_work(threads: Sequence[UnobservedThread], memory: MemorySettings, model: str) -> core_events.Backlog:
     """Return tokens, model calls and price; each thread is read in slices of the message threshold."""
     threshold = policy.effective_numbers(memory, 0, None).threshold
     tokens = sum(thread.tokens for thread in threads)
@@ -165,7 +165,7 @@ def describe_price(threads: int, work: core_events.Backlog, model: str) -> str:
 async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overrides: Sequence[str]) -> list[str]:
     """Observe the threads; return why some were not."""
     problems: list[str] = []
-    with bar("observing", "count") as show:
+    with show_progress_bar("observing", "count") as show:
         for number, thread in enumerate(threads):
             show(number, len(threads))
             try:
@@ -271,7 +271,7 @@ async def context(scope: Scope, step: int | None) -> Value:
         raise Refused(history.explain_no_request(step), title="Context")
 
     async def show(number: int) -> Value:
-        return Text((one(blocks, number).text,))
+        return Text((pick_numbered(blocks, number).text,))
 
     async def list_rows() -> Value:
         lines = tuple(f"{b.label}  {b.tokens:,} tokens" for b in blocks)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sakti.core.types import Json
     from sakti.store.tasks.questions import Task
     from sakti.tasks.queries import BoardTask, Branch
-    from sakti.tasks.transfer import Imported
+    from sakti.tasks.transfer import ImportResult
 
 
 with lazy_imports:
@@ -54,7 +54,7 @@ def read_metadata(pairs: Sequence[str]) -> dict[str, str]:
     return metadata
 
 
-def line(task: Json) -> str:
+def format_task(task: Json) -> str:
     """Format a task as one line, with its blockers and holder."""
     more = f"  [{', '.join(task['labels'])}]" if task.get("labels") else ""
     more += f"  ← {', '.join(task['blockedBy'])}" if task.get("blockedBy") else ""
@@ -72,14 +72,14 @@ def describe_children(count: int) -> str:
     return f"waits for its {count} children" if count > 1 else "waits for its child"
 
 
-def notes(card: BoardTask) -> str:
+def describe_notes(card: BoardTask) -> str:
     """Return the notes behind a card's title."""
-    found = [f"for {card.urgent_for}"] if card.urgent_for else []
-    found += [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
-    found += [describe_children(card.waits_for_children)] if card.waits_for_children else []
-    found += [f"{card.held_by}{', claim ended' if card.abandoned else ''}"] if card.held_by else []
-    found += ["ready to close"] if card.ready_to_close else []
-    return f"  {'; '.join(found)}" if found else ""
+    parts = [f"for {card.urgent_for}"] if card.urgent_for else []
+    parts += [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
+    parts += [describe_children(card.waits_for_children)] if card.waits_for_children else []
+    parts += [f"{card.held_by}{', claim ended' if card.abandoned else ''}"] if card.held_by else []
+    parts += ["ready to close"] if card.ready_to_close else []
+    return f"  {'; '.join(parts)}" if parts else ""
 
 
 FEW = 5
@@ -89,14 +89,14 @@ def report_change(task: Task, sentence: str = "", freed: tuple[Task, ...] | None
     """Report a changed task and the tasks that it unblocked; `more` ends the sentence."""
     values = secrets.mask_output(task_queries.describe(task))
     handles = ", ".join(t.handle for t in freed or ())
-    shell = (line(values), *([f"unblocked: {handles}"] if freed else []))
+    shell = (format_task(values), *([f"unblocked: {handles}"] if freed else []))
     unblocked = {} if freed is None else {"unblocked": [secrets.mask_output(task_queries.describe(t)) for t in freed]}
-    said = (sentence or f"{task.handle} was changed.", f"Unblocked: {handles}." if freed else "", more)
-    return Done(" ".join(s for s in said if s), shell=shell, json={"success": True, "task": values, **unblocked})
+    sentences = (sentence or f"{task.handle} was changed.", f"Unblocked: {handles}." if freed else "", more)
+    return Done(" ".join(s for s in sentences if s), shell=shell, json={"success": True, "task": values, **unblocked})
 
 
-def report_claim(found: tuple[Task, str | None]) -> Done:
-    return report_change(found[0], f"{found[0].handle} is yours.")
+def report_claim(claimed: tuple[Task, str | None]) -> Done:
+    return report_change(claimed[0], f"{claimed[0].handle} is yours.")
 
 
 @action(
@@ -141,7 +141,9 @@ async def release(scope: Scope, task: str, force: bool, as_: str | None) -> Valu
 
 @action(
     TASK,
-    option("-s", "--summary", required=True, said=True, metavar="SUMMARY", help="What was done, and in which files."),
+    option(
+        "-s", "--summary", required=True, in_chat=True, metavar="SUMMARY", help="What was done, and in which files."
+    ),
     option("--reason", default="completed", choices=("completed", "wontfix", "duplicate"), help="Why it is closed."),
     flag(
         "--force",
@@ -237,39 +239,39 @@ async def restore(scope: Scope, task: str, as_: str | None) -> Value:
 async def undo(scope: Scope, count: int, as_: str | None) -> Value:
     """Undo the last N changes of this workspace, whoever made them."""
     done = await scope.change(task_service.undo_changes, as_, count)
-    told = [(action, task_queries.describe(task)) for action, task in done]
+    described = [(action, task_queries.describe(task)) for action, task in done]
     imported = sum(action == "import" for action, _ in done)
     first = [f"Undone: import of {imported} tasks"] if imported > FEW else []
-    named = [(a, t) for a, t in told if a != "import" or imported <= FEW]
+    named = [(a, t) for a, t in described if a != "import" or imported <= FEW]
     return Done(
         "; ".join((*first, *(f"Undone: {a} {t['handle']}" for a, t in named))) + ".",
-        shell=(*(x.lower() for x in first), *(f"undone: {a} {line(t)}" for a, t in named)),
-        json={"success": True, "undone": [{"action": a, "task": t} for a, t in told]},
+        shell=(*(x.lower() for x in first), *(f"undone: {a} {format_task(t)}" for a, t in named)),
+        json={"success": True, "undone": [{"action": a, "task": t} for a, t in described]},
     )
 
 
 _ACTIONS = {a.chat.partition(" ")[2]: a for a in list(globals().values()) if isinstance(a, Action) and a.chat}
 
 
-async def change(session: Session, what: str, *words: str, force: bool = False) -> str:
+async def change_task(session: Session, what: str, *words: str, force: bool = False) -> str:
     """Do `what` ("close") with its arguments in the order of the chat's line.
 
     The claims of the user are not the agent's; what another chat has claimed is changed only with `force`. Raises
     `TaskError`.
     """
     action = _ACTIONS[what]
-    given: dict[str, Any] = {a.name: [] if a.many else a.default for a in action.args}
-    given |= dict(zip((a.name for a in spec.chat_args(action)), words, strict=False))
+    arguments: dict[str, Any] = {a.name: [] if a.many else a.default for a in action.args}
+    arguments |= dict(zip((a.name for a in spec.chat_args(action)), words, strict=False))
     if force:
-        given["force"] = True
-    done = await action.run(Scope(session, lambda _: None), **given)
+        arguments["force"] = True
+    done = await action.run(Scope(session, lambda _: None), **arguments)
     assert isinstance(done, Done)
     return done.sentence
 
 
-async def tree(session: Session, task_id: str) -> tuple[Branch, ...]:
+async def read_tree(session: Session, task_id: str) -> tuple[Branch, ...]:
     """Return a task and its neighbours in the graph, the task first. Raises TaskError."""
-    return await session.workspace.store.read(task_queries.tree, session.workspace.resource_id, task_id)
+    return await session.workspace.store.read(task_queries.build_tree, session.workspace.resource_id, task_id)
 
 
 @action(arg("path", "File to write (default: standard output).", metavar="FILE", kind="path", default=None),
@@ -298,10 +300,10 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
     except (OSError, UnicodeDecodeError) as e:
         why = e.strerror if isinstance(e, OSError) else "it is not UTF-8"
         raise Refused(f"{path} cannot be read: {why}.", code=USAGE) from e
-    return _describe(await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text)))
+    return _describe_import(await scope.change(task_transfer.import_tasks, as_, task_transfer.split_lines(text)))
 
 
-def _describe(done: Imported) -> Value:
+def _describe_import(done: ImportResult) -> Value:
     edges = counted(done.dependencies, "dependency", "dependencies")
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
     were = "was" if done.known == 1 else "were"

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from sakti.agent.checkpoints import history, uncovered
-from sakti.agent.checkpoints.objects import index_id
+from sakti.agent.checkpoints.objects import compute_index_id
 
 MOST = 200_000  # files beyond the limit that are looked at after a command
 _COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, the clock of files
@@ -34,37 +34,37 @@ class AddedFolder(Struct, frozen=True):
     skipped: frozenset[str] = frozenset()
 
 
-def now_ns() -> int:
+def read_file_clock() -> int:
     """Return a time before which no later change of a file is dated."""
     if sys.platform == "linux":
         return time.clock_gettime_ns(_COARSE)
     return time.time_ns() - TICK_NS
 
 
-def look(folder: Path) -> AddedFolder:
+def list_facts(folder: Path) -> AddedFolder:
     """Look at an added folder and the repositories in it; one that cannot be read is empty."""
     try:
-        seen = uncovered.look(folder, ())
+        seen = uncovered.list_surroundings(folder, ())
     except OSError:
         return AddedFolder()
-    facts = {path: _facts(status) for path, status in {**seen.folders, **seen.files}.items()}
+    facts = {path: _make_facts(status) for path, status in {**seen.folders, **seen.files}.items()}
     for git in seen.gits:
         for path, status in islice(history.list_below(f"{folder}/", git), uncovered.MOST):
             is_index = path.endswith("/index") and stat.S_ISREG(status.st_mode)
-            facts[path] = _index_facts(folder / path) if is_index else _facts(status)
+            facts[path] = _read_index_id(folder / path) if is_index else _make_facts(status)
     return AddedFolder(facts, seen.skipped)
 
 
-def _facts(status: os.stat_result) -> Facts:
+def _make_facts(status: os.stat_result) -> Facts:
     if stat.S_ISDIR(status.st_mode):
         return (status.st_mode,)
     return status.st_mode, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _index_facts(path: Path) -> Facts:
+def _read_index_id(path: Path) -> Facts:
     """Return the id of git's index, which `git status` alone writes again."""
     try:
-        return (index_id(path.read_bytes()),)
+        return (compute_index_id(path.read_bytes()),)
     except OSError:
         return ()
 
@@ -73,19 +73,19 @@ def compare(folder: Path, before: AddedFolder, after: AddedFolder, since_ns: int
     """Return changed or removed paths of an added folder, and new ones."""
     old, new = before.facts, after.facts
     paths = [p for p in old.keys() | new.keys() if old.get(p) != new.get(p)]
-    gone = _without_parents(p for p in old.keys() & {*paths} if p in new or not os.path.lexists(folder / p))
-    came = _without_parents(p for p in new.keys() - old.keys() if not _is_in(p, before.skipped))
+    gone = _drop_parents(p for p in old.keys() & {*paths} if p in new or not os.path.lexists(folder / p))
+    came = _drop_parents(p for p in new.keys() - old.keys() if not _is_in(p, before.skipped))
     gone += find_changed(folder, before.skipped, since_ns, old)
     return [f"{folder}/{p}" for p in gone], [f"{folder}/{p}" for p in came if not history.is_object(p)]
 
 
-def _without_parents(paths: Iterable[str]) -> list[str]:
+def _drop_parents(paths: Iterable[str]) -> list[str]:
     """Leave out folders of which something else is named."""
     rows = sorted(paths)
     return [p for p, following in pairwise((*rows, "")) if not following.startswith(f"{p}/")]
 
 
-def _show(folder: str) -> str:
+def _format_folder(folder: str) -> str:
     return f"{folder or uncovered.ROOT}/"
 
 
@@ -103,7 +103,7 @@ def find_changed(
     """
     rows: list[str] = []
     missing = [f for f in folders if f and not os.path.lexists(top / f)]
-    explained = uncovered.list_above(missing) | {"" for _ in missing} | {*explained}
+    explained = uncovered.list_parents(missing) | {"" for _ in missing} | {*explained}
     waiting, visited, count = sorted(folders, reverse=True), set[str](), 0
     while waiting:
         folder = waiting.pop()
@@ -111,25 +111,25 @@ def find_changed(
             continue
         visited.add(folder)
         if count > MOST:
-            rows.append(f"{_show(folder)} (not looked at)")
+            rows.append(f"{_format_folder(folder)} (not looked at)")
             continue
-        names, below, number = _changed_in(top, folder, since_ns, seen)
+        names, below, number = _list_changed(top, folder, since_ns, seen)
         count += number + 1
         rows += [n for n in names if not n.endswith("/") or folder not in explained or folder in missing]
         waiting += below
     return rows
 
 
-def _changed_in(top: Path, folder: str, since_ns: int, seen: Container[str]) -> tuple[list[str], list[str], int]:
+def _list_changed(top: Path, folder: str, since_ns: int, seen: Container[str]) -> tuple[list[str], list[str], int]:
     """Return what changed in a folder, the folders in it, and the number of its files."""
     changed_itself = _is_changed(top / folder, since_ns)
-    own_name = [_show(folder)] if changed_itself else []
+    own_name = [_format_folder(folder)] if changed_itself else []
     entries = _list_entries(top / folder)
     if entries is None:  # it is gone, or could not be read before either
         return own_name, [], 0
     prefix = f"{folder}/" if folder else ""
     folders = [f"{prefix}{e.name}" for e in entries if e.is_dir(follow_symlinks=False)]
-    recent = [f"{prefix}{e.name}" for e in _changed_since(entries, since_ns)]
+    recent = [f"{prefix}{e.name}" for e in _list_recent(entries, since_ns)]
     names = [p for p in recent if p not in seen] if recent else own_name
     return names, folders, len(entries)
 
@@ -151,7 +151,7 @@ def _list_entries(folder: Path) -> list[os.DirEntry[str]] | None:
     return [] if any(e.name == uncovered.TAG for e in entries) else entries
 
 
-def _changed_since(files: Iterable[os.DirEntry[str]], since_ns: int) -> Iterator[os.DirEntry[str]]:
+def _list_recent(files: Iterable[os.DirEntry[str]], since_ns: int) -> Iterator[os.DirEntry[str]]:
     for entry in files:
         try:
             is_folder = entry.is_dir(follow_symlinks=False)

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from sakti.agent.checkpoints import scanner
 from sakti.agent.checkpoints.objects import Objects
 from sakti.agent.checkpoints.plan import PathEntry
-from sakti.agent.checkpoints.scanner import LARGEST, MOST, MOST_BYTES, Picture, TooLarge
+from sakti.agent.checkpoints.scanner import LARGEST, MOST, MOST_BYTES, TooLarge, WorkspaceSnapshot
 
 
 class DulwichScanner(Struct):
@@ -35,7 +35,7 @@ class DulwichScanner(Struct):
     objects: Objects
     _modes: dict[str, int] = field(default_factory=dict[str, int])
 
-    def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:  # both are read in any case
+    def scan(self, *, modes: bool = False, rules: bool = True) -> WorkspaceSnapshot:  # both are read in any case
         file = self.folder / "git" / "index"
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         written = file.stat().st_mtime_ns if file.exists() else 0
@@ -59,15 +59,15 @@ class DulwichScanner(Struct):
                     left_out.add(path)
                     continue
                 size += len(data)
-                entry = _entry(status, self.objects.put(data, sync=False))
+                entry = _make_index_entry(status, self.objects.put(data, sync=False))
                 index[os.fsencode(path)] = entry
             entries[path] = PathEntry(status.st_mode, entry.sha.decode())
             if len(entries) > MOST or size > MOST_BYTES:
-                raise TooLarge(scanner.too_many(len(entries)))
+                raise TooLarge(scanner.explain_too_many(len(entries)))
         for path in indexed.keys() - entries.keys():
             del index[os.fsencode(path)]
         index.write()
-        return Picture(entries, frozenset(left_out))
+        return WorkspaceSnapshot(entries, frozenset(left_out))
 
     def list_ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
@@ -100,37 +100,43 @@ class DulwichScanner(Struct):
 
         return below("")
 
-    def _read(self, path: str, found: os.stat_result) -> bytes | None:
+    def _read(self, path: str, status: os.stat_result) -> bytes | None:
         file = self.workspace / path
         try:
-            return os.fsencode(file.readlink()) if stat.S_ISLNK(found.st_mode) else file.read_bytes()
+            return os.fsencode(file.readlink()) if stat.S_ISLNK(status.st_mode) else file.read_bytes()
         except OSError:
             return None
 
 
-def _is_unchanged(entry: Any, found: os.stat_result, written: int) -> bool:
+def _is_unchanged(entry: Any, status: os.stat_result, written: int) -> bool:
     """Return whether a file matches its index entry.
 
     A file that changed as late as the index was written is read again.
     """
-    there = (_ns(entry.mtime), _ns(entry.ctime), entry.size, entry.ino, entry.mode)
-    now = (found.st_mtime_ns, found.st_ctime_ns, found.st_size & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF, _mode(found))
-    return there == now and found.st_mtime_ns < written
+    there = (_to_ns(entry.mtime), _to_ns(entry.ctime), entry.size, entry.ino, entry.mode)
+    now = (
+        status.st_mtime_ns,
+        status.st_ctime_ns,
+        status.st_size & 0xFFFFFFFF,
+        status.st_ino & 0xFFFFFFFF,
+        _git_mode(status),
+    )
+    return there == now and status.st_mtime_ns < written
 
 
-def _ns(time: Any) -> int:
+def _to_ns(time: Any) -> int:
     return time[0] * 10**9 + time[1] if isinstance(time, tuple) else round(time * 10**9)  # pyright: ignore
 
 
-def _mode(found: os.stat_result) -> int:
-    if stat.S_ISLNK(found.st_mode):
+def _git_mode(status: os.stat_result) -> int:
+    if stat.S_ISLNK(status.st_mode):
         return stat.S_IFLNK
-    return stat.S_IFREG | (0o755 if found.st_mode & 0o100 else 0o644)
+    return stat.S_IFREG | (0o755 if status.st_mode & 0o100 else 0o644)
 
 
-def _entry(found: os.stat_result, oid: str) -> Any:
-    mtime, ctime = divmod(found.st_mtime_ns, 10**9), divmod(found.st_ctime_ns, 10**9)
+def _make_index_entry(status: os.stat_result, oid: str) -> Any:
+    mtime, ctime = divmod(status.st_mtime_ns, 10**9), divmod(status.st_ctime_ns, 10**9)
     return IndexEntry(
-        ctime, mtime, found.st_dev & 0xFFFFFFFF, found.st_ino & 0xFFFFFFFF, _mode(found), found.st_uid, found.st_gid,
-        found.st_size & 0xFFFFFFFF, ObjectID(oid.encode()),
+        ctime, mtime, status.st_dev & 0xFFFFFFFF, status.st_ino & 0xFFFFFFFF, _git_mode(status),
+        status.st_uid, status.st_gid, status.st_size & 0xFFFFFFFF, ObjectID(oid.encode()),
     )  # fmt: skip  # pyright: ignore

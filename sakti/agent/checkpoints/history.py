@@ -20,8 +20,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
-from sakti.agent.checkpoints.objects import HISTORY, Objects, blob_id, index_id
-from sakti.agent.checkpoints.plan import PathChange, PathEntry, repository_of, same
+from sakti.agent.checkpoints.objects import HISTORY, Objects, compute_blob_id, compute_index_id
+from sakti.agent.checkpoints.plan import PathChange, PathEntry, find_repository, is_same
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.judge import repositories
 from sakti.core.lazy import lazy_pattern
@@ -85,11 +85,13 @@ class History(Struct):
         Objects that appeared are left out: they harm nobody. With other changes, where the repository was is recorded.
         """
         old, new = before.entries, after.entries
-        paths = sorted(p for p in old.keys() | new.keys() if not _equal(old.get(p), new.get(p)))
+        paths = sorted(p for p in old.keys() | new.keys() if not _is_equal(old.get(p), new.get(p)))
         changes = [PathChange(p, old.get(p), new.get(p)) for p in paths]
-        changed = {repository_of(p) for p in paths}
+        changed = {find_repository(p) for p in paths}
         same_place = old.keys() & new.keys() - set(paths)
-        changes += [PathChange(p, old[p], old[p]) for p in same_place if repository_of(p) in changed and _says_where(p)]
+        changes += [
+            PathChange(p, old[p], old[p]) for p in same_place if find_repository(p) in changed and _names_commit(p)
+        ]
         gone, lost = self._object_changes(before, after)
         return [*changes, *gone], lost
 
@@ -102,8 +104,8 @@ class History(Struct):
             if path in before.lost:
                 lost.append(path)
             else:
-                remains = PathEntry(now.st_mode, places.file_id(path, now)) if now is not None else None
-                changes.append(PathChange(path, PathEntry(was.st_mode, places.history_id(path, was)), remains))
+                remains = PathEntry(now.st_mode, places.make_file_id(path, now)) if now is not None else None
+                changes.append(PathChange(path, PathEntry(was.st_mode, places.make_history_id(path, was)), remains))
         return changes, lost
 
     def forget(self, needed: set[str]) -> None:
@@ -118,7 +120,7 @@ class History(Struct):
         top = f"{self.workspace}/"
         bare = [Path()] if ".git" not in gits and _is_repository(self.workspace) else []
         for git in gits:
-            status = _status(top + git)
+            status = _read_status(top + git)
             if status is not None and stat.S_ISDIR(status.st_mode):
                 yield from list_below(top, git)
             elif status is not None:
@@ -133,7 +135,7 @@ class History(Struct):
 
     def _separate(self) -> Path | None:
         """Return the repository outside of the workspace that its `.git` names, as a link or file."""
-        folder = repositories.named_by(self.workspace / ".git")
+        folder = repositories.resolve_git(self.workspace / ".git")
         outside = folder is not None and not folder.is_relative_to(self.workspace)
         return folder if folder is not None and outside and _is_repository(folder) else None
 
@@ -154,7 +156,7 @@ class History(Struct):
                 entry = PathEntry(stat.S_IFLNK | 0o777, self.objects.put(os.fsencode(path.readlink()), sync=False))
             elif stat.S_ISREG(status.st_mode):
                 data = path.read_bytes()
-                oid = index_id(data) if path.name == "index" else blob_id(data)
+                oid = compute_index_id(data) if path.name == "index" else compute_blob_id(data)
                 entry = PathEntry(status.st_mode, self.objects.put(data, sync=False, oid=oid if ":" in oid else ""))
             else:
                 return None
@@ -167,7 +169,7 @@ class History(Struct):
 
     def _keep(self, files: Mapping[str, os.stat_result]) -> tuple[frozenset[str], str]:
         """Keep the objects that are not kept yet; return those that cannot be, and why."""
-        ids = {path: places.history_id(path, status) for path, status in files.items()}
+        ids = {path: places.make_history_id(path, status) for path, status in files.items()}
         self._present = frozenset(ids.values())
         stored = self.objects.names_of(HISTORY)
         missing = [path for path, oid in ids.items() if oid not in stored]
@@ -179,7 +181,7 @@ class History(Struct):
         lost: set[str] = set()
         for path in missing:
             try:
-                with places.parent(self.workspace, path) as (here, name):
+                with places.open_parent(self.workspace, path) as (here, name):
                     self.objects.keep(ids[path], name, here, link=link)
             except (OSError, places.BlockedPath):
                 lost.add(path)
@@ -200,11 +202,11 @@ class History(Struct):
             return True
         if (was.st_ctime_ns, was.st_ino) == (now.st_ctime_ns, now.st_ino):
             return False
-        copy = self.objects.entire_file(places.history_id(path, was))
-        return copy is not None and copy.exists() and not _alike(copy, self.workspace / path, now.st_size)
+        copy = self.objects.entire_file(places.make_history_id(path, was))
+        return copy is not None and copy.exists() and not _have_same_bytes(copy, self.workspace / path, now.st_size)
 
 
-def _status(path: str) -> os.stat_result | None:
+def _read_status(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)
     except OSError:
@@ -231,7 +233,7 @@ def list_below(top: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
             continue  # git removed it meanwhile, or its user closed it
 
 
-def _says_where(path: str) -> bool:
+def _names_commit(path: str) -> bool:
     """Return whether a file says at which commit a repository is."""
     return path.endswith(("/HEAD", "/index")) or "/refs/heads/" in path
 
@@ -244,11 +246,11 @@ def is_object(name: str) -> bool:
     return "/objects/" in f"/{name}" and _OBJECT.fullmatch(name.rpartition("/")[2]) is not None
 
 
-def _equal(one: PathEntry | None, other: PathEntry | None) -> bool:
-    return same(one, other) and (one is None or other is None or one.mode == other.mode or one.is_folder)
+def _is_equal(one: PathEntry | None, other: PathEntry | None) -> bool:
+    return is_same(one, other) and (one is None or other is None or one.mode == other.mode or one.is_folder)
 
 
-def _alike(one: Path, other: Path, size: int) -> bool:
+def _have_same_bytes(one: Path, other: Path, size: int) -> bool:
     """Compare two files of equal size, large ones by samples and their ends."""
     step = 1 if size <= COMPARED else size // _SAMPLES
     try:

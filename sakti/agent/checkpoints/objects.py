@@ -43,7 +43,7 @@ class Objects:
             oid = oid or SECRET + hashlib.sha256(data).hexdigest()
             self._write(self._path(oid), data, sync=sync)
             return oid
-        oid = blob_id(data)
+        oid = compute_blob_id(data)
         self._write(self._path(oid), zlib.compress(b"blob %d\0" % len(data) + data, LEVEL), sync=sync)
         return oid
 
@@ -185,7 +185,7 @@ class Objects:
         temporary.replace(path)
 
 
-def blob_id(data: bytes) -> str:
+def compute_blob_id(data: bytes) -> str:
     """Return the id that git gives a file of this content."""
     return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
@@ -207,7 +207,7 @@ def copy_file(source: int, target: int) -> None:
 # --- git's index, versions 2 and 3 -----------------------------------------------------------------------------------
 
 
-def index_entries(data: bytes) -> Iterator[tuple[str, bytes]]:
+def parse_index(data: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield the content id of each entry, and all of the entry but the facts of its file.
 
     Raises `ValueError` if it is no index of these versions.
@@ -226,17 +226,17 @@ def index_entries(data: bytes) -> Iterator[tuple[str, bytes]]:
         raise ValueError("not a whole index") from e
 
 
-def index_id(data: bytes) -> str:
+def compute_index_id(data: bytes) -> str:
     """Return an id of an index that stays the same when git only refreshes the facts of files in it.
 
     An index that cannot be read is named by its bytes.
     """
     if data[-_SHA:] not in (hashlib.sha1(data[:-_SHA], usedforsecurity=False).digest(), bytes(_SHA)):
-        return blob_id(data)  # another hash, or damaged
+        return compute_blob_id(data)  # another hash, or damaged
     digest = hashlib.sha1(usedforsecurity=False)
     try:
-        for _, row in index_entries(data):
+        for _, row in parse_index(data):
             digest.update(row + b"\0")
     except ValueError:
-        return blob_id(data)
+        return compute_blob_id(data)
     return INDEX + digest.hexdigest()

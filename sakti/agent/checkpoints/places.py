@@ -14,7 +14,7 @@ from collections.abc import Collection, Generator
 from pathlib import Path
 from typing import BinaryIO
 
-from sakti.agent.checkpoints.objects import FILE, HISTORY, INDEX, SECRET, blob_id, copy_file, index_id
+from sakti.agent.checkpoints.objects import FILE, HISTORY, INDEX, SECRET, compute_blob_id, compute_index_id, copy_file
 from sakti.agent.checkpoints.plan import PathEntry
 from sakti.core.errors import SaktiError
 
@@ -30,7 +30,7 @@ class BlockedPath(SaktiError):
 
 
 @contextlib.contextmanager
-def parent(root: Path, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
+def open_parent(root: Path, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
     """Open the folder of a path (relative to `root`, or absolute); give it with the name in it.
 
     Of the path ".", which is `root` itself, both are "." for the calls that follow.
@@ -66,50 +66,50 @@ def _enter(here: int, folder: str, path: str, *, make: bool) -> int:
         raise
 
 
-def look(root: Path, path: str, named: Collection[str] = ()) -> tuple[PathEntry | None, bytes]:
+def read_entry(root: Path, path: str, named: Collection[str] = ()) -> tuple[PathEntry | None, bytes]:
     """Return the entry at a path and its content; its id is of the kind of those in `named`, else git's.
 
     A file that is named by its facts, or is too large, comes without content. An entry that is neither file, link nor
     folder has the id "other". Raises PermissionError if a folder on the way cannot be entered.
     """
     try:
-        with parent(root, path) as (here, name):
+        with open_parent(root, path) as (here, name):
             status = os.lstat(name, dir_fd=here)
             if stat.S_ISDIR(status.st_mode):
                 return PathEntry(status.st_mode), b""
             if stat.S_ISLNK(status.st_mode):
                 data = os.fsencode(os.readlink(name, dir_fd=here))
-                return PathEntry(stat.S_IFLNK | 0o777, blob_id(data)), data
+                return PathEntry(stat.S_IFLNK | 0o777, compute_blob_id(data)), data
             if not stat.S_ISREG(status.st_mode):
                 return PathEntry(status.st_mode, "other"), b""
-            by_facts = file_id(path, status), history_id(path, status)
+            by_facts = make_file_id(path, status), make_history_id(path, status)
             if oid := next((i for i in by_facts if i in named), by_facts[0] if status.st_size > LARGEST else ""):
                 return PathEntry(status.st_mode, oid), b""
             data = _read(here, name, status)
-            return PathEntry(status.st_mode, _content_id(data, named)), data
+            return PathEntry(status.st_mode, _compute_id(data, named)), data
     except (FileNotFoundError, NotADirectoryError, BlockedPath):
         return None, b""
 
 
-def file_id(path: str, status: os.stat_result) -> str:
+def make_file_id(path: str, status: os.stat_result) -> str:
     """Return the id of a file that is kept entire: of its path, size and time."""
-    return f"{FILE}{_short(path)}-{status.st_size:x}-{status.st_mtime_ns:x}"
+    return f"{FILE}{_hash_path(path)}-{status.st_size:x}-{status.st_mtime_ns:x}"
 
 
-def history_id(path: str, status: os.stat_result) -> str:
+def make_history_id(path: str, status: os.stat_result) -> str:
     """Return the id of an object of the user's repository, whose time git renews."""
-    return f"{HISTORY}{_short(path)}-{status.st_size:x}"
+    return f"{HISTORY}{_hash_path(path)}-{status.st_size:x}"
 
 
-def _short(path: str) -> str:
+def _hash_path(path: str) -> str:
     return hashlib.sha1(os.fsencode(path), usedforsecurity=False).hexdigest()[:20]
 
 
-def _content_id(data: bytes, named: Collection[str]) -> str:
+def _compute_id(data: bytes, named: Collection[str]) -> str:
     kinds = {n.partition(":")[0] for n in named if ":" in n}
     if SECRET[:-1] in kinds:
         return SECRET + hashlib.sha256(data).hexdigest()
-    return index_id(data) if INDEX[:-1] in kinds else blob_id(data)
+    return compute_index_id(data) if INDEX[:-1] in kinds else compute_blob_id(data)
 
 
 def _read(here: int, name: str, status: os.stat_result) -> bytes:
@@ -134,8 +134,8 @@ def write(root: Path, path: str, entry: PathEntry, content: bytes | Path, tempor
     `content` may be a file that is copied, with its time; `temporary` names the file in the folder that is renamed.
     Raises OSError, `BlockedPath` where a folder with something in it stands there.
     """
-    with parent(root, path, make=True) as (here, name):
-        there = _status(here, name)
+    with open_parent(root, path, make=True) as (here, name):
+        there = _read_status(here, name)
         if there is not None and stat.S_ISDIR(there.st_mode):
             if entry.is_folder:
                 return
@@ -144,7 +144,7 @@ def write(root: Path, path: str, entry: PathEntry, content: bytes | Path, tempor
             os.unlink(name, dir_fd=here)
         if entry.is_folder or stat.S_ISFIFO(entry.mode):
             _make(here, name, entry)
-        elif stat.S_ISREG(entry.mode) and in_place(there):
+        elif stat.S_ISREG(entry.mode) and is_overwritten(there):
             _overwrite(here, name, entry, content)
         else:
             _replace(here, name, entry, content, temporary or f"{TEMPORARY}{os.urandom(6).hex()}")
@@ -164,25 +164,25 @@ def _make(here: int, name: str, entry: PathEntry) -> None:
 
 def set_mode(root: Path, path: str, mode: int) -> None:
     """Change the permissions of a file or folder that is no link. Raises OSError, `BlockedPath`."""
-    with parent(root, path) as (here, name):
+    with open_parent(root, path) as (here, name):
         if not stat.S_ISLNK(os.lstat(name, dir_fd=here).st_mode):
             os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
 
 
-def clear(root: Path, path: str, temporary: str) -> None:
+def remove_temporary(root: Path, path: str, temporary: str) -> None:
     """Delete what a killed `write` to this path left under the name `temporary`."""
-    with contextlib.suppress(OSError, BlockedPath), parent(root, path) as (here, _):
+    with contextlib.suppress(OSError, BlockedPath), open_parent(root, path) as (here, _):
         os.unlink(temporary, dir_fd=here)
 
 
-def _status(here: int, name: str) -> os.stat_result | None:
+def _read_status(here: int, name: str) -> os.stat_result | None:
     try:
         return os.lstat(name, dir_fd=here)
     except FileNotFoundError:
         return None
 
 
-def in_place(there: os.stat_result | None) -> bool:
+def is_overwritten(there: os.stat_result | None) -> bool:
     """Return whether a file is overwritten: a new one would lose its other links or its owner."""
     return there is not None and stat.S_ISREG(there.st_mode) and (there.st_nlink > 1 or there.st_uid != os.geteuid())
 
@@ -244,7 +244,7 @@ def remove(root: Path, path: str, keep: Collection[str] = ()) -> None:
     folder.
     """
     try:
-        with parent(root, path) as (here, name):
+        with open_parent(root, path) as (here, name):
             if stat.S_ISDIR(os.lstat(name, dir_fd=here).st_mode):
                 with contextlib.suppress(OSError):
                     os.rmdir(name, dir_fd=here)
@@ -256,7 +256,7 @@ def remove(root: Path, path: str, keep: Collection[str] = ()) -> None:
     above = "" if path.startswith("/") else path
     while (above := above.rpartition("/")[0]) and above not in keep:
         try:
-            with parent(root, above) as (here, name):
+            with open_parent(root, above) as (here, name):
                 os.rmdir(name, dir_fd=here)
         except (OSError, BlockedPath):
             return

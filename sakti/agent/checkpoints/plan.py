@@ -54,7 +54,7 @@ class PathChange(Struct, frozen=True):
         return PathChange(self.path, self.after, self.before)
 
 
-class Net(Struct, frozen=True):
+class NetChange(Struct, frozen=True):
     """All changes of a path by several calls. `broken`: somebody else changed it between two of them."""
 
     before: PathEntry | None
@@ -97,7 +97,7 @@ class Plan(Struct, frozen=True):
         """
         chosen = set(restore)
         taken = [i for i in self.items if not i.conflict or {i.path, name_in_lists(i.path)} & chosen]
-        return [i.step for i in sorted(taken, key=_order)] + [i.step for i in reversed(taken) if _is_closed(i)]
+        return [i.step for i in sorted(taken, key=_sort_key)] + [i.step for i in reversed(taken) if _is_closed(i)]
 
     def count(self, action: Action) -> int:
         """Return the number of files with this action, without those of git's own folder."""
@@ -124,7 +124,7 @@ BETWEEN = "changed by others between two calls"
 GONE = "deleted since"
 
 
-def _order(item: PlanItem) -> tuple[int, str | tuple[int, ...]]:
+def _sort_key(item: PlanItem) -> tuple[int, str | tuple[int, ...]]:
     """Sort folders that open first, then deletions from the inside out, then all others."""
     if item.to is None:
         return 1, tuple(-ord(c) for c in item.path)
@@ -155,7 +155,7 @@ def has_same_mode(one: PathEntry | None, other: PathEntry | None) -> bool:
     return stat.S_IMODE(one.mode) == stat.S_IMODE(other.mode)
 
 
-def same(one: PathEntry | None, other: PathEntry | None) -> bool:
+def is_same(one: PathEntry | None, other: PathEntry | None) -> bool:
     """Return whether two entries have the same kind, content and executable bit."""
     if one is None or other is None:
         return one is other
@@ -164,46 +164,46 @@ def same(one: PathEntry | None, other: PathEntry | None) -> bool:
     return not stat.S_ISREG(one.mode) or bool(one.mode & 0o111) == bool(other.mode & 0o111)
 
 
-def fits(now: PathEntry | None, expected: PathEntry | None) -> bool:
+def is_expected(now: PathEntry | None, expected: PathEntry | None) -> bool:
     """Return whether a path may be written.
 
     It must be as expected; a folder is accepted if nothing was expected.
     """
-    return same(now, expected) or (expected is None and now is not None and now.is_folder)
+    return is_same(now, expected) or (expected is None and now is not None and now.is_folder)
 
 
-def collapse(changes: Iterable[PathChange]) -> dict[str, Net]:
+def collapse(changes: Iterable[PathChange]) -> dict[str, NetChange]:
     """Return the first state and the last of each path, from the changes of calls in their order."""
-    net: dict[str, Net] = {}
+    net: dict[str, NetChange] = {}
     for change in changes:
         if (earlier := net.get(change.path)) is None:
-            net[change.path] = Net(change.before, change.after)
+            net[change.path] = NetChange(change.before, change.after)
         else:
             broken = earlier.broken or not _follows(earlier.after, change.before)
-            net[change.path] = Net(earlier.before, change.after, broken)
+            net[change.path] = NetChange(earlier.before, change.after, broken)
     return net
 
 
-def _kind(entry: PathEntry) -> str:
+def _id_kind(entry: PathEntry) -> str:
     kind, sign, _ = entry.oid.partition(":")
     return kind if sign else ""
 
 
 def _follows(after: PathEntry | None, before: PathEntry | None) -> bool:
     """Return whether a call found what the one before it left; ids of two kinds cannot be compared."""
-    if after is not None and before is not None and _kind(after) != _kind(before):
+    if after is not None and before is not None and _id_kind(after) != _id_kind(before):
         return stat.S_IFMT(after.mode) == stat.S_IFMT(before.mode)
-    return same(after, before)
+    return is_same(after, before)
 
 
-def make(net: Mapping[str, Net], now: Mapping[str, PathEntry | None]) -> Plan:
+def make_plan(net: Mapping[str, NetChange], now: Mapping[str, PathEntry | None]) -> Plan:
     """Plan the way back from `now`, which has an entry for each path of `net`."""
-    items = [item for path in sorted(net) if (item := _item(path, net[path], now[path])) is not None]
+    items = [item for path in sorted(net) if (item := _plan_item(path, net[path], now[path])) is not None]
     folders = frozenset(p for p, n in net.items() if n.before is not None and n.before.is_folder)
-    return Plan(tuple(_with_history(items, net)), folders)
+    return Plan(tuple(_join_history(items, net)), folders)
 
 
-def _with_history(items: Sequence[PlanItem], net: Mapping[str, Net]) -> Iterator[PlanItem]:
+def _join_history(items: Sequence[PlanItem], net: Mapping[str, NetChange]) -> Iterator[PlanItem]:
     """Restore a repository as one: if its user went on there, only lost objects are restored.
 
     An entry that no call changed is recorded only to notice that.
@@ -213,24 +213,24 @@ def _with_history(items: Sequence[PlanItem], net: Mapping[str, Net]) -> Iterator
         if _is_unchanged(net[item.path]):
             continue
         is_lost_object = "/objects/" in item.path and item.to is not None
-        together = is_history(item.path) and not is_lost_object and repository_of(item.path) in moved
+        together = is_history(item.path) and not is_lost_object and find_repository(item.path) in moved
         yield PlanItem(item.path, item.action, item.now, item.to, item.conflict or CHANGED) if together else item
 
 
 def _list_moved_repositories(items: Sequence[PlanItem]) -> set[str]:
     """Return the repositories in which the user went on."""
-    return {repository_of(i.path) for i in items if i.conflict and _LEADING.search(i.path)}
+    return {find_repository(i.path) for i in items if i.conflict and _LEADING.search(i.path)}
 
 
-def _is_unchanged(net: Net) -> bool:
-    return same(net.before, net.after) and has_same_mode(net.before, net.after)
+def _is_unchanged(net: NetChange) -> bool:
+    return is_same(net.before, net.after) and has_same_mode(net.before, net.after)
 
 
 # What says where a repository is: its branch, its staged files, its branches' commits.
 _LEADING = lazy_pattern(r"(?:^|/)\.git/(?:.*/)?(?:HEAD|index|packed-refs|refs/heads/.*)$")
 
 
-def repository_of(path: str) -> str:
+def find_repository(path: str) -> str:
     """Return what comes before `.git` in a path: equal for all files of a repository."""
     return f"/{path}".partition("/.git/")[0]
 
@@ -245,31 +245,31 @@ def _choose_action(want: PathEntry | None, now: PathEntry | None) -> Action:
     return "create" if now is None else "change"
 
 
-def _item(path: str, net: Net, now: PathEntry | None) -> PlanItem | None:
+def _plan_item(path: str, net: NetChange, now: PathEntry | None) -> PlanItem | None:
     want = net.before
-    if same(now, want):
-        return _mode_item(path, net, now)
+    if is_same(now, want):
+        return _plan_mode(path, net, now)
     is_folder = _is_folder(now)
     if want is None and is_folder and not _is_folder(net.after):
         return None  # a folder stands where a file was made: not ours to delete
     action = _choose_action(want, now)
-    conflict = _conflict(net, now)
+    conflict = _find_conflict(net, now)
     if conflict and is_folder and want is None:
         return None  # nobody loses anything by a folder
     emptied = is_folder and net.after is None  # what is in it is deleted before
-    return PlanItem(path, action, None if emptied else now, _with_permissions(want, net.after, now), conflict)
+    return PlanItem(path, action, None if emptied else now, _choose_permissions(want, net.after, now), conflict)
 
 
-def _conflict(net: Net, now: PathEntry | None) -> str:
+def _find_conflict(net: NetChange, now: PathEntry | None) -> str:
     """Return why a path is asked about, or "" if it is unchanged since the calls or nothing is lost."""
     if now is None and net.before is not None and net.before.is_folder:
         return ""
-    if not same(now, net.after) and not (net.after is None and now is not None and now.is_folder):
+    if not is_same(now, net.after) and not (net.after is None and now is not None and now.is_folder):
         return GONE if now is None else CHANGED
     return BETWEEN if net.broken else ""
 
 
-def _mode_item(path: str, net: Net, now: PathEntry | None) -> PlanItem | None:
+def _plan_mode(path: str, net: NetChange, now: PathEntry | None) -> PlanItem | None:
     """Restore permissions that a call changed, unless somebody set others since."""
     changed = not has_same_mode(net.before, net.after) and has_same_mode(now, net.after)
     if now is None or not changed or has_same_mode(now, net.before):
@@ -277,7 +277,7 @@ def _mode_item(path: str, net: Net, now: PathEntry | None) -> PlanItem | None:
     return PlanItem(path, "change", now, net.before)
 
 
-def _with_permissions(want: PathEntry | None, after: PathEntry | None, now: PathEntry | None) -> PathEntry | None:
+def _choose_permissions(want: PathEntry | None, after: PathEntry | None, now: PathEntry | None) -> PathEntry | None:
     """Return the entry to write: the checkpoint's permissions, except for those changed since."""
     if want is None or now is None or not (stat.S_ISREG(want.mode) and stat.S_ISREG(now.mode)):
         return want
@@ -288,4 +288,4 @@ def _with_permissions(want: PathEntry | None, after: PathEntry | None, now: Path
 
 def back(steps: Sequence[PathChange], now: Mapping[str, PathEntry | None]) -> Plan:
     """Plan the way back from what an undo wrote (`steps`): a redo, with the same care."""
-    return make(collapse(s for s in steps), now)
+    return make_plan(collapse(s for s in steps), now)

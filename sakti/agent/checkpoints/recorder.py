@@ -17,7 +17,7 @@ from sakti.agent.judge import commands, expansion
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.tools.context import CallRecord
 from sakti.core.errors import SaktiError
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from sakti.agent.tools.processes import Running
@@ -38,7 +38,7 @@ class _Job(Struct):
         return self.ends or not any(r.process.poll() is None or r.members() for r in self.running)
 
 
-async def _beat(first: FirstLook) -> None:
+async def _beat_on(first: FirstLook) -> None:
     while True:
         first.mark.beat()
         await asyncio.sleep(records.BEAT_S)
@@ -104,7 +104,7 @@ class TurnRecorder:
         if first is None:
             yield record
             return
-        beating = asyncio.create_task(_beat(first))
+        beating = asyncio.create_task(_beat_on(first))
         try:
             yield record
         finally:  # to its end, also where the call was cancelled
@@ -151,11 +151,11 @@ class TurnRecorder:
     def _before(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
         try:
             named = expansion.read_targets(command, place)
-            first = self.shadow.before(named, turn, masked(command), place.added)
+            first = self.shadow.before(named, turn, mask_secrets(command), place.added)
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             with contextlib.suppress(OSError):
-                self.shadow.note_uncovered(turn, masked(command))
+                self.shadow.note_uncovered(turn, mask_secrets(command))
             return None
         if first.before.history.problem:
             self._tell_once(first.before.history.problem)
@@ -194,5 +194,5 @@ class TurnRecorder:
 def _only_reads(command: str, place: WorkspaceView) -> bool:
     return all(
         part.kind == "read" and all(access != "write" for _, access in part.paths)
-        for part in commands.read(command, place).parts
+        for part in commands.analyse(command, place).parts
     )

@@ -62,7 +62,7 @@ class PendingCall(Struct, frozen=True):
         return self.thread_id, self.index
 
 
-class Mark(Struct):
+class CallMark(Struct):
     """Locked file of a call; `end` deletes it."""
 
     call: PendingCall
@@ -88,19 +88,25 @@ class Mark(Struct):
 
 
 class _Unpickler(pickle.Unpickler):
+    """Reads our own structures; a file can name nothing else, such as a function that would be called."""
+
     def find_class(self, module_name: str, global_name: str) -> Any:
-        if module_name.startswith("sakti.agent.checkpoints.") or (module_name, global_name) in _TYPES:
+        if (module_name, global_name) in _TYPES:
             return super().find_class(module_name, global_name)
+        if module_name.startswith("sakti.agent.checkpoints.") and global_name.isidentifier():
+            value = super().find_class(module_name, global_name)
+            if isinstance(value, type) and issubclass(value, Struct):
+                return value
         raise pickle.UnpicklingError(f"{module_name}.{global_name} is nothing that a call keeps")
 
 
-def begin_call(folder: Path, call: PendingCall, before: object = None) -> Mark:
+def begin_call(folder: Path, call: PendingCall, before: object = None) -> CallMark:
     """Note a call, durably, before it begins; the workspace must be locked. Raises OSError."""
-    file = _folder(folder) / call.id
+    file = _calls_folder(folder) / call.id
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     row = {**asdict(call), "writes": [c.as_json() for c in call.writes]}
     handle = os.open(file, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
-    mark = Mark(call, file, handle)
+    mark = CallMark(call, file, handle)
     _own.add(call.id)
     try:
         if fcntl is not None:
@@ -118,12 +124,12 @@ def begin_call(folder: Path, call: PendingCall, before: object = None) -> Mark:
     return mark
 
 
-def list_dead_calls(folder: Path) -> Iterator[Mark]:
+def list_dead_calls(folder: Path) -> Iterator[CallMark]:
     """Yield the calls whose process is gone, oldest first, locked for this one.
 
     The workspace must be locked.
     """
-    for file in _files(folder):
+    for file in _list_files(folder):
         if file.name in _own:
             continue
         handle = os.open(file, os.O_RDWR)
@@ -133,29 +139,29 @@ def list_dead_calls(folder: Path) -> Iterator[Mark]:
         except OSError:  # its process lives
             os.close(handle)
             continue
-        call = _read(file)
+        call = _read_call(file)
         if call is None:  # it was never begun
             file.unlink(missing_ok=True)
             os.close(handle)
         else:
-            yield Mark(call, file, handle)
+            yield CallMark(call, file, handle)
 
 
 def list_calls(folder: Path) -> list[PendingCall]:
     """Return all calls that are noted."""
-    return [call for file in _files(folder) if (call := _read(file)) is not None]
+    return [call for file in _list_files(folder) if (call := _read_call(file)) is not None]
 
 
 def forget_thread(folder: Path, thread_id: str) -> None:
     """Delete the notes of a thread's calls."""
     for call in list_calls(folder):
         if call.thread_id == thread_id:
-            (_folder(folder) / call.id).unlink(missing_ok=True)
+            (_calls_folder(folder) / call.id).unlink(missing_ok=True)
 
 
 def load_all(folder: Path) -> list[Any]:
     """Return what the second looks of all calls are compared with."""
-    return [before for file in _files(folder) if (before := _load(file)) is not None]
+    return [before for file in _list_files(folder) if (before := _load(file)) is not None]
 
 
 def _load(file: Path) -> Any:
@@ -166,18 +172,18 @@ def _load(file: Path) -> Any:
         return None
 
 
-def _folder(folder: Path) -> Path:
+def _calls_folder(folder: Path) -> Path:
     return folder / "pending"
 
 
-def _files(folder: Path) -> list[Path]:
+def _list_files(folder: Path) -> list[Path]:
     try:
-        return sorted(_folder(folder).iterdir())
+        return sorted(_calls_folder(folder).iterdir())
     except FileNotFoundError:
         return []
 
 
-def _read(file: Path) -> PendingCall | None:
+def _read_call(file: Path) -> PendingCall | None:
     try:
         with file.open("rb") as f:
             row = json.loads(f.readline())
@@ -203,7 +209,7 @@ class RecordedTurn(Struct, frozen=True):
         return self.thread_id, self.index
 
 
-class Undone(Struct, frozen=True):
+class UndoRecord(Struct, frozen=True):
     """One undo: its turns, its changes, and the thread that continues the conversation ("": the same).
 
     `redone`: it was reversed. `left` are paths that could not be written: the next undo completes them.
@@ -231,7 +237,7 @@ class Undone(Struct, frozen=True):
         }
 
     @classmethod
-    def of(cls, value: dict[str, Any], *, redone: bool = False, left: Sequence[str] = ()) -> Undone:
+    def of(cls, value: dict[str, Any], *, redone: bool = False, left: Sequence[str] = ()) -> UndoRecord:
         return cls(
             value["id"],
             value["thread"],
@@ -290,16 +296,18 @@ class Records(Struct):
                 out.append(RecordedTurn(thread_id, int(file.stem), rows[0]["at"], changes, left_out, stays))
         return out
 
-    def undone(self) -> list[Undone]:
+    def undone(self) -> list[UndoRecord]:
         """Return all undos of the workspace, oldest first."""
         rows = list(read(self.folder / "undone.jsonl"))
         redone = {r["redone"] for r in rows if "redone" in r}
         incomplete = {r["incomplete"]: r["paths"] for r in rows if "incomplete" in r}
         undo_rows = [r for r in rows if "id" in r]
-        undos = {r["id"]: Undone.of(r, redone=r["id"] in redone, left=incomplete.get(r["id"], ())) for r in undo_rows}
+        undos = {
+            r["id"]: UndoRecord.of(r, redone=r["id"] in redone, left=incomplete.get(r["id"], ())) for r in undo_rows
+        }
         return list(undos.values())
 
-    def add_undone(self, done: Undone) -> None:
+    def add_undone(self, done: UndoRecord) -> None:
         append(self.folder / "undone.jsonl", done.as_json())
 
     def note_left(self, undo_id: str, paths: Sequence[str]) -> None:
@@ -351,7 +359,7 @@ class Records(Struct):
             self._keep_undone(remaining)
         return there or len(remaining) != len(before)
 
-    def _keep_undone(self, kept: Sequence[Undone]) -> None:
+    def _keep_undone(self, kept: Sequence[UndoRecord]) -> None:
         file = self.folder / "undone.jsonl"
         if not file.exists():
             return

@@ -17,15 +17,15 @@ from msgspec import Struct
 
 from sakti.agent.checkpoints import places, records
 from sakti.agent.checkpoints.objects import Objects
-from sakti.agent.checkpoints.plan import PathChange, PathEntry, fits, has_same_mode, same
-from sakti.agent.checkpoints.records import Records, Undone
+from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, is_expected, is_same
+from sakti.agent.checkpoints.records import Records, UndoRecord
 from sakti.agent.tools import changes
 from sakti.core.errors import SaktiError
 
 JOURNAL = "restoring.json"
 
 
-def _nothing(_at: str) -> None:
+def _do_nothing(_at: str) -> None:
     """Do nothing: tests stop the program here."""
 
 
@@ -36,9 +36,9 @@ class Restorer(Struct, frozen=True):
     folder: Path
     objects: Objects
     records: Records
-    reached: Callable[[str], None] = _nothing
+    reached: Callable[[str], None] = _do_nothing
 
-    def run(self, undo: Undone, *, redoes: str = "") -> list[str]:
+    def run(self, undo: UndoRecord, *, redoes: str = "") -> list[str]:
         """Write the steps of an undo, or of the redo of `redoes`; return the skipped paths.
 
         Raises `SaktiError` where a content is missing or cannot be kept: then nothing was written.
@@ -66,7 +66,7 @@ class Restorer(Struct, frozen=True):
         """Complete an interrupted restore; return the skipped paths, or None without such a restore."""
         try:
             journal: dict[str, Any] = json.loads((self.folder / JOURNAL).read_bytes())
-            undo = Undone.of(journal["undo"])
+            undo = UndoRecord.of(journal["undo"])
         except FileNotFoundError:
             return None
         except (ValueError, KeyError):  # it is written at once or not at all: nothing was begun
@@ -74,7 +74,7 @@ class Restorer(Struct, frozen=True):
             return None
         return self._carry_out(undo, journal.get("redoes", ""))
 
-    def _note(self, undo: Undone, redoes: str, skipped: list[str]) -> None:
+    def _note(self, undo: UndoRecord, redoes: str, skipped: list[str]) -> None:
         """Record an undo, or that it redid the undo `redoes`, unless that was recorded before a kill."""
         earlier = {u.id: u for u in self.records.undone()}
         if redoes:
@@ -86,7 +86,7 @@ class Restorer(Struct, frozen=True):
         if skipped or (undo.id in earlier and earlier[undo.id].left):
             self.records.note_left(undo.id, skipped)
 
-    def _carry_out(self, undo: Undone, redoes: str) -> list[str]:
+    def _carry_out(self, undo: UndoRecord, redoes: str) -> list[str]:
         skipped = [step.path for step in undo.steps if not self._step(step, undo)]
         self.reached("files")
         self._note(undo, redoes, skipped)
@@ -99,10 +99,10 @@ class Restorer(Struct, frozen=True):
         """Keep the contents that will be replaced, as they are in this moment."""
         for step in steps:
             try:
-                now, data = now_at(self.root, step)
+                now, data = read_present(self.root, step)
             except PermissionError:
                 continue  # in a folder that a command closed: it opens first
-            if not fits(now, step.before):
+            if not is_expected(now, step.before):
                 raise SaktiError(
                     f"{step.path} changed just now. Nothing was restored: try again.", title="Undo", code="changed"
                 )
@@ -113,21 +113,21 @@ class Restorer(Struct, frozen=True):
         if self.objects.entire_file(oid) is None:
             self.objects.put(data, oid=oid if ":" in oid else "")
             return
-        with places.parent(self.root, step.path) as (here, name):
+        with places.open_parent(self.root, step.path) as (here, name):
             self.objects.keep(oid, name, here, link=step.after is None)
 
-    def _step(self, step: PathChange, undo: Undone) -> bool:
+    def _step(self, step: PathChange, undo: UndoRecord) -> bool:
         """Do one step; return False if the path is skipped."""
         self.reached(f"step {step.path}")
         temporary = f"{places.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
-        places.clear(self.root, step.path, temporary)
+        places.remove_temporary(self.root, step.path, temporary)
         try:
-            now, _ = now_at(self.root, step)
-            if same(now, step.after):
+            now, _ = read_present(self.root, step)
+            if is_same(now, step.after):
                 if step.after is not None and not has_same_mode(now, step.after):
                     places.set_mode(self.root, step.path, step.after.mode)
                 return True
-            if not fits(now, step.before) and not _is_torn(self.root, step, now):
+            if not is_expected(now, step.before) and not _is_torn(self.root, step, now):
                 return False
             if step.after is None:
                 places.remove(self.root, step.path, undo.folders)
@@ -155,16 +155,16 @@ def _is_torn(root: Path, step: PathChange, now: PathEntry | None) -> bool:
     if now is None:
         return step.before is not None and step.before.kind != step.after.kind
     try:
-        with places.parent(root, step.path) as (here, name):
+        with places.open_parent(root, step.path) as (here, name):
             status = os.lstat(name, dir_fd=here)
-        return stat.S_ISREG(step.after.mode) and places.in_place(status)
+        return stat.S_ISREG(step.after.mode) and places.is_overwritten(status)
     except (OSError, places.BlockedPath):
         return False
 
 
-def now_at(root: Path, step: PathChange) -> tuple[PathEntry | None, bytes]:
+def read_present(root: Path, step: PathChange) -> tuple[PathEntry | None, bytes]:
     """Return the present entry of a path, its content named as in the change.
 
     Raises PermissionError.
     """
-    return places.look(root, step.path, [e.oid for e in (step.before, step.after) if e is not None])
+    return places.read_entry(root, step.path, [e.oid for e in (step.before, step.after) if e is not None])

@@ -62,7 +62,7 @@ class TooLarge(SaktiError):
     title = "Checkpoints"
 
 
-class Picture(Struct, frozen=True):
+class WorkspaceSnapshot(Struct, frozen=True):
     """Snapshot of a workspace: each covered path and empty folder, and the paths not covered."""
 
     entries: Mapping[str, PathEntry] = field(default_factory=dict[str, PathEntry])
@@ -72,7 +72,7 @@ class Picture(Struct, frozen=True):
 class Scanner(Protocol):
     """Takes pictures of a workspace."""
 
-    def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:
+    def scan(self, *, modes: bool = False, rules: bool = True) -> WorkspaceSnapshot:
         """Take a snapshot of the workspace and store the contents; `modes` adds all permissions.
 
         Raises `SaktiError`, OSError.
@@ -86,7 +86,7 @@ class Scanner(Protocol):
         ...
 
 
-def program(workspace: Path) -> str | None:
+def find_git(workspace: Path) -> str | None:
     return find_program("git", workspace)
 
 
@@ -94,7 +94,7 @@ def read_packed(git: str, folder: Path, oid: str) -> bytes | None:
     """Return a content from a pack of git, or None if no pack has it."""
     done = subprocess.run(
         [git, f"--git-dir={folder}", "cat-file", "blob", oid],
-        env=_environment(folder, Path(os.devnull)),
+        env=_make_environment(folder, Path(os.devnull)),
         capture_output=True,
         timeout=PATIENCE,
         check=False,
@@ -102,7 +102,7 @@ def read_packed(git: str, folder: Path, oid: str) -> bytes | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _environment(folder: Path, workspace: Path) -> dict[str, str]:
+def _make_environment(folder: Path, workspace: Path) -> dict[str, str]:
     """Return the environment of our git: of the user's own files nothing is read."""
     variables = {k: v for k, v in safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
     return {
@@ -134,7 +134,7 @@ class GitScanner(Struct):
     _modes: dict[str, int] = field(default_factory=dict[str, int])
     _looked: bool = False
 
-    def scan(self, *, modes: bool = False, rules: bool = True) -> Picture:
+    def scan(self, *, modes: bool = False, rules: bool = True) -> WorkspaceSnapshot:
         self._prepare()
         if rules:
             self._take_rules()
@@ -154,7 +154,7 @@ class GitScanner(Struct):
         self._load()
         if modes:
             self._look_at_modes()
-        return Picture({**self._entries, **folders} if folders else self._entries, frozenset(left_out))
+        return WorkspaceSnapshot({**self._entries, **folders} if folders else self._entries, frozenset(left_out))
 
     def list_ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
@@ -163,8 +163,10 @@ class GitScanner(Struct):
                 file.parent.mkdir(parents=True, exist_ok=True)
                 file.write_bytes(content)
             words = ("check-ignore", "--no-index", "-z", "--stdin")
-            out = self._run(words, _zero(f"./{p}" for p in paths), tree=Path(folder), ok=(0, 1))  # no magic in them
-        return {p.removeprefix("./") for p in _names(out)}
+            out = self._run(
+                words, _join_names(f"./{p}" for p in paths), tree=Path(folder), ok=(0, 1)
+            )  # no magic in them
+        return {p.removeprefix("./") for p in _split_names(out)}
 
     # --- git --------------------------------------------------------------------------------------------------
 
@@ -195,7 +197,9 @@ class GitScanner(Struct):
         index: Path | None = None,
         ok: Sequence[int] = (0,),
     ) -> bytes:
-        env = _environment(self.folder, self.workspace) | ({"GIT_INDEX_FILE": str(index)} if index is not None else {})
+        env = _make_environment(self.folder, self.workspace) | (
+            {"GIT_INDEX_FILE": str(index)} if index is not None else {}
+        )
         where = tree or self.workspace
         command = [self.git, f"--git-dir={self.folder}", f"--work-tree={where}", "-c", "core.bare=false", *words]
         try:
@@ -211,22 +215,22 @@ class GitScanner(Struct):
 
     def _list_files(self, *more: str) -> list[str]:
         words = ("ls-files", "-o", "-m", "-d", "-z", "--exclude-standard", *more)
-        return list(dict.fromkeys(_names(self._run(words))))
+        return list(dict.fromkeys(_split_names(self._run(words))))
 
     def _inside(self, below: Sequence[str]) -> list[str]:
         """List the files in folders missing from the index; nested repositories are ordinary folders."""
         if not below:
             return []
         only = ("--", *below) if len(below) <= 200 else ()
-        names = _names(self._run(("--literal-pathspecs", "ls-files", "-o", "-z", "--exclude-standard", *only)))
+        names = _split_names(self._run(("--literal-pathspecs", "ls-files", "-o", "-z", "--exclude-standard", *only)))
         out, nested = _split_folders(names)
         while nested:
             top = nested.pop()
             words = ("ls-files", "-o", "-z", "--exclude-standard")
-            for path in _names(self._run(words, tree=self.workspace / top, index=self.folder / "no-index")):
+            for path in _split_names(self._run(words, tree=self.workspace / top, index=self.folder / "no-index")):
                 (nested if path.endswith("/") else out).append(top + path)
             if len(out) > MOST:
-                raise TooLarge(too_many(len(out)))
+                raise TooLarge(explain_too_many(len(out)))
         return out
 
     def _sort_paths(self, paths: Iterable[str], left_out: set[str]) -> tuple[list[str], list[str]]:
@@ -251,7 +255,7 @@ class GitScanner(Struct):
                 self._modes[path] = status.st_mode
                 add.append(path)
         if len(add) > MOST or size > MOST_BYTES:
-            raise TooLarge(too_many(len(add)))
+            raise TooLarge(explain_too_many(len(add)))
         indexed = self._known_paths() if drop or left_out else set[str]()
         return add, [p for p in (*drop, *left_out) if p in indexed]
 
@@ -261,10 +265,10 @@ class GitScanner(Struct):
 
     def _update(self, add: Sequence[str], drop: Sequence[str]) -> None:
         if drop:
-            self._run(("update-index", "--force-remove", "-z", "--stdin"), _zero(drop))
+            self._run(("update-index", "--force-remove", "-z", "--stdin"), _join_names(drop))
         if add:
             pack = ("-c", "core.bigFileThreshold=1") if len(add) > PACKED else ()  # one pack, not a file for each
-            self._run((*pack, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"), _zero(add))
+            self._run((*pack, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"), _join_names(add))
 
     def _empty(self, below: Sequence[str], files: set[str]) -> dict[str, PathEntry]:
         """Return the folders that hold nothing at all."""
@@ -315,7 +319,7 @@ class GitScanner(Struct):
                 mode = os.lstat(top + path).st_mode
             except OSError:
                 continue
-            if mode != entry.mode and _alike(mode, entry.mode):
+            if mode != entry.mode and _is_mode_of(mode, entry.mode):
                 self._modes[path] = mode
                 changed[path] = PathEntry(mode, entry.oid)
         if changed:
@@ -324,24 +328,24 @@ class GitScanner(Struct):
     def _whole(self, path: str, mode: int, oid: str) -> PathEntry:
         """Make an entry with all permissions of its file: git keeps only whether it is executable."""
         file_mode = self._modes.get(path, mode)
-        return PathEntry(file_mode if _alike(file_mode, mode) else mode, oid)
+        return PathEntry(file_mode if _is_mode_of(file_mode, mode) else mode, oid)
 
 
-def _alike(own: int, mode: int) -> bool:
+def _is_mode_of(own: int, mode: int) -> bool:
     """Return whether a file's mode is one that git keeps as `mode`."""
     return stat.S_IFMT(own) == stat.S_IFMT(mode) and bool(own & 0o100) == bool(mode & 0o100)
 
 
-def too_many(number: int) -> str:
+def explain_too_many(number: int) -> str:
     """Say that a workspace is not covered."""
     return f"The workspace has too many files that no .gitignore excludes ({number:,} files): commands are not covered."
 
 
-def _names(out: bytes) -> list[str]:
+def _split_names(out: bytes) -> list[str]:
     return [os.fsdecode(name) for name in out.split(b"\0") if name]
 
 
-def _zero(paths: Iterable[str]) -> bytes:
+def _join_names(paths: Iterable[str]) -> bytes:
     return b"".join(os.fsencode(p) + b"\0" for p in paths)
 
 

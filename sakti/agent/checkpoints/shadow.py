@@ -17,21 +17,17 @@ from msgspec.structs import replace
 from sakti.agent.checkpoints import beyond, history, places, restore, uncovered
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints import records as call_records
-from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, index_entries
-from sakti.agent.checkpoints.plan import Net, PathChange, PathEntry, Plan, has_same_mode, same
-from sakti.agent.checkpoints.records import Mark, PendingCall, Records, Undone
+from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, parse_index
+from sakti.agent.checkpoints.plan import NetChange, PathChange, PathEntry, Plan, has_same_mode, is_same
+from sakti.agent.checkpoints.records import CallMark, PendingCall, Records, UndoRecord
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
-from sakti.agent.checkpoints.scanner import GitScanner, Picture, Scanner, program, read_packed
+from sakti.agent.checkpoints.scanner import GitScanner, Scanner, WorkspaceSnapshot, find_git, read_packed
 from sakti.agent.judge.expansion import NOTHING, Targets
-from sakti.agent.judge.workspace_view import WorkspaceView, secret_filter, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret, make_secret_filter
 from sakti.core import resources
 from sakti.core.clock import Clock, Ids
 from sakti.core.errors import SaktiError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
-
-with lazy_imports:
-    from sakti.agent.checkpoints import dulwich_scanner
 
 DAY_S = 86_400
 KEPT_DAYS = 30
@@ -46,14 +42,14 @@ except ImportError:  # Windows: one window a workspace
     fcntl = None
 
 
-class Before(Struct, frozen=True):
+class WorkspaceBefore(Struct, frozen=True):
     """A workspace before a command, and files that were kept for an undo.
 
     `refused` says why not all that the command names could be kept. `added` are the folders that the user opened
     beside the workspace; no change by the command is dated before `at_ns`.
     """
 
-    picture: Picture
+    picture: WorkspaceSnapshot
     beside: uncovered.Surroundings
     history: history.GitFiles
     kept: Mapping[str, PathEntry]
@@ -65,8 +61,8 @@ class Before(Struct, frozen=True):
 class FirstLook(Struct, frozen=True):
     """A command that runs: its mark, and the workspace before it."""
 
-    mark: Mark
-    before: Before
+    mark: CallMark
+    before: WorkspaceBefore
 
 
 class Shadow(Struct, dict=True):
@@ -107,12 +103,14 @@ class Shadow(Struct, dict=True):
         with self.lock():
             self._settle()
             picture = self.scanner().scan(modes=True)
-            beside = uncovered.look(self.workspace, picture.entries)
+            beside = uncovered.list_surroundings(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
             request = self._keeping(named, picture)
             entries = uncovered.keep_files(self.workspace, request, self.objects)
-            looks = {str(f): beyond.look(f) for f in added if not f.is_relative_to(self.workspace)}
-            before = Before(picture, beside, history, entries, request.refused, looks, beyond.now_ns())
+            looks = {str(f): beyond.list_facts(f) for f in added if not f.is_relative_to(self.workspace)}
+            before = WorkspaceBefore(
+                picture, beside, history, entries, request.refused, looks, beyond.read_file_clock()
+            )
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
             mark = call_records.begin_call(self.folder, call, before)
         return FirstLook(mark, before)
@@ -125,9 +123,9 @@ class Shadow(Struct, dict=True):
         with self.lock():
             return self._keeping(named, self.scanner().scan()).refused
 
-    def _keeping(self, named: Targets, picture: Picture) -> uncovered.Keeping:
+    def _keeping(self, named: Targets, picture: WorkspaceSnapshot) -> uncovered.KeepingPlan:
         if named == NOTHING:
-            return uncovered.Keeping()
+            return uncovered.KeepingPlan()
         tops = tuple(f"{t.relative_to(self.workspace)}/" for t in named.unignored if t.is_relative_to(self.workspace))
         visible = [self.workspace / p for p in picture.left_out if "./" in tops or p.startswith(tops)]
         small = [p for p in named.mentioned if p.stat().st_size <= COVERED]
@@ -155,7 +153,7 @@ class Shadow(Struct, dict=True):
                 first.mark.end()
 
     def _record(
-        self, call: PendingCall, before: Before, *, disputed_after: int | None, goes_on: bool = False
+        self, call: PendingCall, before: WorkspaceBefore, *, disputed_after: int | None, goes_on: bool = False
     ) -> tuple[str, ...]:
         """Take the second look of a call.
 
@@ -178,17 +176,20 @@ class Shadow(Struct, dict=True):
             self._drop_unused(before, changes)
         return lost
 
-    def _drop_unused(self, before: Before, changes: Sequence[PathChange]) -> None:
+    def _drop_unused(self, before: WorkspaceBefore, changes: Sequence[PathChange]) -> None:
         """Drop the contents that were kept before a call and that it did not change."""
         used = {c.path for c in changes}
         self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
 
-    def _compare(self, before: Before) -> tuple[uncovered.Changes, list[PathChange], list[str]]:
+    def _compare(self, before: WorkspaceBefore) -> tuple[uncovered.Changes, list[PathChange], list[str]]:
         scanner = self.scanner()
         picture = scanner.scan(modes=True, rules=False)
         ours = self._remove_unhidden(scanner, before, picture)
-        beside = uncovered.look(self.workspace, ours)
-        old, new = uncovered.Moment(before.picture.entries, before.beside), uncovered.Moment(ours, beside)
+        beside = uncovered.list_surroundings(self.workspace, ours)
+        old, new = (
+            uncovered.WorkspaceState(before.picture.entries, before.beside),
+            uncovered.WorkspaceState(ours, beside),
+        )
         moves = uncovered.find_moves(self.workspace, old, new)
         moved = uncovered.keep_moved(self.workspace, moves, old, new, self.objects)
         moves = moves.limited_to(moved)
@@ -205,11 +206,11 @@ class Shadow(Struct, dict=True):
         gone += beyond.find_changed(self.workspace, before.beside.skipped, before.at_ns, seen, explained)
         return result, changes, gone
 
-    def _compare_added(self, before: Before, recorded: Container[str]) -> tuple[list[str], list[str]]:
+    def _compare_added(self, before: WorkspaceBefore, recorded: Container[str]) -> tuple[list[str], list[str]]:
         """Return changes and new files in added folders, without those that other calls recorded."""
         changed, new = list[str](), list[str]()
         for folder, look in before.added.items():
-            paths, came = beyond.compare(Path(folder), look, beyond.look(Path(folder)), before.at_ns)
+            paths, came = beyond.compare(Path(folder), look, beyond.list_facts(Path(folder)), before.at_ns)
             changed += paths
             new += came
         ours = (self.workspace, self.folder, *self.own)
@@ -223,7 +224,7 @@ class Shadow(Struct, dict=True):
             before = recorded[change.path].after if change.path in recorded else None
             if change.path not in recorded:
                 rest.append(change)
-            elif not (same(before, change.after) and has_same_mode(before, change.after)):
+            elif not (is_same(before, change.after) and has_same_mode(before, change.after)):
                 rest.append(replace(change, before=before))
         return rest
 
@@ -261,17 +262,17 @@ class Shadow(Struct, dict=True):
                 self._settle_one(mark)
             mark.end()
 
-    def _settle_one(self, mark: Mark) -> None:
+    def _settle_one(self, mark: CallMark) -> None:
         call, until = mark.call, mark.last_beat_ns() + MARGIN_NS
         for path in call.temporaries:
-            places.clear(self.workspace, path, path.rpartition("/")[2])
+            places.remove_temporary(self.workspace, path, path.rpartition("/")[2])
         if call.writes:
             torn = [c for w in call.writes for c in self._torn(w, until)]
             if torn:
                 self.records.add(call.key, self.clock.now(), torn)
         elif not self.records.has_call(call.key, call.id):
             before = mark.load()
-            if isinstance(before, Before):
+            if isinstance(before, WorkspaceBefore):
                 self._record(call, before, disputed_after=until)
             else:
                 self.note_uncovered(call.key, call.command, call.id)
@@ -279,17 +280,19 @@ class Shadow(Struct, dict=True):
     def _torn(self, write: PathChange, until: int) -> Iterator[PathChange]:
         """Yield the change of a file that was being overwritten: it has neither content."""
         with contextlib.suppress(OSError, places.BlockedPath):
-            now, _ = places.look(self.workspace, write.path, [e.oid for e in (write.before, write.after) if e])
-            neither = now is not None and not same(now, write.before) and not same(now, write.after)
+            now, _ = places.read_entry(self.workspace, write.path, [e.oid for e in (write.before, write.after) if e])
+            neither = now is not None and not is_same(now, write.before) and not is_same(now, write.after)
             if neither and (self.workspace / write.path).lstat().st_ctime_ns <= until:
                 yield PathChange(write.path, write.after, now)
 
-    def _remove_unhidden(self, scanner: Scanner, before: Before, picture: Picture) -> Mapping[str, PathEntry]:
+    def _remove_unhidden(
+        self, scanner: Scanner, before: WorkspaceBefore, picture: WorkspaceSnapshot
+    ) -> Mapping[str, PathEntry]:
         """Leave out files that only became visible: a command that changes .gitignore did not make them."""
         old, new = before.picture.entries, picture.entries
         came = [p for p in new if p not in old]
         hidden = {p for p in came if self._is_untouched(p, before.beside.files.get(p))}
-        rules, rules_now = _ignore_files(old), _ignore_files(new)
+        rules, rules_now = _list_ignore_files(old), _list_ignore_files(new)
         if came and rules != rules_now:
             texts = {path: self.objects.get(entry.oid) for path, entry in rules.items()}
             hidden |= scanner.list_ignored(came, texts)
@@ -300,7 +303,7 @@ class Shadow(Struct, dict=True):
         if before is None:
             return False
         try:
-            return uncovered.identity(os.lstat(self.workspace / path)) == uncovered.identity(before)
+            return uncovered.identify(os.lstat(self.workspace / path)) == uncovered.identify(before)
         except OSError:
             return False
 
@@ -317,9 +320,9 @@ class Shadow(Struct, dict=True):
         for path, data, mode in files:
             name = self.name_of(path)
             secret = self.is_secret(path)
-            before, old = places.look(self.workspace, name)
+            before, old = places.read_entry(self.workspace, name)
             if before is not None and before.oid.startswith(FILE):
-                with places.parent(self.workspace, name) as (here, last):
+                with places.open_parent(self.workspace, name) as (here, last):
                     self.objects.keep(before.oid, last, here)
             elif before is not None and before.oid not in ("", "other"):
                 before = PathEntry(before.mode, self.objects.put(old, secret=secret))
@@ -354,12 +357,12 @@ class Shadow(Struct, dict=True):
         now: dict[str, PathEntry | None] = {}
         for path, one in net.items():
             try:
-                now[path], _ = places.look(self.workspace, path, [e.oid for e in (one.before, one.after) if e])
+                now[path], _ = places.read_entry(self.workspace, path, [e.oid for e in (one.before, one.after) if e])
             except PermissionError:
                 now[path] = one.after  # in a folder that a call closed: it is looked at when that is open again
-        return plans.make(net, now)
+        return plans.make_plan(net, now)
 
-    def _add_new_objects(self, net: dict[str, Net]) -> dict[str, Net]:
+    def _add_new_objects(self, net: dict[str, NetChange]) -> dict[str, NetChange]:
         """Add the objects of repositories that did not exist before: calls do not record new objects.
 
         A repository with files that no call made is somebody else's by now, and keeps its objects.
@@ -369,14 +372,18 @@ class Shadow(Struct, dict=True):
             net |= self._objects_of(git, net)
         return net
 
-    def _objects_of(self, git: str, net: Mapping[str, Net]) -> dict[str, Net]:
+    def _objects_of(self, git: str, net: Mapping[str, NetChange]) -> dict[str, NetChange]:
         below = history.list_below(f"{self.workspace}/", git)
         files = {p: status for p, status in below if not stat.S_ISDIR(status.st_mode)}
         objects = {p: status for p, status in files.items() if history.is_object(p)}
         if not files.keys() - objects.keys() <= net.keys():
             return {}
-        earlier = dict.fromkeys((p for p in net if p.startswith(f"{git}/") and history.is_object(p)), Net(None, None))
-        return earlier | {p: Net(None, PathEntry(s.st_mode, places.history_id(p, s))) for p, s in objects.items()}
+        earlier = dict.fromkeys(
+            (p for p in net if p.startswith(f"{git}/") and history.is_object(p)), NetChange(None, None)
+        )
+        return earlier | {
+            p: NetChange(None, PathEntry(s.st_mode, places.make_history_id(p, s))) for p, s in objects.items()
+        }
 
     def undo(
         self,
@@ -386,27 +393,27 @@ class Shadow(Struct, dict=True):
         *,
         take: Iterable[str] = (),
         went_to: str = "",
-    ) -> tuple[Undone, list[str]]:
+    ) -> tuple[UndoRecord, list[str]]:
         """Write a plan, with only the conflicts named in `take`; return the undo and the skipped paths.
 
         Raises `SaktiError`.
         """
-        done = Undone(
+        done = UndoRecord(
             self.ids.new(), thread_id, tuple(turns), tuple(plan.steps(take)), self.clock.now(), went_to,
             folders=tuple(sorted(plan.folders)),
         )  # fmt: skip
         with self.lock():
             return done, self.restorer().run(done)
 
-    def complete(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
+    def complete(self, done: UndoRecord, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
         """Write what an undo could not; return the paths that are still left. Raises `SaktiError`."""
         rest = replace(done, steps=tuple(plan.steps(take)), left=())
         with self.lock():
             return self.restorer().run(rest)
 
-    def redo(self, done: Undone, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
+    def redo(self, done: UndoRecord, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
         """Reverse an undo by its plan; return the skipped paths. Raises `SaktiError`."""
-        again = Undone(
+        again = UndoRecord(
             done.id, done.thread_id, done.turns, tuple(plan.steps(take)), self.clock.now(),
             folders=tuple(sorted(plan.folders)),
         )  # fmt: skip
@@ -428,7 +435,7 @@ class Shadow(Struct, dict=True):
 
     def content(self, path: str, oid: str) -> bytes | None:
         """Return the present content of a path if it has that id."""
-        entry, data = places.look(self.workspace, path)
+        entry, data = places.read_entry(self.workspace, path)
         return data if entry is not None and entry.oid == oid else None
 
     def prune(self) -> None:
@@ -465,16 +472,18 @@ class Shadow(Struct, dict=True):
     def scanner(self) -> Scanner:
         """Return what takes pictures here. Raises `SaktiError` where neither git nor dulwich is there."""
         if self._scanner is None:
-            secret = secret_filter(self.workspace, WorkspaceView(self.workspace, self.workspace, self.own))
-            git = program(self.workspace)
+            secret = make_secret_filter(self.workspace, WorkspaceView(self.workspace, self.workspace, self.own))
+            git = find_git(self.workspace)
             if git is not None:
                 self._scanner = GitScanner(self.workspace, self.folder / "git", secret, git)
             else:
-                self._scanner = dulwich_scanner.DulwichScanner(self.workspace, self.folder, secret, self.objects)
+                from sakti.agent.checkpoints.dulwich_scanner import DulwichScanner  # dulwich is slow to import
+
+                self._scanner = DulwichScanner(self.workspace, self.folder, secret, self.objects)
         return self._scanner
 
     def is_secret(self, path: Path) -> bool:
-        return bool(secret_reason(path, WorkspaceView(self.workspace, self.workspace, self.own)))
+        return bool(explain_secret(path, WorkspaceView(self.workspace, self.workspace, self.own)))
 
     def name_of(self, path: Path) -> str:
         """Return a path as records name it."""
@@ -493,7 +502,7 @@ class Shadow(Struct, dict=True):
             os.close(handle)
 
 
-def _ignore_files(entries: Mapping[str, PathEntry]) -> dict[str, PathEntry]:
+def _list_ignore_files(entries: Mapping[str, PathEntry]) -> dict[str, PathEntry]:
     return {p: e for p, e in entries.items() if p.rpartition("/")[2] == ".gitignore" and e.oid}
 
 
@@ -501,19 +510,19 @@ def _is_below(path: str, folders: Iterable[Path]) -> bool:
     return any(Path(path).is_relative_to(folder) for folder in folders)
 
 
-def folder_of(workspace: Path) -> Path:
+def find_folder(workspace: Path) -> Path:
     """Return the folder of a workspace's checkpoints."""
-    return home() / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:24]
+    return checkpoints_home() / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:24]
 
 
-def home() -> Path:
+def checkpoints_home() -> Path:
     return resources.state_home() / "checkpoints"
 
 
 def open_shadow(workspace: Path, clock: Clock, ids: Ids) -> Shadow:
     """Return the checkpoints of a workspace; nothing is created before something changes."""
-    own_folders = (home(), resources.data_home(), resources.config_home())
-    return Shadow(workspace, folder_of(workspace), clock, ids, own_folders)
+    own_folders = (checkpoints_home(), resources.data_home(), resources.config_home())
+    return Shadow(workspace, find_folder(workspace), clock, ids, own_folders)
 
 
 def purge_thread(thread_id: str) -> int:
@@ -522,12 +531,12 @@ def purge_thread(thread_id: str) -> int:
     Contents that nothing else needs are deleted with them.
     """
     gone = 0
-    for folder in home().glob("*"):
-        gone += _forget(folder, thread_id)
+    for folder in checkpoints_home().glob("*"):
+        gone += _forget_thread(folder, thread_id)
     return gone
 
 
-def _forget(folder: Path, thread_id: str) -> bool:
+def _forget_thread(folder: Path, thread_id: str) -> bool:
     records = Records(folder)
     call_records.forget_thread(folder, thread_id)
     if not records.forget_thread(thread_id):
@@ -544,9 +553,9 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     freed = 0
     objects, records = open_objects(folder), Records(folder)
     needed = records.list_needed() | objects.names_of(HISTORY)  # copies that the next look would make again
-    needed |= {oid for before in call_records.load_all(folder) for oid in _ids(before)}
+    needed |= {oid for before in call_records.load_all(folder) for oid in _list_ids(before)}
     if keep_index:
-        indexed = _in_index(folder / "git" / "index")
+        indexed = _read_index_ids(folder / "git" / "index")
         if indexed is None:
             return 0
         needed |= indexed
@@ -556,15 +565,15 @@ def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("i
     return freed + objects.sweep(needed, older_than)
 
 
-def _ids(before: object) -> Iterator[str]:
-    if isinstance(before, Before):
+def _list_ids(before: object) -> Iterator[str]:
+    if isinstance(before, WorkspaceBefore):
         for entries in (before.picture.entries, before.history.entries, before.kept):
             yield from (e.oid for e in entries.values() if e.oid)
 
 
 def open_objects(folder: Path) -> Objects:
     """Return the contents that a folder of checkpoints keeps."""
-    git = program(Path(os.devnull))
+    git = find_git(Path(os.devnull))
 
     def read(oid: str) -> bytes | None:
         return read_packed(git, folder / "git", oid) if git is not None else None
@@ -572,10 +581,10 @@ def open_objects(folder: Path) -> Objects:
     return Objects(folder / "git", folder / "secret", read)
 
 
-def _in_index(file: Path) -> set[str] | None:
+def _read_index_ids(file: Path) -> set[str] | None:
     """Return the ids that a git index names, or None if it cannot be read."""
     try:
-        return {oid for oid, _ in index_entries(file.read_bytes())}
+        return {oid for oid, _ in parse_index(file.read_bytes())}
     except FileNotFoundError:
         return set()
     except (OSError, ValueError):

@@ -16,9 +16,9 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from sakti.agent.checkpoints import places
-from sakti.agent.checkpoints.objects import FILE, Objects, blob_id
-from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, same
-from sakti.agent.tools.changes import current_umask
+from sakti.agent.checkpoints.objects import FILE, Objects, compute_blob_id
+from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, is_same
+from sakti.agent.tools.changes import read_umask
 from sakti.core.text import byte_size, counted
 
 MOST = 20_000  # files that are noted
@@ -115,12 +115,12 @@ class _Walk:
             self.waiting.append(path)
 
 
-def look(workspace: Path, covered: Container[str]) -> Surroundings:
+def list_surroundings(workspace: Path, covered: Container[str]) -> Surroundings:
     """Look at all that is not covered. Raises OSError if the workspace cannot be read."""
     return _Walk(workspace, covered).run()
 
 
-class Moment(Struct, frozen=True):
+class WorkspaceState(Struct, frozen=True):
     """A workspace at one time: covered files, and what lies beside them."""
 
     covered: Mapping[str, PathEntry]
@@ -128,7 +128,7 @@ class Moment(Struct, frozen=True):
 
     def entry(self, path: str) -> PathEntry | None:
         """Return the entry at a path; of a folder only if it is empty or filled by programs."""
-        return self.covered.get(path) or _entry(path, self.look.files.get(path), self.look.links.get(path))
+        return self.covered.get(path) or _make_entry(path, self.look.files.get(path), self.look.links.get(path))
 
     def any_entry(self, path: str) -> PathEntry | None:
         status = self.look.folders.get(path)
@@ -165,11 +165,16 @@ class _Comparison:
     """
 
     def __init__(
-        self, workspace: Path, before: Moment, after: Moment, kept: Mapping[str, PathEntry], moves: Moves
+        self,
+        workspace: Path,
+        before: WorkspaceState,
+        after: WorkspaceState,
+        kept: Mapping[str, PathEntry],
+        moves: Moves,
     ) -> None:
         self.workspace, self.contents = workspace, kept
         self.before, self.after = before, after
-        self.above = list_above(kept)
+        self.above = list_parents(kept)
         self.moved_folders = {path: place for path, place in moves.folders.items() if path not in self.above}
         self.undoable: list[PathChange] = []
         self.lost = [f"{path} (is now {place})" for path, place in self.moved_folders.items()]
@@ -186,7 +191,7 @@ class _Comparison:
             change = self._change_at(path)
             if change is not None:
                 self._sort(change, is_new=path in visible or self._is_new(path))
-        folders = _folder_changes(self.before, self.after, {c.path for c in self.undoable})
+        folders = _list_folder_changes(self.before, self.after, {c.path for c in self.undoable})
         seen = self.before.look
         stays = [p for p in self.stays if len(seen.files) < MOST and not _is_unseen(p, seen.unseen)]
         return Changes((*folders, *self.undoable), tuple(self.lost), tuple(stays))
@@ -205,7 +210,7 @@ class _Comparison:
     def _entry_now(self, path: str) -> PathEntry | None:
         """Return a file's entry, from the disk if the second look may have missed it."""
         look_again = path not in self.after.covered and (path in self.contents or self._is_beyond(path))
-        return _entry_at(self.workspace, path) if look_again else self.after.any_entry(path)
+        return _read_entry(self.workspace, path) if look_again else self.after.any_entry(path)
 
     def _is_beyond(self, path: str) -> bool:
         """Return whether a file may be there although the second look, which has a limit, did not note it."""
@@ -227,8 +232,8 @@ class _Comparison:
 
 def compare(
     workspace: Path,
-    before: Moment,
-    after: Moment,
+    before: WorkspaceState,
+    after: WorkspaceState,
     kept: Mapping[str, PathEntry],
     visible: Container[str],
     moves: Moves,
@@ -237,12 +242,14 @@ def compare(
     return _Comparison(workspace, before, after, kept, moves).run(visible)
 
 
-def find_moves(workspace: Path, before: Moment, after: Moment) -> Moves:
+def find_moves(workspace: Path, before: WorkspaceState, after: WorkspaceState) -> Moves:
     """Find where files and folders went that are not covered and are no longer at their paths."""
     return Moves(_find_moved_files(workspace, before, after), _find_moved_folders(before.look, after.look))
 
 
-def _list_appeared(workspace: Path, before: Moment, after: Moment) -> Iterator[tuple[str, os.stat_result]]:
+def _list_appeared(
+    workspace: Path, before: WorkspaceState, after: WorkspaceState
+) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the files that are there only after a command."""
     yield from ((p, s) for p, s in after.look.files.items() if p not in before.look.files)
     for path in after.covered.keys() - before.covered.keys():
@@ -250,14 +257,14 @@ def _list_appeared(workspace: Path, before: Moment, after: Moment) -> Iterator[t
             yield path, os.lstat(workspace / path)
 
 
-def _find_moved_files(workspace: Path, before: Moment, after: Moment) -> dict[str, str]:
+def _find_moved_files(workspace: Path, before: WorkspaceState, after: WorkspaceState) -> dict[str, str]:
     old, new = before.look.files, after.look.files
     regular = (p for p, s in old.items() if stat.S_ISREG(s.st_mode))
     gone = [p for p in regular if p not in new and p not in after.covered]
     if not gone:
         return {}
-    by_file = {identity(s): p for p, s in _list_appeared(workspace, before, after)}
-    return {p: by_file[i] for p in gone if (i := identity(old[p])) in by_file}
+    by_file = {identify(s): p for p, s in _list_appeared(workspace, before, after)}
+    return {p: by_file[i] for p in gone if (i := identify(old[p])) in by_file}
 
 
 def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
@@ -270,11 +277,11 @@ def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
     return {p: appeared[number] for p, number in numbers.items() if number in appeared}
 
 
-def identity(status: os.stat_result) -> tuple[int, int, int, int]:
+def identify(status: os.stat_result) -> tuple[int, int, int, int]:
     return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
-def _find_replaced(before: Moment, after: Moment) -> Iterator[str]:
+def _find_replaced(before: WorkspaceState, after: WorkspaceState) -> Iterator[str]:
     """Yield the paths at which a folder was and is something else, or the reverse."""
     for path in before.look.folders:
         if path not in after.look.folders and after.entry(path) is not None:
@@ -289,26 +296,26 @@ def _are_folders(was: PathEntry | None, now: PathEntry | None) -> bool:
 
 
 def _is_equal(was: PathEntry | None, now: PathEntry | None) -> bool:
-    return _are_folders(was, now) or (same(was, now) and has_same_mode(was, now))
+    return _are_folders(was, now) or (is_same(was, now) and has_same_mode(was, now))
 
 
-def _entry_at(workspace: Path, path: str) -> PathEntry | None:
+def _read_entry(workspace: Path, path: str) -> PathEntry | None:
     """Return the entry at a path, without following links on the way to it."""
     try:
-        with places.parent(workspace, path) as (here, name):
+        with places.open_parent(workspace, path) as (here, name):
             status = os.lstat(name, dir_fd=here)
-            return _entry(path, status, os.readlink(name, dir_fd=here) if stat.S_ISLNK(status.st_mode) else None)
+            return _make_entry(path, status, os.readlink(name, dir_fd=here) if stat.S_ISLNK(status.st_mode) else None)
     except (OSError, places.BlockedPath):
         return None
 
 
-def _entry(path: str, status: os.stat_result | None, target: str | None) -> PathEntry | None:
+def _make_entry(path: str, status: os.stat_result | None, target: str | None) -> PathEntry | None:
     if target is not None:
-        return PathEntry(stat.S_IFLNK | 0o777, blob_id(os.fsencode(target)))
+        return PathEntry(stat.S_IFLNK | 0o777, compute_blob_id(os.fsencode(target)))
     if status is None:
         return None
     if stat.S_ISREG(status.st_mode):
-        return PathEntry(status.st_mode, places.file_id(path, status))
+        return PathEntry(status.st_mode, places.make_file_id(path, status))
     return PathEntry(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "other")
 
 
@@ -322,35 +329,37 @@ def _is_undoable(change: PathChange, *, is_new: bool) -> bool:
     return now is not None and (was.is_folder or (was.kind, was.oid) == (now.kind, now.oid))
 
 
-def _folder_changes(before: Moment, after: Moment, changed: Container[str]) -> Iterator[PathChange]:
+def _list_folder_changes(
+    before: WorkspaceState, after: WorkspaceState, changed: Container[str]
+) -> Iterator[PathChange]:
     """Yield changes of folders that an undo of `changed` would not undo: permissions, and empty ones."""
     old, new = before.look, after.look
     for path in old.folders.keys() & new.folders.keys():
         was, now = old.folders[path].st_mode, new.folders[path].st_mode
         if was != now:
             yield PathChange(path, PathEntry(was), PathEntry(now))
-    usual = 0o777 & ~current_umask()
-    empty = _empty_folders(before, after, changed)
+    usual = 0o777 & ~read_umask()
+    empty = _find_empty_folders(before, after, changed)
     for path in old.folders.keys() - new.folders.keys():
         mode = old.folders[path].st_mode
         is_other = path not in changed and not _is_unseen(path, new.unseen) and stat.S_IMODE(mode) != usual
         if path in empty or is_other:
             yield PathChange(path, PathEntry(mode), None)
-    for path in _empty_folders(after, before, changed):
+    for path in _find_empty_folders(after, before, changed):
         yield PathChange(path, None, PathEntry(new.folders[path].st_mode))
 
 
-def _empty_folders(here: Moment, there: Moment, changed: Container[str]) -> set[str]:
+def _find_empty_folders(here: WorkspaceState, there: WorkspaceState, changed: Container[str]) -> set[str]:
     """Return the empty folders of a moment that another one does not have."""
     look, other = here.look, there.look
     only = look.folders.keys() - other.folders.keys()
     if not only:
         return set()
-    holding = list_above((*here.covered, *look.files, *look.gits)) | look.filled | look.unseen
+    holding = list_parents((*here.covered, *look.files, *look.gits)) | look.filled | look.unseen
     return {p for p in only - holding if p not in changed and not _is_unseen(p, other.unseen)}
 
 
-def list_above(paths: Iterable[str]) -> set[str]:
+def list_parents(paths: Iterable[str]) -> set[str]:
     """Return all folders above paths."""
     return {p[:at] for p in paths for at, sign in enumerate(p) if sign == "/"}
 
@@ -373,15 +382,18 @@ def summarise(lost: Iterable[str]) -> list[str]:
     for path in lost:
         top = path.rpartition("/")[0] if path.startswith("/") else path.partition("/")[0]
         tops.setdefault(top, []).append(path)
-    rows = [paths[0] if len(paths) == 1 else f"{_common(paths)}/ ({len(paths)} files)" for paths in tops.values()]
+    rows = [
+        paths[0] if len(paths) == 1 else f"{_find_common_folder(paths)}/ ({len(paths)} files)"
+        for paths in tops.values()
+    ]
     return rows[:NAMED] + ([f"{len(rows) - NAMED} more"] if len(rows) > NAMED else [])
 
 
-def _common(paths: list[str]) -> str:
+def _find_common_folder(paths: list[str]) -> str:
     return os.path.commonpath(paths)
 
 
-class Keeping(Struct, frozen=True):
+class KeepingPlan(Struct, frozen=True):
     """Files to keep before a command: by a link those that it removes, by a copy those that it writes.
 
     `refused` says why not all can be kept.
@@ -399,7 +411,7 @@ def _name_some(workspace: Path, paths: Iterable[Path]) -> str:
 
 def plan_keeping(
     workspace: Path, removed: Iterable[Path], written: Iterable[Path], covered: Container[str], objects: Objects
-) -> Keeping:
+) -> KeepingPlan:
     """Decide which files to keep before a command that names these paths; raises nothing."""
     linked, copied = (
         set(_find_uncovered(workspace, removed, covered)),
@@ -408,20 +420,22 @@ def plan_keeping(
     linked -= copied
     names = _name_some(workspace, (*removed, *written))
     if len(linked) + len(copied) > MOST_KEPT:
-        return Keeping(refused=f"{names}: more than {MOST_KEPT:,} files")
+        return KeepingPlan(refused=f"{names}: more than {MOST_KEPT:,} files")
     folder = objects.folder_of(FILE)
     device, disk = folder.stat().st_dev, os.statvfs(folder)
     statuses = {path: os.lstat(workspace / path) for path in (*linked, *copied)}
     size = sum(s.st_size for s in statuses.values())
     by_copy = sum(s.st_size for path, s in statuses.items() if path in copied or s.st_dev != device)
     if size + objects.size_of(FILE) > LARGEST:
-        return Keeping(refused=f"{names}: {byte_size(size)} in {counted(len(linked) + len(copied), 'file')}")
+        return KeepingPlan(refused=f"{names}: {byte_size(size)} in {counted(len(linked) + len(copied), 'file')}")
     if by_copy + SPARE > disk.f_bavail * disk.f_frsize:
-        return Keeping(refused=f"{names}: there is no room for a copy of {byte_size(by_copy)}")
-    return Keeping(tuple(sorted(linked)), tuple(sorted(copied)))
+        return KeepingPlan(refused=f"{names}: there is no room for a copy of {byte_size(by_copy)}")
+    return KeepingPlan(tuple(sorted(linked)), tuple(sorted(copied)))
 
 
-def keep_moved(workspace: Path, moves: Moves, before: Moment, after: Moment, objects: Objects) -> dict[str, PathEntry]:
+def keep_moved(
+    workspace: Path, moves: Moves, before: WorkspaceState, after: WorkspaceState, objects: Objects
+) -> dict[str, PathEntry]:
     """Keep files that a command moved, under the paths at which they were; return their entries there."""
     targets = {path: place for path, place in moves.files.items() if place not in after.covered}
     keeping = plan_keeping(workspace, [workspace / p for p in targets.values()], (), after.covered, objects)
@@ -431,24 +445,24 @@ def keep_moved(workspace: Path, moves: Moves, before: Moment, after: Moment, obj
         if place in after.covered
     }
     for path, place in targets.items() if not keeping.refused else ():
-        oid = places.file_id(path, before.look.files[path])
-        with contextlib.suppress(OSError, places.BlockedPath), places.parent(workspace, place) as (here, name):
+        oid = places.make_file_id(path, before.look.files[path])
+        with contextlib.suppress(OSError, places.BlockedPath), places.open_parent(workspace, place) as (here, name):
             objects.keep(oid, name, here, link=True)
             entries[path] = PathEntry(before.look.files[path].st_mode, oid)
     return entries
 
 
-def keep_files(workspace: Path, keeping: Keeping, objects: Objects) -> dict[str, PathEntry]:
+def keep_files(workspace: Path, keeping: KeepingPlan, objects: Objects) -> dict[str, PathEntry]:
     """Keep files before a command; return their entries, without those that cannot be kept."""
     entries: dict[str, PathEntry] = {}
     for path in (*keeping.linked, *keeping.copied):
         try:
-            with places.parent(workspace, path) as (here, name):
+            with places.open_parent(workspace, path) as (here, name):
                 status = os.lstat(name, dir_fd=here)
                 if stat.S_ISLNK(status.st_mode):
                     oid = objects.put(os.fsencode(os.readlink(name, dir_fd=here)), sync=False)
                 else:
-                    oid = places.file_id(path, status)
+                    oid = places.make_file_id(path, status)
                     objects.keep(oid, name, here, link=path in keeping.linked)
                 entries[path] = PathEntry(status.st_mode, oid)
         except (OSError, places.BlockedPath):
@@ -462,12 +476,12 @@ def _find_uncovered(workspace: Path, paths: Iterable[Path], covered: Container[s
     for start in paths:
         if not start.is_relative_to(workspace) or ".git" in start.relative_to(workspace).parts:
             continue
-        for path in (p.removeprefix(top) for p in _at_and_below(start)):
+        for path in (p.removeprefix(top) for p in _list_below(start)):
             if path not in covered and _is_file_or_link(top + path):
                 yield path
 
 
-def _at_and_below(start: Path) -> Iterator[str]:
+def _list_below(start: Path) -> Iterator[str]:
     if start.is_symlink() or not start.is_dir():
         yield str(start)
         return

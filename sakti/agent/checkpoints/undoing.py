@@ -19,7 +19,7 @@ from sakti.agent import plans as proposals
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints import uncovered
 from sakti.agent.checkpoints.plan import Action, Plan
-from sakti.agent.checkpoints.records import RecordedTurn, Undone
+from sakti.agent.checkpoints.records import RecordedTurn, UndoRecord
 from sakti.agent.checkpoints.shadow import Shadow, open_shadow
 from sakti.agent.session import turn_lease
 from sakti.agent.threads import reindexing
@@ -47,7 +47,7 @@ _SAID: dict[Action, str] = {
 }
 
 
-class Past(Struct, frozen=True):
+class PastTurn(Struct, frozen=True):
     """One turn of a thread: the user's message that began it, and what its calls changed.
 
     `files` counts paths, also of files that cannot be restored; `undone`: its files were restored already.
@@ -70,7 +70,7 @@ class Past(Struct, frozen=True):
         return len({plans.name_in_lists(p) for p in paths})
 
 
-class Remains(Struct, frozen=True):
+class UndoRemains(Struct, frozen=True):
     """Effects that an undo does not reverse.
 
     These are `lost` files, new files that nothing covers, and commands that still run.
@@ -100,13 +100,13 @@ class UndoPreview(Struct, frozen=True):
     `again`: the undo that a redo would reverse, `completes` one that could not write all; then there are no turns.
     """
 
-    turns: tuple[Past, ...]
+    turns: tuple[PastTurn, ...]
     plan: Plan
     what: What
-    remains: Remains = field(default_factory=Remains)
+    remains: UndoRemains = field(default_factory=UndoRemains)
     diffs: dict[str, str] = field(default_factory=dict[str, str])
-    again: Undone | None = None
-    completes: Undone | None = None
+    again: UndoRecord | None = None
+    completes: UndoRecord | None = None
 
     @property
     def empty(self) -> bool:
@@ -127,17 +127,17 @@ class UndoPreview(Struct, frozen=True):
         return ", ".join(parts) or ("no file can be restored" if self.remains.lost else "no file changes")
 
 
-class Result(Struct, frozen=True):
+class UndoResult(Struct, frozen=True):
     """What an undo or a redo did; `prompt` is the first undone text.
 
     `left` are paths that could not be written, `kept` conflicts that stay as they are. `tasks` of an approved plan
     stay after an undo because they were worked on, or could not be restored by a redo.
     """
 
-    done: Undone
+    done: UndoRecord
     left: tuple[str, ...]
     kept: tuple[str, ...] = ()
-    remains: Remains = field(default_factory=Remains)
+    remains: UndoRemains = field(default_factory=UndoRemains)
     thread: Thread | None = None
     prompt: str = ""
     tasks: tuple[str, ...] = ()
@@ -161,12 +161,12 @@ class Undoing:
 
     # --- what there is ----------------------------------------------------------------------------------------
 
-    async def turns(self) -> list[Past]:
+    async def turns(self) -> list[PastTurn]:
         """Return the turns of the thread that were not undone with their conversation, oldest first."""
         thread = await self._store.read(stored_threads.get, self._thread.id)
-        if thread is not None and stored_threads.goes_on_as(thread):
+        if thread is not None and stored_threads.find_successor(thread):
             return []
-        messages = await self._store.read(stored_messages.after, self._thread.id, -1)
+        messages = await self._store.read(stored_messages.list_after, self._thread.id, -1)
         changed, undone = await asyncio.to_thread(self._read_records)
         prompts = [
             m
@@ -174,7 +174,7 @@ class Undoing:
             if m.role == "user" and m.state != "withheld" and not m.metadata.keys() & {"shell", "hook"}
         ]
         return [
-            Past(m, one_line(m.text, 200), changed.get(m.index), (turn := changed.get(m.index)) is not None
+            PastTurn(m, one_line(m.text, 200), changed.get(m.index), (turn := changed.get(m.index)) is not None
                  and turn.key in undone)
             for m in prompts
         ]  # fmt: skip
@@ -212,7 +212,7 @@ class Undoing:
         if recorder is not None:
             await recorder.settle()
 
-    def _preview(self, turns: tuple[Past, ...], what: What) -> UndoPreview:
+    def _preview(self, turns: tuple[PastTurn, ...], what: What) -> UndoPreview:
         if what == "conversation":
             return UndoPreview(turns, Plan(), what)
         changed = [t.changed for t in turns if t.changed is not None and not t.undone]
@@ -220,16 +220,16 @@ class Undoing:
         keys = {t.changed.key if t.changed is not None else (self._thread.id, t.index) for t in turns}
         return UndoPreview(turns, plan, what, self._remains(changed, keys), self._diffs(plan))
 
-    def _remains(self, changed: Sequence[RecordedTurn], keys: Container[tuple[str, int]]) -> Remains:
+    def _remains(self, changed: Sequence[RecordedTurn], keys: Container[tuple[str, int]]) -> UndoRemains:
         lost = dict.fromkeys(p for t in changed for p in t.left_out)
         stays = dict.fromkeys(p for t in changed for p in t.stays)
         jobs = tuple(one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
-        return Remains(tuple(uncovered.summarise(lost)), tuple(uncovered.summarise(stays)), jobs)
+        return UndoRemains(tuple(uncovered.summarise(lost)), tuple(uncovered.summarise(stays)), jobs)
 
     def _existing(self, paths: Iterable[str]) -> list[str]:
         return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]
 
-    def _preview_rest(self, done: Undone) -> UndoPreview:
+    def _preview_rest(self, done: UndoRecord) -> UndoPreview:
         plan = self.shadow.plan(s.reverse() for s in done.steps if s.path in done.left)
         return UndoPreview((), plan, "files", diffs=self._diffs(plan), completes=done)
 
@@ -246,7 +246,7 @@ class Undoing:
             if text is None:
                 return f"--- a/{one_line(path, 300)}\n+++ b/{one_line(path, 300)}\n@@ no text to compare @@"
             texts.append(text.text)
-        return changes.unified_diff(one_line(path, 300), *texts)
+        return changes.make_diff(one_line(path, 300), *texts)
 
     def _content(self, path: str, oid: str) -> bytes | None:
         if not oid:
@@ -265,7 +265,7 @@ class Undoing:
                              f"{counted(len(turns), 'turn')} of this thread changed files.", title="Diff")  # fmt: skip
         return await asyncio.to_thread(self._turn_diff, turns[-number])
 
-    def _turn_diff(self, past: Past) -> list[str]:
+    def _turn_diff(self, past: PastTurn) -> list[str]:
         assert past.changed is not None
         net = plans.collapse(past.changed.changes)
         rows = {
@@ -277,7 +277,7 @@ class Undoing:
 
     # --- doing it -----------------------------------------------------------------------------------------------
 
-    async def undo(self, preview: UndoPreview, *, take: Iterable[str] = ()) -> Result:
+    async def undo(self, preview: UndoPreview, *, take: Iterable[str] = ()) -> UndoResult:
         """Do what a preview showed; conflicts are kept as they are, but those in `take`.
 
         Files first: where they cannot be written, the conversation stays, too.
@@ -313,8 +313,8 @@ class Undoing:
         if went_to:
             await self._open_successor(went_to, thread)
         prompt = preview.turns[0].message.text if went_to else ""
-        conflicts = _list_kept(preview.plan, taken)
-        return Result(done, _name_paths(skipped), conflicts, preview.remains, thread, prompt, tasks)
+        conflicts = _list_refused_conflicts(preview.plan, taken)
+        return UndoResult(done, _name_paths(skipped), conflicts, preview.remains, thread, prompt, tasks)
 
     async def _open_successor(self, thread_id: str, fork: Thread | None) -> None:
         """Go on in the fork, or in an empty thread if the first turn was undone."""
@@ -335,12 +335,14 @@ class Undoing:
             self._live.use_plan_change(change)
         return change.remaining if change is not None else ()
 
-    async def _complete(self, preview: UndoPreview, done: Undone, taken: frozenset[str]) -> Result:
+    async def _complete(self, preview: UndoPreview, done: UndoRecord, taken: frozenset[str]) -> UndoResult:
         plan = preview.plan
         skipped = await asyncio.to_thread(lambda: self.shadow.complete(done, plan, take=taken))
         await self._update_changed_files()
-        return Result(
-            replace(done, steps=tuple(plan.steps(taken)), went_to=""), _name_paths(skipped), _list_kept(plan, taken)
+        return UndoResult(
+            replace(done, steps=tuple(plan.steps(taken)), went_to=""),
+            _name_paths(skipped),
+            _list_refused_conflicts(plan, taken),
         )
 
     async def _goes_on(self, preview: UndoPreview) -> tuple[str, bool]:
@@ -351,7 +353,7 @@ class Undoing:
         if preview.what == "files":
             return "", False
         index, new_id = preview.turns[0].index, self._store.ids.new()
-        return new_id, bool(await self._store.read(stored_messages.page, self._thread.id, before=index, limit=1))
+        return new_id, bool(await self._store.read(stored_messages.list_page, self._thread.id, before=index, limit=1))
 
     async def _mark_undone(self, thread_id: str, went_to: str) -> None:
         """Let lists and `sakti -c` continue with the thread `went_to`, or with this one if it is empty."""
@@ -374,7 +376,7 @@ class Undoing:
         diffs = await asyncio.to_thread(self._diffs, plan)
         return UndoPreview((), plan, what, diffs=diffs, again=done)
 
-    async def redo(self, preview: UndoPreview | None = None, *, take: Iterable[str] = ()) -> Result:
+    async def redo(self, preview: UndoPreview | None = None, *, take: Iterable[str] = ()) -> UndoResult:
         """Undo the last undo of this thread, files and conversation: as a preview showed it, or at once."""
         self._must_rest()
         preview = preview or await self.redo_preview()
@@ -396,7 +398,7 @@ class Undoing:
             tasks = self._use_plan_change(change)
             await self._mark_undone(thread.id, "")
             await self._remove_unused_fork(done.went_to)
-        return Result(done, _name_paths(skipped), _list_kept(plan, taken), thread=thread, tasks=tasks)
+        return UndoResult(done, _name_paths(skipped), _list_refused_conflicts(plan, taken), thread=thread, tasks=tasks)
 
     async def _update_changed_files(self) -> None:
         """Let the session show how many files git sees changed now."""
@@ -410,7 +412,7 @@ class Undoing:
         fork = await self._store.read(stored_threads.get, thread_id)
         if fork is None:
             return
-        newer = await self._store.read(stored_messages.after, thread_id, int(fork.metadata.get("forked_at", -1)))
+        newer = await self._store.read(stored_messages.list_after, thread_id, int(fork.metadata.get("forked_at", -1)))
         if not newer:
             await self._delete(thread_id)
 
@@ -422,7 +424,7 @@ class Undoing:
         if self._live is None:
             await indexing.wait()
 
-    async def _last_undo(self) -> Undone | None:
+    async def _last_undo(self) -> UndoRecord | None:
         """Return the newest undo in effect that was made in this thread or led to it.
 
         Where its fork was never made, or is gone, the undo is still this thread's.
@@ -436,7 +438,7 @@ class Undoing:
                 return undone
         return None
 
-    def _standing(self) -> list[Undone]:
+    def _standing(self) -> list[UndoRecord]:
         self.shadow.recover()
         return [u for u in self.shadow.records.undone() if not u.redone]
 
@@ -449,17 +451,17 @@ def _name_paths(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(plans.name_in_lists, paths)))
 
 
-def _list_kept(plan: Plan, taken: frozenset[str]) -> tuple[str, ...]:
+def _list_refused_conflicts(plan: Plan, taken: frozenset[str]) -> tuple[str, ...]:
     return tuple(r.path for r in plan.rows if r.conflict and r.path not in taken)
 
 
-def of_session(session: Session) -> Undoing:
+def make_undoing(session: Session) -> Undoing:
     """Return what undoes in the open thread of a session."""
     assert session.thread is not None
     return Undoing(session.workspace.store, session.workspace.root, session.workspace.clock, session.thread, session)
 
 
-def _find_first(turns: Sequence[Past], number: int, what: What) -> int | None:
+def _find_first(turns: Sequence[PastTurn], number: int, what: What) -> int | None:
     """Return the index of the first of the last `number` turns.
 
     For files alone turns count that changed some.
@@ -468,8 +470,8 @@ def _find_first(turns: Sequence[Past], number: int, what: What) -> int | None:
     return counted_[-number:][0].index if counted_ else None
 
 
-def _has_diff(path: str, net: plans.Net) -> bool:
+def _has_diff(path: str, net: plans.NetChange) -> bool:
     """Return whether a change of a path is shown as a diff: folders and git's own files are not."""
-    if plans.same(net.before, net.after) or plans.is_history(path):
+    if plans.is_same(net.before, net.after) or plans.is_history(path):
         return False
     return not any(e is not None and e.is_folder for e in (net.before, net.after))

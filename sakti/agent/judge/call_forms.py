@@ -27,7 +27,7 @@ from sakti.agent.judge.workspace_view import Access
 from sakti.core.lazy import lazy_pattern
 
 _VERSION = (["--version"], ["-V"], ["--help"])
-_ACCESS: dict[Use, Access] = {"read": "read", "object": "read", "name": "name", "write": "write"}
+_ACCESS: dict[Use, Access] = {"read": "read", "object": "read", "name": "name", "write": "write", "archive": "write"}
 _ADDRESS = r"(?:\d+|\$|/[^/\\\n]*/)"
 _LINES = rf"(?:{_ADDRESS}(?:,{_ADDRESS})?!?)?"
 # `s` of sed without the flags that run or write something; the text ends at the first sign that is not escaped.
@@ -46,6 +46,7 @@ _SHAPES: dict[Use, re.Pattern[str]] = {
     ),
     "format": lazy_pattern(r"\+.*", re.DOTALL),
     "object": lazy_pattern(r"[^@].*", re.DOTALL),
+    "archive": lazy_pattern(r"[^:]*|[^:]*/.*", re.DOTALL),  # not `HOST:FILE`
     "varname": VARIABLE,
     "mode": lazy_pattern(r"[0-7]{3,4}|[augo]*[+=-][rwxX]+"),
     # paths, pipes, calls: without variables (`$ENV`), texts with code in them, and what reads more than the input
@@ -143,14 +144,14 @@ def _has_shape(use: Use, word: str) -> bool:
 def _is_plain_awk(program: str) -> bool:
     """Return whether an awk program has only patterns, fields, arithmetic and `print`."""
     depth = 0
-    for kind, text in _awk_tokens(program):
+    for kind, text in _split_awk(program):
         if kind == "unclear" or (kind == "more" and depth):  # behind `print`, `>` writes a file
             return False
         depth += (text == "{") - (text == "}")
     return True
 
 
-def _awk_tokens(program: str) -> Iterator[tuple[str, str]]:
+def _split_awk(program: str) -> Iterator[tuple[str, str]]:
     """Yield the kind and text of each token of an awk program, up to the first `unclear` one."""
     at = 0
     last: str = "sign"

@@ -18,15 +18,15 @@ from sakti.agent.judge import call_forms, execution, expansion, git, irreversibl
 from sakti.agent.judge.execution import Visibility, explain_guard
 from sakti.agent.judge.policy import Kind, skip_git_options
 from sakti.agent.judge.programs import find_program, has_option, list_operands
-from sakti.agent.judge.shell import Script, with_nested
+from sakti.agent.judge.shell import Script, list_commands
 from sakti.agent.judge.syntax import Simple, Word, has_output
 from sakti.agent.judge.workspace_view import (
     Access,
     WorkspaceView,
-    holds_secrets,
+    explain_secret,
+    find_secret,
     list_exclusions,
     list_secret_files,
-    secret_reason,
 )
 from sakti.core.lazy import lazy_pattern
 
@@ -78,23 +78,23 @@ class CommandAnalysis(Struct, frozen=True):
         )
 
 
-def read(command: str, place: WorkspaceView) -> CommandAnalysis:
+def analyse(command: str, place: WorkspaceView) -> CommandAnalysis:
     """Read a command; raises nothing."""
     script = shell.parse(command)
-    nested = tuple(with_nested(script))
+    nested = tuple(list_commands(script))
     left_out = _leave_out_secrets(script, place)
-    limited = [c for at, c in enumerate(script.commands) if at in left_out or _shows_no_secrets(c, script, place)]
+    limited = [c for at, c in enumerate(script.commands) if at in left_out or _is_limited_search(c, script, place)]
     look = execution.check_visibility(script, place)
-    changed = tuple(dict.fromkeys(f for c in nested for f in execution.changed_here(c.argv, place)))
+    changed = tuple(dict.fromkeys(f for c in nested for f in execution.list_changed(c.argv, place)))
     parts = (
-        *_secrets(nested, limited, place),
+        *_list_secret_parts(nested, limited, place),
         *_judge_all(script, place),
         *_list_risks(script, _may_show_tracked(command, script, nested, look), changed, place),
     )
     return CommandAnalysis(
         parts or (SimpleCommand("read", ""),),
         tuple(_list_all_names(nested, place)),
-        irreversible.reason(script, place),
+        irreversible.explain_loss(script, place),
         changed,
         look,
         _rewrite(command, script, left_out, place),
@@ -123,7 +123,7 @@ def _list_risks(
 
 def _judge_all(script: Script, place: WorkspaceView) -> Iterator[SimpleCommand]:
     """Judge each command in every folder that it may run in."""
-    folders = _Folders(place)
+    folders = FolderTracker(place)
     for simple in script.commands:
         if simple.program == "cd" and not (simple.reads or simple.writes):
             yield folders.change(simple)
@@ -139,7 +139,7 @@ def _judge_all(script: Script, place: WorkspaceView) -> Iterator[SimpleCommand]:
 
 def _warn_of_substitution(simple: Simple, judged: Sequence[SimpleCommand]) -> Sequence[SimpleCommand]:
     """Return the part for a command whose output is put into another one, unless it only reads."""
-    if not simple.substituted or all(p.kind == "read" and not _writes(p) for p in judged):
+    if not simple.substituted or all(p.kind == "read" and not _has_writes(p) for p in judged):
         return ()
     return (SimpleCommand("unknown", "Substitutes a command that does not only read"),)
 
@@ -177,14 +177,17 @@ def _leave_out_secrets(script: Script, place: WorkspaceView) -> dict[int, list[s
 def _list_exclusions(simple: Simple, place: WorkspaceView) -> list[str]:
     program = find_program(simple.program)
     is_plain = bool(simple.ends) and not simple.inside and "--" not in simple.argv
-    if not (program.leaves_out and is_plain and _walks(simple)) or call_forms.list_read_files(simple.argv) is None:
+    if (
+        not (program.leaves_out and is_plain and _searches_folders(simple))
+        or call_forms.list_read_files(simple.argv) is None
+    ):
         return []
-    if place.level == "sandboxed" and not any(map(holds_secrets, place.roots)):
+    if place.level == "sandboxed" and not any(map(find_secret, place.roots)):
         return []
     return list_exclusions(place, *program.leaves_out)
 
 
-def _shows_no_secrets(simple: Simple, script: Script, place: WorkspaceView) -> bool:
+def _is_limited_search(simple: Simple, script: Script, place: WorkspaceView) -> bool:
     """Return whether a search by git is rewritten so that it shows no secrets."""
     is_plain = script.understood and simple.program == "git" and bool(simple.ends) and not simple.inside
     return is_plain and bool(git.omit_secrets(simple.argv, place.cwd)) and bool(list_exclusions(place, "", ""))
@@ -232,7 +235,7 @@ def _may_copy_secrets(simple: Simple, script: Script) -> bool:
     return git.may_copy_secrets(simple.argv, rewritten=script.understood and not simple.inside)
 
 
-class _Folders:
+class FolderTracker:
     """The folders that a command may be in, behind each `cd` in it.
 
     A shell goes back from a link to where it came from, a program to the parent of the folder that the link names: what
@@ -280,7 +283,7 @@ class _Folders:
 
     def note(self, parts: Sequence[SimpleCommand]) -> None:
         """Note commands between: one that does not only read may remove a folder that is there now."""
-        self.is_stable = self.is_stable and not any(p.kind != "read" or _writes(p) for p in parts)
+        self.is_stable = self.is_stable and not any(p.kind != "read" or _has_writes(p) for p in parts)
 
 
 def _is_written_out(word: Word, simple: Simple) -> bool:
@@ -293,7 +296,7 @@ def _drop_copies(folders: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(folders))
 
 
-def _writes(part: SimpleCommand) -> bool:
+def _has_writes(part: SimpleCommand) -> bool:
     return any(access == "write" for _, access in part.paths)
 
 
@@ -310,7 +313,7 @@ def _judge(simple: Simple, commands: Sequence[Simple], place: WorkspaceView) -> 
     if not simple.words:
         yield SimpleCommand("read", "", (), redirected)
     elif all(w.literal for w in simple.words):
-        yield _part(simple, commands, redirected, place)
+        yield _judge_written_out(simple, commands, redirected, place)
     else:
         yield from _judge_open(simple, commands, redirected, place)
 
@@ -337,7 +340,10 @@ def _judge_open(
     variants = expansion.expand(simple.words, place) or []
     if simple.program == "git" and any(map(git.names_object, itertools.chain.from_iterable(variants))):
         variants = []  # the number of an object, which may be that of a file
-    parts = [_part(replace(simple, words=tuple(map(Word, argv))), commands, redirected, place) for argv in variants]
+    parts = [
+        _judge_written_out(replace(simple, words=tuple(map(Word, argv))), commands, redirected, place)
+        for argv in variants
+    ]
     if parts and all(p.kind == "read" for p in parts) and _takes_output(simple):
         yield from parts
     else:
@@ -355,12 +361,14 @@ def _takes_output(simple: Simple) -> bool:
     return form is not None and form.no_options
 
 
-def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: WorkspaceView) -> SimpleCommand:
+def _judge_written_out(
+    simple: Simple, commands: Sequence[Simple], redirected: Paths, place: WorkspaceView
+) -> SimpleCommand:
     """Judge a command whose words are all written out."""
     argv = simple.argv
     sandboxed = place.level == "sandboxed"
     if argv[0] == "git":
-        return _git(argv, redirected, place)
+        return _judge_git(argv, redirected, place)
     files = call_forms.list_read_files(argv, sandboxed=sandboxed)
     if files is None:
         files = _list_files_read_by_list(simple, commands, place)
@@ -370,11 +378,11 @@ def _part(simple: Simple, commands: Sequence[Simple], redirected: Paths, place: 
         if why := explain_guard(place.resolve(word.text)):
             return SimpleCommand("guarded", why, argv, redirected)
     kind: Kind = "work" if execution.is_work(argv) else "unknown"
-    prefix, exact = _prefix(argv, place), _is_exact(argv, place)
-    part = SimpleCommand(kind, "Runs a command", argv, redirected, prefix, exact, execution.hashes(argv, place))
+    prefix, exact = _choose_rule_words(argv, place), _is_exact(argv, place)
+    part = SimpleCommand(kind, "Runs a command", argv, redirected, prefix, exact, execution.hash_files_run(argv, place))
     if (changed := call_forms.list_edited_files(argv, sandboxed=sandboxed)) is None:
         return part
-    return _edit(part, _resolve_all(changed, place), place)
+    return _judge_edit(part, _resolve_all(changed, place), place)
 
 
 def _resolve_all(files: Sequence[tuple[str, Access]], place: WorkspaceView) -> Paths:
@@ -392,11 +400,11 @@ def _list_files_read_by_list(
     return None if None in inner else [f for i in inner for f in i or ()]
 
 
-def _edit(part: SimpleCommand, files: Paths, place: WorkspaceView) -> SimpleCommand:
+def _judge_edit(part: SimpleCommand, files: Paths, place: WorkspaceView) -> SimpleCommand:
     """Judge a command that only changes files: one with secrets is asked about if nothing of it is shown."""
     changes = tuple(p for p, access in files if access == "write")
-    secret = [p for p in changes if secret_reason(p, place)]
-    if secret and _shows_nothing(part.argv[0], secret, files):
+    secret = [p for p in changes if explain_secret(p, place)]
+    if secret and _writes_only(part.argv[0], secret, files):
         return replace(part, kind="named", reason=f"Changes {place.show(secret[0])}, which holds secrets")
     reads = tuple(f for f in files if f[1] != "write")
     written: Paths = tuple((p, "write") for p in changes)
@@ -407,13 +415,13 @@ def _edit(part: SimpleCommand, files: Paths, place: WorkspaceView) -> SimpleComm
 _HOOKS = ("post-checkout", "post-index-change", "reference-transaction")
 
 
-def _shows_nothing(name: str, secret: Sequence[Path], files: Paths) -> bool:
+def _writes_only(name: str, secret: Sequence[Path], files: Paths) -> bool:
     """Return whether a program that changes the `secret` ones of `files` reads none of them."""
     program = find_program(name)
     return program.names_operands or (program.into_last and secret == [files[-1][0]])
 
 
-def _git(argv: tuple[str, ...], redirected: Paths, place: WorkspaceView) -> SimpleCommand:
+def _judge_git(argv: tuple[str, ...], redirected: Paths, place: WorkspaceView) -> SimpleCommand:
     words = skip_git_options(argv)
     access: Access = "read" if git.shows_contents(argv) else "name"
     paths: Paths = tuple((place.resolve(w), access) for w in list_operands(words[2:]))
@@ -423,14 +431,14 @@ def _git(argv: tuple[str, ...], redirected: Paths, place: WorkspaceView) -> Simp
         return SimpleCommand("read", "", argv, (*redirected, *paths))
     if git.changes_settings(words):
         return SimpleCommand("guarded", "Changes git's settings", argv, redirected)
-    return _run_git(argv, paths, redirected, place)
+    return _judge_writing_git(argv, paths, redirected, place)
 
 
-def _run_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, place: WorkspaceView) -> SimpleCommand:
+def _judge_writing_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, place: WorkspaceView) -> SimpleCommand:
     """Judge a command of git that does not only read."""
     exact = _is_exact(argv, place)
     prefix = argv if exact else git.list_rule_words(argv)
-    if git.edits_branch(argv, place.cwd) and not exact and not repositories.names_program(place.cwd, _HOOKS):
+    if git.edits_branch(argv, place.cwd) and not exact and not repositories.find_program_setting(place.cwd, _HOOKS):
         outward: Paths = tuple((p, "write") for p, _ in paths if not place.holds(p))
         return SimpleCommand("edit", "Changes files", argv, (*redirected, *outward), prefix, exact)
     kind: Kind = "work" if git.find_command(argv)[0].work and not exact else "unknown"
@@ -440,16 +448,20 @@ def _run_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, place: Work
 # --- secrets --------------------------------------------------------------------------------------------------------
 
 
-def _secrets(nested: Sequence[Simple], limited: Sequence[Simple], place: WorkspaceView) -> Iterator[SimpleCommand]:
+def _list_secret_parts(
+    nested: Sequence[Simple], limited: Sequence[Simple], place: WorkspaceView
+) -> Iterator[SimpleCommand]:
     """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
-    describe = functools.cache(functools.partial(_named_secret, place=place))  # the same words stand in nested commands
+    describe = functools.cache(
+        functools.partial(_explain_secret, place=place)
+    )  # the same words stand in nested commands
     for simple in nested:
-        yield from _secrets_of_one(simple, describe)
+        yield from _list_named_secrets(simple, describe)
         if not any(simple is c for c in limited):
-            yield from _come_upon(simple, place)
+            yield from _list_secrets_on_the_way(simple, place)
 
 
-def _secrets_of_one(simple: Simple, describe: Callable[[str], str]) -> Iterator[SimpleCommand]:
+def _list_named_secrets(simple: Simple, describe: Callable[[str], str]) -> Iterator[SimpleCommand]:
     """Yield a part for each file with secrets that a simple command names; `describe` gives the reason."""
     for word in (*simple.reads, *simple.writes):
         if why := describe(word.text):
@@ -460,11 +472,11 @@ def _secrets_of_one(simple: Simple, describe: Callable[[str], str]) -> Iterator[
             yield SimpleCommand("secret" if readable else "named", why if readable else f"{word.text} {why}")
 
 
-def _come_upon(simple: Simple, place: WorkspaceView) -> Iterator[SimpleCommand]:
+def _list_secrets_on_the_way(simple: Simple, place: WorkspaceView) -> Iterator[SimpleCommand]:
     """Yield a part for files with secrets, or links, in the folders that a command reads."""
-    if place.level != "sandboxed" and _walks(simple) and (file := _secret_below(simple, place)):
+    if place.level != "sandboxed" and _searches_folders(simple) and (file := _find_secret(simple, place)):
         yield SimpleCommand("named", f"Would search {file}, which holds secrets")
-    if find_program(simple.program).follows_links and (link := _link_below(simple, place)):
+    if find_program(simple.program).follows_links and (link := _find_link(simple, place)):
         yield SimpleCommand("named", f"Would follow the link {link}")
 
 
@@ -485,24 +497,24 @@ def _is_name(simple: Simple) -> bool:
     return git.find_command(simple.argv)[0].names_operands and not git.shows_contents(simple.argv)
 
 
-def _named_secret(text: str, place: WorkspaceView) -> str:
+def _explain_secret(text: str, place: WorkspaceView) -> str:
     """Return why a word is no ordinary file: itself, behind `=` or `@`, or as git names one."""
     if not text or len(text) > 1_000 or "\n" in text:
         return ""
     for candidate in dict.fromkeys((text, *re.split(r"[=:@,]", text)[1:], re.sub(r"^-\w", "", text))):
-        if candidate and (why := secret_reason(place.resolve(candidate), place)):
+        if candidate and (why := explain_secret(place.resolve(candidate), place)):
             return why
     return ""
 
 
-def _walks(simple: Simple) -> bool:
+def _searches_folders(simple: Simple) -> bool:
     """Return whether a command reads all files of a folder."""
     if simple.program == "git":
         return git.find_command(simple.argv)[0].walks is True
     return bool(simple.program) and expansion.is_walker((simple.program, *simple.argv[1:]))
 
 
-def _link_below(simple: Simple, place: WorkspaceView) -> str:
+def _find_link(simple: Simple, place: WorkspaceView) -> str:
     """Return a link in the folders that a command compares, or a folder of more files than are looked at."""
     operands = call_forms.list_file_operands(find_program(simple.program), simple.argv[1:])
     budget = itertools.count()
@@ -515,7 +527,7 @@ def _link_below(simple: Simple, place: WorkspaceView) -> str:
     return ""
 
 
-def _secret_below(simple: Simple, place: WorkspaceView) -> str:
+def _find_secret(simple: Simple, place: WorkspaceView) -> str:
     """Return a file with secrets below the folders that a command searches."""
     program = find_program(simple.program)
     hidden = not program.hidden_options or has_option(simple.argv, program.hidden_options)
@@ -524,7 +536,7 @@ def _secret_below(simple: Simple, place: WorkspaceView) -> str:
     if not searched and (program.operands[:1] == ("pattern",) or simple.program == "git"):
         searched = [place.cwd]
     for folder in searched:
-        if (file := holds_secrets(folder, hidden=hidden)) is not None:
+        if (file := find_secret(folder, hidden=hidden)) is not None:
             return place.show(file)
     return ""
 
@@ -532,11 +544,11 @@ def _secret_below(simple: Simple, place: WorkspaceView) -> str:
 # --- what a rule would say ------------------------------------------------------------------------------------------
 
 
-def _prefix(argv: tuple[str, ...], place: WorkspaceView) -> tuple[str, ...]:
+def _choose_rule_words(argv: tuple[str, ...], place: WorkspaceView) -> tuple[str, ...]:
     """Return the narrowest words that are worth a rule: a program and its subcommand, or all words."""
     if _is_exact(argv, place):
         return argv
-    words = execution.as_module(argv)
+    words = execution.strip_runner(argv)
     program, before = find_program(words[0]), argv[: len(argv) - len(words)]
     if program.rule == "program":
         return (*before, *words[:1])
@@ -551,7 +563,7 @@ def _list_glued(word: str) -> Iterator[str]:
         yield from (word[at:] for at in range(2, min(len(word), 10)) if word[1:at].isalnum())
 
 
-def _leads_outside(argv: Sequence[str], place: WorkspaceView) -> bool:
+def _may_name_outside(argv: Sequence[str], place: WorkspaceView) -> bool:
     """Return whether a word, or the value in an option, may be a file outside the workspace."""
     words = (w for w in argv[1:] if len(w) <= 1_000 and "\n" not in w)
     values = itertools.chain.from_iterable((w, *re.split("[=@]", w)[1:], *_list_glued(w)) for w in words)
@@ -567,16 +579,16 @@ def _is_exact(argv: Sequence[str], place: WorkspaceView) -> bool:
     So do its first words if it runs the workspace's own code, with options that choose no other code. None do if a word
     names a file outside the workspace.
     """
-    if _leads_outside(argv, place):
+    if _may_name_outside(argv, place):
         return True
     if argv[0] == "git":
         return git.can_escape(argv)
-    words = execution.as_module(argv)
+    words = execution.strip_runner(argv)
     program, inner = find_program(argv[0]), find_program(words[0])
     if program.reads is not None or execution.is_install(words):
         return True
     if inner.builds is not None:
         return not execution.builds_inside(words, inner.builds, place)
-    if execution.runs_code(argv) or len(words) != len(argv):
+    if execution.runs_workspace_code(argv) or len(words) != len(argv):
         return True
     return program.rule == "exact"

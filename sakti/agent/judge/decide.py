@@ -20,15 +20,15 @@ from sakti.agent.judge import commands, execution, git
 from sakti.agent.judge import policy as rule_texts
 from sakti.agent.judge.commands import CommandAnalysis, SimpleCommand
 from sakti.agent.judge.execution import explain_guard
-from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_of_mode
+from sakti.agent.judge.policy import ALLOWABLE, CONFINED, STRICTNESS, Kind, Rules, Verdict, verdict_for_kind
 from sakti.agent.judge.programs import ProgramEntry, find_program, is_met
-from sakti.agent.judge.workspace_view import Access, Facts, RemoteFacts, WorkspaceView, is_system, secret_reason
+from sakti.agent.judge.workspace_view import Access, RemoteFacts, ToolFacts, WorkspaceView, explain_secret, is_system
 from sakti.core import network
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
 from sakti.core.text import one_line
 from sakti.core.types import Json, list_arguments
-from sakti.store.secrets import marks_in
+from sakti.store.secrets import find_marks
 
 _VERSION = (["--version"], ["--help"], ["version"])
 
@@ -49,12 +49,12 @@ def _find_entry(argv: Sequence[str]) -> tuple[ProgramEntry, Sequence[str]]:
     return git.find_command(argv) if name == "git" else (find_program(name), argv[1:])
 
 
-def hosts_of(argv: Sequence[str]) -> tuple[str, ...] | None:
+def find_hosts(argv: Sequence[str]) -> tuple[str, ...] | None:
     """Return the hosts that a command names as http(s) addresses; None if it may reach others."""
     program, words = _find_entry(argv)
     if program.other_hosts is None or any(w.partition("=")[0] in program.other_hosts for w in words):
         return None
-    named = [_host(w) for w in words if "://" in w]
+    named = [_parse_host(w) for w in words if "://" in w]
     return None if None in named else tuple(dict.fromkeys(h for h in named if h is not None)) or None
 
 
@@ -77,7 +77,7 @@ def stays_local(argv: Sequence[str]) -> bool:
     return any(map(is_local, words)) and not any("://" in w and not is_local(w) for w in words)
 
 
-def _host(url: str) -> str | None:
+def _parse_host(url: str) -> str | None:
     """Return the host of a plain http(s) address, with an unusual port."""
     if not url.startswith(("http://", "https://")):
         return None
@@ -86,7 +86,7 @@ def _host(url: str) -> str | None:
         port = parts.port
     except ValueError:
         return None
-    host = network.read(parts.hostname or "")
+    host = network.parse_host(parts.hostname or "")
     if host is None or "*" in host.name:
         return None
     return host.name if port in (None, *network.USUAL_PORTS) else f"{host.name}:{port}"
@@ -146,33 +146,33 @@ class Effect(Struct, frozen=True):
 
 
 def judge(
-    tool: Facts, arguments: Mapping[str, Any], *, mode: SessionMode, rules: Rules, place: WorkspaceView
+    tool: ToolFacts, arguments: Mapping[str, Any], *, mode: SessionMode, rules: Rules, place: WorkspaceView
 ) -> Decision:
     """Return whether a call is allowed, asks or is refused; raises nothing."""
     if tool.effect == "own":
         return Decision("allow", "")
     if tool.effect == "run":
-        analysis = commands.read(str(arguments.get("command", "")), place)
-        decision = _run(tool.rule_name, arguments, mode, rules, place, analysis)
+        analysis = commands.analyse(str(arguments.get("command", "")), place)
+        decision = _judge_command(tool.rule_name, arguments, mode, rules, place, analysis)
         return replace(decision, command=analysis.rewritten, note=analysis.omission)
     if tool.remote is not None:
-        return _remote(tool.rule_name, tool.remote, arguments, mode, rules, place)
+        return _judge_remote(tool.rule_name, tool.remote, arguments, mode, rules, place)
     if tool.effect == "fetch":
-        return _fetch(tool.rule_name, str(arguments.get("url", "")), mode, rules, place)
+        return _judge_fetch(tool.rule_name, str(arguments.get("url", "")), mode, rules, place)
     if tool.effect == "search":
-        return _search(tool.rule_name, str(arguments.get("query", "")), mode, rules, place)
+        return _judge_search(tool.rule_name, str(arguments.get("query", "")), mode, rules, place)
     return _judge_paths(tool, arguments, mode, rules, place)
 
 
 def _judge_paths(
-    tool: Facts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: WorkspaceView
+    tool: ToolFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: WorkspaceView
 ) -> Decision:
     """Judge a call by the paths that it names: the strictest decision holds."""
     named = tool.list_paths(arguments)
     if not named:  # a write changes nothing then, and the tool says what is wrong with the call
-        denied = rule_texts.path_verdict(rules, tool.rule_name, "") == "deny"
+        denied = rule_texts.verdict_for_path(rules, tool.rule_name, "") == "deny"
         return Decision("deny", "denied by your rules") if denied else Decision("allow", "")
-    judged = [_path(tool, path, mode, rules, place) for path in named]
+    judged = [_judge_path(tool, path, mode, rules, place) for path in named]
     worst = max(judged, key=lambda d: STRICTNESS.index(d.verdict))
     target = ", ".join(dict.fromkeys(d.target for d in judged))
     return replace(worst, target=target, rules=worst.rules if len(judged) == 1 else ())
@@ -181,7 +181,7 @@ def _judge_paths(
 # --- servers ------------------------------------------------------------------------------------------------------
 
 
-def _remote(
+def _judge_remote(
     name: str, tool: RemoteFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: WorkspaceView
 ) -> Decision:
     """Judge a call of a server's tool by rules, mode, and the facts of the tool."""
@@ -209,7 +209,7 @@ def _explain_remote(tool: RemoteFacts) -> str:
 
 def _is_for_plan(tool: RemoteFacts, arguments: Mapping[str, Any]) -> bool:
     """Return whether a call only reads, and sends no stored secret."""
-    return tool.reads_only and not marks_in(dict(arguments))
+    return tool.reads_only and not find_marks(dict(arguments))
 
 
 def _is_free(tool: RemoteFacts, mode: SessionMode) -> bool:
@@ -220,37 +220,37 @@ def _is_free(tool: RemoteFacts, mode: SessionMode) -> bool:
 # --- files --------------------------------------------------------------------------------------------------------
 
 
-def _path(tool: Facts, text: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
+def _judge_path(tool: ToolFacts, text: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
     path = place.resolve(text)
     target = place.show(path)
-    effect = path_effect(path, place, "read" if tool.effect == "read" else "write")
+    effect = classify_path(path, place, "read" if tool.effect == "read" else "write")
     if effect.kind == "secret":
         return Decision("deny", effect.reason, target)
-    rule_verdict = rule_texts.path_verdict(rules, tool.rule_name, target)
+    rule_verdict = rule_texts.verdict_for_path(rules, tool.rule_name, target)
     if rule_verdict == "deny":
         return Decision("deny", "denied by your rules", target)
-    mode_verdict = verdict_of_mode(effect.kind, mode)
+    mode_verdict = verdict_for_kind(effect.kind, mode)
     if mode_verdict == "deny":
         return Decision("deny", f"{place.reader} edits nothing", target)
     if rule_verdict == "ask":
         return Decision("ask", "Your rules ask first", target)
     if mode_verdict == "allow" or (rule_verdict == "allow" and effect.kind in ALLOWABLE):
         return Decision("allow", "", target)
-    return Decision("ask", effect.reason, target, _path_rules(tool, target, effect.kind))
+    return Decision("ask", effect.reason, target, _offer_path_rule(tool, target, effect.kind))
 
 
-def _path_rules(tool: Facts, target: str, kind: Kind) -> tuple[str, ...]:
+def _offer_path_rule(tool: ToolFacts, target: str, kind: Kind) -> tuple[str, ...]:
     """Return the rule that would allow a call on a path; empty if no rule may."""
-    return (f"{tool.rule_name}({rule_texts.glob_escape(target)})",) if kind in ALLOWABLE else ()
+    return (f"{tool.rule_name}({rule_texts.escape_glob(target)})",) if kind in ALLOWABLE else ()
 
 
-def path_effect(path: Path, place: WorkspaceView, access: Access) -> Effect:
+def classify_path(path: Path, place: WorkspaceView, access: Access) -> Effect:
     """Return the effect of reading, changing or naming the file at the resolved `path`."""
     judged = place if access == "read" else replace(place, readable=())
-    if access != "name" and (secret := secret_reason(path, judged)):
+    if access != "name" and (secret := explain_secret(path, judged)):
         return Effect("secret", secret)
     if access != "write":
-        return _read_effect(path, place)
+        return _classify_reading(path, place)
     if why := explain_guard(path):
         return Effect("guarded", why)
     if place.holds(path):
@@ -258,14 +258,14 @@ def path_effect(path: Path, place: WorkspaceView, access: Access) -> Effect:
     return Effect("edit_outside", "Outside the project")
 
 
-def _read_effect(path: Path, place: WorkspaceView) -> Effect:
+def _classify_reading(path: Path, place: WorkspaceView) -> Effect:
     """Return the effect of reading or naming a file that holds no secrets."""
-    if place.holds(path) or _kept_output(path, place) or any(path.is_relative_to(f) for f in place.readable):
+    if place.holds(path) or _is_saved_output(path, place) or any(path.is_relative_to(f) for f in place.readable):
         return Effect("read", "")
     return Effect("system" if is_system(path) else "outside", "Outside the project")
 
 
-def _kept_output(path: Path, place: WorkspaceView) -> bool:
+def _is_saved_output(path: Path, place: WorkspaceView) -> bool:
     """Return whether a path is a long output of a tool; their folder is not, so it cannot be listed."""
     return place.outputs is not None and path.parent == place.outputs.resolve() and path.is_file()
 
@@ -273,59 +273,59 @@ def _kept_output(path: Path, place: WorkspaceView) -> bool:
 # --- the web ------------------------------------------------------------------------------------------------------
 
 
-def _fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
+def _judge_fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
     """Judge opening a URL, by its host: asked about once a workspace, by the rules for commands."""
     try:
         target = network.parse_url(url)
     except HttpError:  # the tool says why it is not opened
         return Decision("allow", "", url)
-    rule_verdict = rule_texts.path_verdict(rules, name, target.url)
-    is_named = network.read(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
+    rule_verdict = rule_texts.verdict_for_path(rules, name, target.url)
+    is_named = network.parse_host(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
     refused = _refuse_hosts((target.rule_host,), rules) if is_named else ""
     if rule_verdict == "deny" or refused:
         return Decision("deny", refused or "denied by your rules", target.url)
     if mode == "full" or any(r.strip() == name for r in rules.allow):
         decision = Decision("allow", "", target.url, hosts=("*",))
     else:
-        decision = _fetch_from(target, rules, place, is_free=rule_verdict == "allow", is_named=is_named)
+        decision = _judge_host(target, rules, place, is_free=rule_verdict == "allow", is_named=is_named)
     return replace(decision, verdict="ask", reason="Your rules ask first") if rule_verdict == "ask" else decision
 
 
-def _fetch_from(
+def _judge_host(
     target: network.Target, rules: Rules, place: WorkspaceView, *, is_free: bool, is_named: bool
 ) -> Decision:
     """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
     granted = (*place.hosts, *(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH)))
     host = target.rule_host
-    if is_free or (is_named and not network.missing((host,), granted)):
+    if is_free or (is_named and not network.find_uncovered((host,), granted)):
         return Decision("allow", "", target.url, hosts=(*granted, host))
     offered = (f"{rule_texts.REACH}{host}",) if is_named else ()
     return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
 
 
-def _search(name: str, query: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
+def _judge_search(name: str, query: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
     """Judge a search of the web: asked about once for each service and workspace."""
     service = place.search_service
-    rule_verdict = rule_texts.path_verdict(rules, name, service)
+    rule_verdict = rule_texts.verdict_for_path(rules, name, service)
     if rule_verdict == "deny":
         return Decision("deny", "denied by your rules", query)
     if rule_verdict == "ask":
         return Decision("ask", "Your rules ask first", query)
     if mode == "full" or rule_verdict == "allow" or not service:
         return Decision("allow", "", query)
-    return Decision("ask", f"Sends the query to {service}", query, (f"{name}({rule_texts.glob_escape(service)})",))
+    return Decision("ask", f"Sends the query to {service}", query, (f"{name}({rule_texts.escape_glob(service)})",))
 
 
 # --- commands -----------------------------------------------------------------------------------------------------
 
 
-def _run(
+def _judge_command(
     name: str,
     arguments: Mapping[str, Any],
     mode: SessionMode,
     rules: Rules,
     place: WorkspaceView,
-    found: CommandAnalysis,
+    analysis: CommandAnalysis,
 ) -> Decision:
     """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and asks.
 
@@ -333,22 +333,22 @@ def _run(
     """
     command = str(arguments.get("command", ""))
     if mode == "full" or place.level == "unsandboxed":
-        return _command(name, command, mode, rules, place, found)
-    why = one_line(str(arguments.get("outside") or ""), 200) or _find_outside(found)
-    reach = _reach(arguments, found, place)
+        return _judge_effects(name, command, mode, rules, place, analysis)
+    why = one_line(str(arguments.get("outside") or ""), 200) or _find_outside(analysis)
+    reach = _list_hosts(arguments, analysis, place)
     if not why and reach is not None and (place.own_network or not reach):
-        return _inside(name, command, reach, mode, rules, place, found)
-    return _outside(name, command, why, mode, rules, place, found)
+        return _judge_inside(name, command, reach, mode, rules, place, analysis)
+    return _judge_outside(name, command, why, mode, rules, place, analysis)
 
 
-def _outside(
-    name: str, command: str, why: str, mode: SessionMode, rules: Rules, place: WorkspaceView, found: CommandAnalysis
+def _judge_outside(
+    name: str, command: str, why: str, mode: SessionMode, rules: Rules, place: WorkspaceView, analysis: CommandAnalysis
 ) -> Decision:
     """Judge a command that would run outside of the sandbox, for the reason `why` or for the network."""
     if mode == "plan":
         refused = "runs every command inside the sandbox" if why else "reaches no network"
         return Decision("deny", f"{place.reader} {refused}", command)
-    judged = _command(name, command, "ask", rules, place, found)
+    judged = _judge_effects(name, command, "ask", rules, place, analysis)
     return judged if judged.verdict == "deny" else _ask_outside(judged, command, why)
 
 
@@ -361,44 +361,46 @@ def _ask_outside(judged: Decision, command: str, why: str) -> Decision:
     return replace(judged, verdict="ask", reason=reason, target=command, rules=(), outside=why)
 
 
-def _find_outside(found: CommandAnalysis) -> str:
+def _find_outside(analysis: CommandAnalysis) -> str:
     """Return why a command cannot do its work in the sandbox; empty if it can."""
-    if any(git.writes_configuration(argv) for argv in found.all_argv):
+    if any(git.writes_configuration(argv) for argv in analysis.all_argv):
         return "it writes git's configuration"
-    if any(find_program(argv[0].rpartition("/")[2]).desktop for argv in found.all_argv):
+    if any(find_program(argv[0].rpartition("/")[2]).desktop for argv in analysis.all_argv):
         return "it opens a window"
     return ""
 
 
-def _reach(arguments: Mapping[str, Any], found: CommandAnalysis, place: WorkspaceView) -> tuple[str, ...] | None:
+def _list_hosts(
+    arguments: Mapping[str, Any], analysis: CommandAnalysis, place: WorkspaceView
+) -> tuple[str, ...] | None:
     """Return the hosts that a command names or asks for; None if it needs others, or any network."""
     argument: Any = arguments.get("reach")
     asked = [str(h) for h in cast("list[Any]", argument)] if isinstance(argument, list) else []
-    fetching = list(filter(needs_network, found.all_argv))
+    fetching = list(filter(needs_network, analysis.all_argv))
     if place.own_network:  # the localhost of the sandbox is no other host
         asked = list(itertools.filterfalse(is_local, asked))
         fetching = list(itertools.filterfalse(stays_local, fetching))
-    named = list(map(hosts_of, fetching))
+    named = list(map(find_hosts, fetching))
     reach = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
     return None if None in named and not argument else reach
 
 
-def _inside(
+def _judge_inside(
     name: str,
     command: str,
     reach: Sequence[str],
     mode: SessionMode,
     rules: Rules,
     place: WorkspaceView,
-    found: CommandAnalysis,
+    analysis: CommandAnalysis,
 ) -> Decision:
     """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
     if refused := _refuse_hosts(reach, rules):
         return Decision("deny", refused, command)
-    judged = _command(name, command, mode, rules, place, found)
+    judged = _judge_effects(name, command, mode, rules, place, analysis)
     granted = tuple(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH))
     all_hosts = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
-    if judged.verdict == "deny" or not (new_hosts := network.missing(reach, (*place.hosts, *granted))):
+    if judged.verdict == "deny" or not (new_hosts := network.find_uncovered(reach, (*place.hosts, *granted))):
         return replace(judged, reach=all_hosts)
     if mode == "plan":
         return Decision("deny", f"{place.reader} reaches no network", command)
@@ -417,31 +419,33 @@ def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
     """Return why a command may not reach the hosts that it names, or ""."""
     if len(reach) > MOST_HOSTS:
         return f"more than {MOST_HOSTS} hosts for one command"
-    if wrong := next((h for h in reach if network.read(h) is None), None):
+    if wrong := next((h for h in reach if network.parse_host(h) is None), None):
         return f"{one_line(wrong, 60)!r} is not a host name"
     denied = [r.removeprefix(rule_texts.REACH) for r in rules.deny if r.startswith(rule_texts.REACH)]
-    if refused := next((h for h in reach if not network.missing((h,), denied)), None):
+    if refused := next((h for h in reach if not network.find_uncovered((h,), denied)), None):
         return f"your rules allow no command to reach {refused}"
     return ""
 
 
-def _command(
-    name: str, command: str, mode: SessionMode, rules: Rules, place: WorkspaceView, found: CommandAnalysis
+def _judge_effects(
+    name: str, command: str, mode: SessionMode, rules: Rules, place: WorkspaceView, analysis: CommandAnalysis
 ) -> Decision:
     inside = place.level == "sandboxed"
-    if denied := _find_denial(name, mode, rules, found):
+    if denied := _find_denial(name, mode, rules, analysis):
         return Decision("deny", denied, command)
-    effects = [(verdict_of_mode(e.kind, mode, sandboxed=inside), e) for e in _effects(name, found, rules, place)]
+    effects = [
+        (verdict_for_kind(e.kind, mode, sandboxed=inside), e) for e in _list_effects(name, analysis, rules, place)
+    ]
     judged, worst = max(effects, key=lambda pair: (STRICTNESS.index(pair[0]), _WEIGHT.index(pair[1].kind)))
     if judged == "deny":
         return Decision("deny", _explain_denial(worst, place), command)
     if judged == "allow":
-        if _must_ask(name, rules, found):
-            return Decision("ask", "Your rules ask first", command, only_reads=found.only_reads)
-        return Decision("allow", "", command, only_reads=found.only_reads)
+        if _must_ask(name, rules, analysis):
+            return Decision("ask", "Your rules ask first", command, only_reads=analysis.only_reads)
+        return Decision("allow", "", command, only_reads=analysis.only_reads)
     offered = _offer_rules([e for each, e in effects if each == "ask"])
-    diff = "\n".join(place.changed[f] for f in found.changed if f in place.changed)
-    return Decision("ask", worst.reason, command, offered, diff, only_reads=found.only_reads)
+    diff = "\n".join(place.changed[f] for f in analysis.changed if f in place.changed)
+    return Decision("ask", worst.reason, command, offered, diff, only_reads=analysis.only_reads)
 
 
 def _offer_rules(asking: Sequence[Effect]) -> tuple[str, ...]:
@@ -456,45 +460,47 @@ def _explain_denial(effect: Effect, place: WorkspaceView) -> str:
     return f"{where}{place.reader} runs only commands that read"
 
 
-def _must_ask(name: str, rules: Rules, found: CommandAnalysis) -> bool:
+def _must_ask(name: str, rules: Rules, analysis: CommandAnalysis) -> bool:
     """Return whether a rule asks about a command, or about a file that it may show."""
-    return _find_hidden(name, rules.ask, rules, found) is not None or any(
-        rule_texts.forbids(rules.ask, name, argv) for argv in found.all_argv or ((),)
+    return _find_hidden(name, rules.ask, rules, analysis) is not None or any(
+        rule_texts.forbids(rules.ask, name, argv) for argv in analysis.all_argv or ((),)
     )
 
 
-def _find_denial(name: str, mode: SessionMode, rules: Rules, found: CommandAnalysis) -> str:
+def _find_denial(name: str, mode: SessionMode, rules: Rules, analysis: CommandAnalysis) -> str:
     """Return why rules deny a command: one matches it, or in `full` one may match; else ""."""
-    if any(rule_texts.forbids(rules.deny, name, argv) for argv in found.all_argv or ((),)):
+    if any(rule_texts.forbids(rules.deny, name, argv) for argv in analysis.all_argv or ((),)):
         return "denied by your rules"
-    if mode == "full" and (hidden := _find_hidden(name, rules.deny, rules, found)) is not None:
+    if mode == "full" and (hidden := _find_hidden(name, rules.deny, rules, analysis)) is not None:
         return hidden.reason
     return ""
 
 
-def _find_hiding(name: str, rules: Rules, found: CommandAnalysis) -> Effect | None:
+def _find_hiding(name: str, rules: Rules, analysis: CommandAnalysis) -> Effect | None:
     """Return the effect of the first command that hides others and that no rule allows, or None."""
     offered = {
-        p.argv: (rule_texts.write_rule(name, p.argv, p.hashes), p.hashes) for p in reversed(found.parts) if p.argv
+        p.argv: (rule_texts.format_rule(name, p.argv, p.hashes), p.hashes) for p in reversed(analysis.parts) if p.argv
     }
-    for reason, argv in found.visibility.hidden:
+    for reason, argv in analysis.visibility.hidden:
         rule, hashes = offered.get(argv, ("", {}))
         if not rule or not rule_texts.permits(rules.allow, name, argv, hashes, exact=True):
             return Effect("named", f"Your rules cannot be matched against a command that {reason}", rule)
     return None
 
 
-def _find_hidden(name: str, about: Sequence[str], rules: Rules, found: CommandAnalysis) -> Effect | None:
+def _find_hidden(name: str, about: Sequence[str], rules: Rules, analysis: CommandAnalysis) -> Effect | None:
     """Return the effect of a command that may start what rules are about and not show it, or None.
 
     A rule that allows all words of a command that hides others covers it: the user saw them.
     """
-    named = [rule for rule in (rule_texts.command_rule(text, name) for text in about) if rule is not None]
+    named = [rule for rule in (rule_texts.parse_command_rule(text, name) for text in about) if rule is not None]
     if not named:
         return None
-    if (hidden := _find_hiding(name, rules, found)) is not None:
+    if (hidden := _find_hiding(name, rules, analysis)) is not None:
         return hidden
-    if program := execution.names_program(found.visibility.passed, {rule.words[0] for rule in named if rule.words}):
+    if program := execution.find_named_program(
+        analysis.visibility.passed, {rule.words[0] for rule in named if rule.words}
+    ):
         return Effect("named", f"Your rules cannot be matched against a command that names {program} in its arguments")
     return None
 
@@ -521,29 +527,29 @@ _WEIGHT: Sequence[Kind] = (
 _OF_A_RULE: frozenset[Kind] = frozenset(("work", "unknown", "edit"))  # effects of a command that a rule for it covers
 
 
-def _effects(name: str, found: CommandAnalysis, rules: Rules, place: WorkspaceView) -> Iterator[Effect]:
+def _list_effects(name: str, analysis: CommandAnalysis, rules: Rules, place: WorkspaceView) -> Iterator[Effect]:
     """Yield what a command does, where no rule allows it; a bare `bash` allows all that a rule may."""
     everything = any(rule.strip() == name for rule in rules.allow)
-    if found.harm:
-        yield Effect("hard", found.harm)
-    if (hidden := _find_hidden(name, (*rules.deny, *rules.ask), rules, found)) is not None:
+    if analysis.harm:
+        yield Effect("hard", analysis.harm)
+    if (hidden := _find_hidden(name, (*rules.deny, *rules.ask), rules, analysis)) is not None:
         yield hidden
-    for part in found.parts:
-        effects = _part_effects(name, part, rules, place)
+    for part in analysis.parts:
+        effects = _list_part_effects(name, part, rules, place)
         yield from (e for e in effects if not (everything and e.kind in ALLOWABLE))
     yield Effect("read", "")
 
 
-def _part_effects(name: str, part: SimpleCommand, rules: Rules, place: WorkspaceView) -> list[Effect]:
+def _list_part_effects(name: str, part: SimpleCommand, rules: Rules, place: WorkspaceView) -> list[Effect]:
     """Return the effects of one part of a command, without those that its own rule allows."""
     named = part.paths[: len(part.paths) - len(part.changes)]
-    effects = [path_effect(path, place, access) for path, access in named]
-    run = [*(path_effect(path, place, "write") for path in part.changes), Effect(part.kind, part.reason)]
+    effects = [classify_path(path, place, access) for path, access in named]
+    run = [*(classify_path(path, place, "write") for path in part.changes), Effect(part.kind, part.reason)]
     if part.kind not in _OF_A_RULE or not part.argv:
         return effects + run
     permitted = rule_texts.permits(
-        rules.allow, name, part.argv, part.hashes, exact=part.exact, least=execution.least_words(part.prefix)
+        rules.allow, name, part.argv, part.hashes, exact=part.exact, least=execution.count_rule_words(part.prefix)
     )
-    rule = rule_texts.write_rule(name, part.prefix, part.hashes)
+    rule = rule_texts.format_rule(name, part.prefix, part.hashes)
     effects += (replace(e, rule=rule) if e.kind in _OF_A_RULE else e for e in run)
     return [e for e in effects if not (permitted and e.rule == rule)]

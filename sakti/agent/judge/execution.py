@@ -18,7 +18,7 @@ from msgspec import Struct
 from sakti.agent.judge import call_forms, expansion, git
 from sakti.agent.judge.call_forms import match_form
 from sakti.agent.judge.programs import UNKNOWN, CallForm, Condition, ProgramEntry, find_program, is_met, list_operands
-from sakti.agent.judge.shell import Script, list_unclear, with_nested
+from sakti.agent.judge.shell import Script, list_commands, list_unclear
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.workspace_view import LISTS, WorkspaceView, is_system
 from sakti.core.lazy import lazy_pattern
@@ -31,7 +31,7 @@ _WRITTEN = "runs a file that it writes"
 
 def is_work(argv: Sequence[str]) -> bool:
     """Return whether a command builds, checks or tests with the project's own tools."""
-    words = as_module(argv)
+    words = strip_runner(argv)
     if not words:
         return False
     program = find_program(words[0])
@@ -60,22 +60,22 @@ def _is_inside(operand: str, place: WorkspaceView) -> bool:
     return place.holds(place.resolve(operand.partition("::")[0]))
 
 
-def least_words(prefix: Sequence[str]) -> int:
+def count_rule_words(prefix: Sequence[str]) -> int:
     """Return how many words a rule for a command must have: all that say which code it runs."""
-    words = as_module(prefix)
+    words = strip_runner(prefix)
     return len(prefix) if words and find_program(words[0]).builds is not None else 1
 
 
-def as_module(argv: Sequence[str]) -> tuple[str, ...]:
+def strip_runner(argv: Sequence[str]) -> tuple[str, ...]:
     """Return `python -m pytest x` as `pytest x`, and `uv run pytest`, `poetry run pytest` too."""
     if len(argv) > 2 and argv[1] and argv[1] == find_program(argv[0]).runner:
-        return as_module(argv[2:])
+        return strip_runner(argv[2:])
     return tuple(argv)
 
 
-def files_run(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
+def list_files_run(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
     """Return the files of the workspace that decide what a command runs, those that exist."""
-    words = as_module(argv)
+    words = strip_runner(argv)
     program = find_program(words[0]) if words else UNKNOWN
     named = [argv[0]] if argv and "/" in argv[0] else []
     named += list_operands(words[1:])[:1] if program.runs_script else []
@@ -84,10 +84,10 @@ def files_run(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(f for f in files if f.is_file() and place.holds(f)))
 
 
-def hashes(argv: Sequence[str], place: WorkspaceView) -> dict[str, str]:
+def hash_files_run(argv: Sequence[str], place: WorkspaceView) -> dict[str, str]:
     """Return the hash of each file that a command runs, by its path as shown."""
     values: dict[str, str] = {}
-    for file in files_run(argv, place):
+    for file in list_files_run(argv, place):
         try:
             values[place.show(file)] = hashlib.sha256(file.read_bytes()).hexdigest()[:16]
         except OSError:
@@ -95,20 +95,20 @@ def hashes(argv: Sequence[str], place: WorkspaceView) -> dict[str, str]:
     return values
 
 
-def runs_code(argv: Sequence[str]) -> bool:
+def runs_workspace_code(argv: Sequence[str]) -> bool:
     """Return whether a command runs code of the workspace."""
-    words = as_module(argv)
+    words = strip_runner(argv)
     if not words:
         return False
     program = find_program(words[0])
     return "/" in words[0] or program.runs_script or bool(program.sources or program.work)
 
 
-def changed_here(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
+def list_changed(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
     """Return files changed in this session that a command would run or load as configuration."""
-    if not place.changed or not runs_code(argv):
+    if not place.changed or not runs_workspace_code(argv):
         return ()
-    files = set(files_run(argv, place))
+    files = set(list_files_run(argv, place))
     return tuple(f for f in place.changed if f in files or runs_later(f, place))
 
 
@@ -118,12 +118,12 @@ def explain_guard(path: Path) -> str:
     Letters count as small ones: on some systems both are the same file.
     """
     parts = [part.lower() for part in path.parts]
-    if path.name.lower() in LISTS.autorun_names or not LISTS.autorun_folders.isdisjoint(parts) or _of_hooks(parts):
+    if path.name.lower() in LISTS.autorun_names or not LISTS.autorun_folders.isdisjoint(parts) or _is_hook_file(parts):
         return "Can run code later, without asking"
     return ""
 
 
-def _of_hooks(parts: list[str]) -> bool:
+def _is_hook_file(parts: list[str]) -> bool:
     """Return whether a path is a claude-code settings file, which holds hooks, or a hook's script."""
     if ".claude" not in parts:
         return False
@@ -151,14 +151,14 @@ class Visibility(Struct, frozen=True):
 
 def check_visibility(script: Script, place: WorkspaceView) -> Visibility:
     """Return the hidden commands of a script."""
-    nested = tuple(with_nested(script))
+    nested = tuple(list_commands(script))
     unclear: tuple[tuple[str, tuple[str, ...]], ...] = tuple((reason, ()) for reason in list_unclear(script))
-    hidden = tuple(_Files(script, nested, place).list_hidden())
+    hidden = tuple(HiddenCommandFinder(script, nested, place).list_hidden())
     passed = tuple(_list_texts(c) for c in nested if c.program and _may_start_words(c))
     return Visibility((*unclear, *hidden), passed)
 
 
-def names_program(passed: Iterable[Sequence[str]], programs: Collection[str]) -> str:
+def find_named_program(passed: Iterable[Sequence[str]], programs: Collection[str]) -> str:
     """Return one of `programs` that a command has in its arguments; empty if none does."""
     for argv in passed:
         for name in programs:
@@ -185,7 +185,7 @@ def _may_start_words(command: Simple) -> bool:
     return not call_forms.starts_nothing((name, *command.argv[1:]))
 
 
-class _Files:
+class HiddenCommandFinder:
     """Commands of a script, in each folder that they may run in."""
 
     def __init__(self, script: Script, nested: Sequence[Simple], place: WorkspaceView) -> None:
@@ -233,7 +233,7 @@ class _Files:
         commands = self._script.commands if any(c is command for c in self._script.commands) else ()
         if expansion.find_listed(command, commands, self._place) is not None:
             return ""
-        inner = list(with_nested(Script((command,))))[1:]
+        inner = list(list_commands(Script((command,))))[1:]
         placed = expansion.find_placeholder(command.argv)
         if placed and any(placed in c.program for c in inner):
             return "starts a program that its text does not name"

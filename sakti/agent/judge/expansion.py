@@ -24,7 +24,7 @@ from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import find_program, has_option, list_operands
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.words import has_plain_sets
-from sakti.agent.judge.workspace_view import LISTS, WorkspaceView, secret_reason
+from sakti.agent.judge.workspace_view import LISTS, WorkspaceView, explain_secret
 from sakti.core.lazy import lazy_pattern
 
 MOST_MATCHES = 2_000  # of a pattern
@@ -231,7 +231,7 @@ def _is_ordinary(folder: str, name: str, place: WorkspaceView) -> bool:
     if _DIVIDES.search(name) or name.startswith("-"):
         return False
     path = Path(os.path.realpath(os.path.join(folder, name)))  # noqa: PTH118 - for each file of a workspace
-    return place.holds(path) and not secret_reason(path, place)
+    return place.holds(path) and not explain_secret(path, place)
 
 
 def _find_names(argv: Sequence[str]) -> list[str]:
@@ -248,7 +248,6 @@ def is_walker(argv: Sequence[str]) -> bool:
 
 
 MOST = 1_000  # paths that a pattern may name
-_STARTERS = ("-exec", "-execdir", "-ok", "-okdir")
 _COMBINING = frozenset(("-o", "-or", "!", "-not", "-path"))
 
 
@@ -271,113 +270,116 @@ NOTHING = Targets()
 def read_targets(command: str, place: WorkspaceView) -> Targets:
     """Return the files that a command names; raises nothing."""
     targets = NOTHING
-    for simple in shell.with_nested(shell.parse(command)):
+    for simple in shell.list_commands(shell.parse(command)):
         if simple.program == "cd" and len(simple.words) == 2:
             place = replace(place, cwd=place.resolve(simple.words[1].text))
             continue
-        one = _of_one(simple, place)
+        one = _find_targets(simple, place)
         targets = Targets(
             (*targets.removed, *one.removed),
-            (*targets.written, *one.written, *_paths(simple.writes, place)),
+            (*targets.written, *one.written, *_resolve_words(simple.writes, place)),
             (*targets.mentioned, *one.mentioned),
             (*targets.unignored, *one.unignored),
         )
     return targets
 
 
-def _of_one(simple: Simple, place: WorkspaceView) -> Targets:
-    program, words = simple.program, _operands(simple.words[1:])
+def _find_targets(simple: Simple, place: WorkspaceView) -> Targets:
+    program, words = simple.program, _list_operands(simple.words[1:])
     read = _READERS.get(program)
     if read is not None:
         return read(simple, words, place)
     if not program or call_forms.list_read_files(simple.argv) is not None:
         return NOTHING
-    return Targets(mentioned=tuple(p for p in _paths(words, place) if p.is_file()))
+    return Targets(mentioned=tuple(p for p in _resolve_words(words, place) if p.is_file()))
 
 
-def _of_remover(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
-    return Targets(removed=_paths(words, place))
+def _find_removed(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
+    return Targets(removed=_resolve_words(words, place))
 
 
-def _of_writer(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
-    return Targets(written=tuple(p for p in _paths(words, place) if p.is_file()))
+def _find_written(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
+    return Targets(written=tuple(p for p in _resolve_words(words, place) if p.is_file()))
 
 
-def _of_move(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
-    return Targets(removed=_paths(words[:-1], place), written=_destinations(words, place))
+def _find_moved(_: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
+    return Targets(removed=_resolve_words(words[:-1], place), written=_list_destinations(words, place))
 
 
-def _of_copy(simple: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
+def _find_copied(simple: Simple, words: Sequence[Word], place: WorkspaceView) -> Targets:
     if simple.program == "rsync" and any(a.startswith("--del") for a in simple.argv):
-        return Targets(removed=_paths(words[-1:], place))
-    return Targets(written=_destinations(words, place))
+        return Targets(removed=_resolve_words(words[-1:], place))
+    return Targets(written=_list_destinations(words, place))
 
 
-def _of_dd(simple: Simple, _: Sequence[Word], place: WorkspaceView) -> Targets:
-    return Targets(written=_paths([Word(a.removeprefix("of=")) for a in simple.argv if a.startswith("of=")], place))
+def _find_written_by_dd(simple: Simple, _: Sequence[Word], place: WorkspaceView) -> Targets:
+    return Targets(
+        written=_resolve_words([Word(a.removeprefix("of=")) for a in simple.argv if a.startswith("of=")], place)
+    )
 
 
-def _of_find(simple: Simple, _: Sequence[Word], place: WorkspaceView) -> Targets:
-    return Targets(removed=tuple(_removed_by_find(simple, place)))
+def _find_removed_by_find(simple: Simple, _: Sequence[Word], place: WorkspaceView) -> Targets:
+    return Targets(removed=tuple(_list_removed_by_find(simple, place)))
 
 
-def _of_git(simple: Simple, _words: Sequence[Word], place: WorkspaceView) -> Targets:
+def _find_targets_of_git(simple: Simple, _words: Sequence[Word], place: WorkspaceView) -> Targets:
     name, *arguments = [*skip_git_options(simple.argv)[1:], ""]
     if name not in LISTS.git_writers:
         return NOTHING
     if name != "clean" or not any(re.match(r"-[a-zA-Z]*[xX]", a) for a in arguments):
         return Targets(unignored=(place.workspace,))
-    named = _paths([Word(a) for a in arguments if a and not a.startswith("-")], place)
+    named = _resolve_words([Word(a) for a in arguments if a and not a.startswith("-")], place)
     return Targets(removed=named or (place.cwd,))
 
 
 def _removes_by_find(argv: Sequence[str]) -> bool:
-    programs = {b.rpartition("/")[2] for a, b in pairwise(argv) if a in _STARTERS}
+    starters = find_program("find").exec_options
+    programs = {b.rpartition("/")[2] for a, b in pairwise(argv) if a in starters}
     return "-delete" in argv or not programs <= LISTS.lookers
 
 
-def _removed_by_find(simple: Simple, place: WorkspaceView) -> Iterator[Path]:
+def _list_removed_by_find(simple: Simple, place: WorkspaceView) -> Iterator[Path]:
     """Yield the files below the start of a `find` that removes some; only one test of a name is looked at."""
     argv = simple.argv
     if not _removes_by_find(argv):
         return
     end = next((n for n, a in enumerate(argv) if n and a[:1] in "-!("), len(argv))
-    starts = _paths(simple.words[1:end] or (Word("."),), place)
+    starts = _resolve_words(simple.words[1:end] or (Word("."),), place)
     names = [b.lower() for a, b in pairwise(argv) if a in ("-name", "-iname")]
-    yield from starts if len(names) != 1 or _COMBINING & set(argv) else _named_so(starts, names[0])
+    yield from starts if len(names) != 1 or _COMBINING & set(argv) else _list_matching(starts, names[0])
 
 
-def _named_so(starts: Sequence[Path], pattern: str) -> Iterator[Path]:
+def _list_matching(starts: Sequence[Path], pattern: str) -> Iterator[Path]:
     for start in starts:
         yield from (path for path in start.rglob("*") if fnmatch.fnmatch(path.name.lower(), pattern))
 
 
-def _destinations(words: Sequence[Word], place: WorkspaceView) -> tuple[Path, ...]:
+def _list_destinations(words: Sequence[Word], place: WorkspaceView) -> tuple[Path, ...]:
     """Return the files that copying or moving to the last operand would replace."""
     out: list[Path] = []
-    for target in _paths(words[-1:], place):
-        out += [target / p.name for p in _paths(words[:-1], place)] if target.is_dir() else [target]
+    for target in _resolve_words(words[-1:], place):
+        out += [target / p.name for p in _resolve_words(words[:-1], place)] if target.is_dir() else [target]
     return tuple(out)
 
 
-def _operands(words: Sequence[Word]) -> tuple[Word, ...]:
+def _list_operands(words: Sequence[Word]) -> tuple[Word, ...]:
     ends = next((n for n, w in enumerate(words) if w.text == "--"), len(words))
     return (*(w for w in words[:ends] if not w.text.startswith("-")), *words[ends + 1 :])
 
 
-def _paths(words: Sequence[Word], place: WorkspaceView) -> tuple[Path, ...]:
+def _resolve_words(words: Sequence[Word], place: WorkspaceView) -> tuple[Path, ...]:
     """Resolve words, with patterns expanded; of a link the link itself is meant."""
     out: list[Path] = []
     for word in words:
         if not word.literal and "$" not in word.text and re.search(r"[*?\[]", word.text):
-            out += _expand(word.text, place)
+            out += _expand_pattern(word.text, place)
         elif "$" not in word.text and len(word.text) < 4_096 and "\0" not in word.text:
             path = Path(place.cwd, word.text.rstrip("/") or "/")
             out.append(place.resolve(str(path.parent)) / path.name if path.name not in ("", "..") else path.resolve())
     return tuple(out)
 
 
-def _expand(pattern: str, place: WorkspaceView) -> list[Path]:
+def _expand_pattern(pattern: str, place: WorkspaceView) -> list[Path]:
     start, rest = ("/", pattern.lstrip("/")) if pattern.startswith("/") else (place.cwd, pattern)
     try:
         return [p for p, _ in zip(Path(start).glob(rest.rstrip("/")), range(MOST), strict=False)]
@@ -387,11 +389,11 @@ def _expand(pattern: str, place: WorkspaceView) -> list[Path]:
 
 Reader: TypeAlias = Callable[[Simple, Sequence[Word], WorkspaceView], Targets]
 _READERS: Mapping[str, Reader] = {
-    **dict.fromkeys(LISTS.removers, _of_remover),
-    **dict.fromkeys(LISTS.writers, _of_writer),
-    **dict.fromkeys(LISTS.copiers, _of_copy),
-    "mv": _of_move,
-    "dd": _of_dd,
-    "find": _of_find,
-    "git": _of_git,
+    **dict.fromkeys(LISTS.removers, _find_removed),
+    **dict.fromkeys(LISTS.writers, _find_written),
+    **dict.fromkeys(LISTS.copiers, _find_copied),
+    "mv": _find_moved,
+    "dd": _find_written_by_dd,
+    "find": _find_removed_by_find,
+    "git": _find_targets_of_git,
 }

@@ -24,17 +24,8 @@ from sakti.agent.judge.programs import (
     list_operands,
     take_value,
 )
-from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES, WorkspaceView, secret_filter
+from sakti.agent.judge.workspace_view import LISTS, SECRET_NAMES, WorkspaceView, make_secret_filter
 from sakti.core.lazy import lazy_pattern
-
-# Options that run a program, write a file or leave the repository.
-_ESCAPES = (
-    *("--output", "--ext-diff", "--textconv", "--open-files-in-pager", "--exec-path", "--upload-pack", "--exec"),
-    *("--receive-pack", "--config-env", "--git-dir", "--work-tree", "--no-index", "--filters", "--separate-git-dir"),
-    *("--template", "--reference", "--strategy", "--pathspec-from-file", "--exclude-from", "--edit-description"),
-    *("--recurse-submodules",),
-)
-_QUIET = frozenset(("--no-pager", "-P", "--paginate", "-p", "--no-replace-objects"))
 
 _PRIVATE = lazy_pattern(r"credential|extraheader|token|password|secret|proxy", re.IGNORECASE)
 
@@ -63,13 +54,11 @@ def _list_settings(options: Sequence[str]) -> list[str]:
     return [*glued, *(b for a, b in itertools.pairwise(options) if a == "-c")]
 
 
-# Values that start nothing which could do harm, as they are set against a pager, an editor or hooks.
-_NOTHING = frozenset(("", "cat", "true", "false", ":", "/dev/null"))
-
-
 def _names_program(setting: str) -> bool:
     name, _, value = setting.partition("=")
-    return not (value in _NOTHING or repositories.is_harmless(name.lower()) or name.lower().startswith("safe."))
+    return not (
+        value in LISTS.harmless_values or repositories.is_harmless(name.lower()) or name.lower().startswith("safe.")
+    )
 
 
 def find_hidden(argv: Sequence[str]) -> str:
@@ -151,7 +140,7 @@ def may_bring_links(argv: Sequence[str]) -> bool:
 
 def _is_plain(argv: Sequence[str]) -> bool:
     """Return whether no option before the subcommand changes what git does."""
-    return all(option in _QUIET for option in argv[1 : len(argv) - len(skip_git_options(argv)) + 1])
+    return all(option in LISTS.git_quiet_options for option in argv[1 : len(argv) - len(skip_git_options(argv)) + 1])
 
 
 def _has_form(command: ProgramEntry, arguments: Sequence[str], kind: Literal["reads", "edits"]) -> bool:
@@ -161,13 +150,13 @@ def _has_form(command: ProgramEntry, arguments: Sequence[str], kind: Literal["re
     return form is not None and match_form(form, arguments) is not None
 
 
-# Options of which git shows or keeps the content of a file.
-_FILES = ("-F", "-t", "--file", "--template", "--pathspec-from-file")
-
-
 def list_files(argv: Sequence[str]) -> list[str]:
-    """Return the values of such options of a git command; none for another one."""
-    values = [take_value(_FILES, word) for word in argv] if argv[:1] and argv[0].rpartition("/")[2] == "git" else []
+    """Return the files of which a git command shows or keeps the content by its options."""
+    values = (
+        [take_value(LISTS.git_file_options, word) for word in argv]
+        if argv[:1] and argv[0].rpartition("/")[2] == "git"
+        else []
+    )
     behind = (word for value, word in zip(values, argv[1:], strict=False) if value == "")
     return [*(value for value in values if value), *behind]
 
@@ -189,29 +178,18 @@ def shows_contents(argv: Sequence[str]) -> bool:
     return command.pathspecs
 
 
-# What copies or prints files of commits, other than `shows_contents`.
-_COPIES = frozenset(
-    "archive bundle cat-file checkout-index clone fast-export format-patch merge-file merge-tree range-diff unpack-file"
-    " worktree".split()
-)
-
-
 def may_copy_secrets(argv: Sequence[str], *, rewritten: bool) -> bool:
     """Return whether a git command may show secret files of commits; `rewritten`: without them."""
     if shows_contents(argv):
         return not (rewritten and reads_only(argv)) or can_show_any_file(argv)
     name = skip_git_options(argv)[1:2]
-    is_copy = not _COPIES.isdisjoint(name) or (name == ("stash",) and "show" in argv) or not is_known(argv)
+    is_copy = not LISTS.git_copiers.isdisjoint(name) or (name == ("stash",) and "show" in argv) or not is_known(argv)
     return is_copy and not reads_only(argv)
-
-
-# Options that take one file, and no pathspecs beside it.
-_ONE_FILE = ("-L", "--follow")
 
 
 def can_show_any_file(argv: Sequence[str]) -> bool:
     """Return whether a git command may show a file that it does not name, in spite of pathspecs."""
-    is_single = shows_contents(argv) and any(a.startswith(_ONE_FILE) for a in argv)
+    is_single = shows_contents(argv) and any(a.startswith(LISTS.git_single_file_options) for a in argv)
     return is_single and any(re.search(r"[*?\[]|^:", a) for a in list_operands(argv))
 
 
@@ -221,7 +199,7 @@ def omit_secrets(argv: Sequence[str], folder: Path) -> list[tuple[int, str]]:
     The number of an object is to mean a commit or its files: it may be that of one file. A command that selects no
     files still shows all commits, also those that changed nothing else.
     """
-    if not shows_contents(argv) or any(a.startswith(_ONE_FILE) for a in argv):
+    if not shows_contents(argv) or any(a.startswith(LISTS.git_single_file_options) for a in argv):
         return []
     name = skip_git_options(argv)[1]
     behind = len(argv) - len(skip_git_options(argv)) + 1
@@ -272,7 +250,7 @@ def can_escape(argv: Sequence[str]) -> bool:
         or words[1:2] == ()
         or command.runs_programs
         or (command.reads is not None and command.edits is None)
-        or has_option(words[2:], _ESCAPES)
+        or has_option(words[2:], LISTS.git_escapes)
         or any(re.match(r"-[a-zA-Z]*x|--e[xe]|--te|--re[cf]|--sep", w) for w in words[2:])
     )
 
@@ -284,7 +262,7 @@ def changes_settings(words: Sequence[str]) -> bool:
 
 def find_risk(words: Sequence[str], paths: Sequence[Path], folder: Path) -> str:
     """Return why a reading git command may do more in `folder`, "" if it does not."""
-    if setting := repositories.names_program(folder):
+    if setting := repositories.find_program_setting(folder):
         return f"Runs git in a repository whose setting {setting} may run a program"
     compares = words[1:2] == ("diff",) and any(map(Path.is_dir, paths))
     if compares and not repositories.has_repository(folder):
@@ -304,5 +282,5 @@ def find_tracked_secret(place: WorkspaceView) -> str:
     tracked = repositories.list_tracked(place.cwd)
     if tracked is None:
         return "the index"
-    is_secret = secret_filter(place.workspace, place)
+    is_secret = make_secret_filter(place.workspace, place)
     return next(filter(is_secret, tracked), "")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent.judge import git
 from sakti.agent.judge.call_forms import list_edited_files, match_form
-from sakti.agent.judge.execution import as_module
+from sakti.agent.judge.execution import strip_runner
 from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import (
     Harm,
@@ -24,7 +24,7 @@ from sakti.agent.judge.programs import (
     is_met,
     list_operands,
 )
-from sakti.agent.judge.shell import Script, with_nested
+from sakti.agent.judge.shell import Script, list_commands
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.core.lazy import lazy_pattern
@@ -39,15 +39,16 @@ _HARMS: Mapping[Harm, str] = {
 _CLOUDS = lazy_pattern(
     r"^(?:rm|rb|delete\b.*|terminate\b.*|destroy\b.*|remove\b.*|purge\b.*|stop\b.*)|delete-|terminate-"
 )
+_HARMLESS_DEVICE = lazy_pattern(r"/dev/(?:null|stdout|stderr|tty|zero|fd/\d+)")
 _SQL = lazy_pattern(r"\b(?:drop|truncate|delete\s+from)\b", re.IGNORECASE)
 
 
-def reason(script: Script, place: WorkspaceView) -> str:
+def explain_loss(script: Script, place: WorkspaceView) -> str:
     """Return why a script asks in every mode, with the files that it would remove; empty if it does not.
 
     Read from all commands in it, also from those in the text of others and in what is not understood.
     """
-    for command in with_nested(script):
+    for command in list_commands(script):
         if loss := _describe_loss(command, place):
             return loss
         if command.program == "cd":
@@ -60,7 +61,7 @@ def _describe_loss(command: Simple, place: WorkspaceView) -> str:
     name = command.program
     if not name:
         return ""
-    program, argv = find_program(name), as_module((name, *command.argv[1:]))
+    program, argv = find_program(name), strip_runner((name, *command.argv[1:]))
     return (
         _describe_harm(command, program)
         or _describe_remote_removal(argv, command.input)
@@ -126,8 +127,8 @@ def _runs_printed_code(command: Simple) -> bool:
 
 
 def is_harmless_device(path: str) -> bool:
-    """Return whether writing to a device changes nothing."""
-    return path in ("/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero") or path.startswith("/dev/fd/")
+    """Return whether writing to a device changes nothing; `/dev/fd/../…` is a path to any file."""
+    return _HARMLESS_DEVICE.fullmatch(path) is not None
 
 
 def _names_script(command: Simple) -> bool:
@@ -160,14 +161,14 @@ def _describe_removal(command: Simple, removal: Removal, place: WorkspaceView) -
     """Return the trees that must not be lost and that a command removes or changes."""
     if not has_option(cut_at_dashes(command.argv[1:]), removal.options):
         return ""
-    operands = _operands(command.words[1:])[removal.skipped :]
+    operands = _list_operands(command.words[1:])[removal.skipped :]
     if not operands and (command.piped or command.inside):
         return f"{removal.verb} what another command lists: cannot be undone"
     risky = [w for w in operands if _is_vital(w, place)]
-    return f"{removal.verb} {_targets(risky, place)}: cannot be undone" if risky else ""
+    return f"{removal.verb} {_name_targets(risky, place)}: cannot be undone" if risky else ""
 
 
-def _operands(words: Sequence[Word]) -> list[Word]:
+def _list_operands(words: Sequence[Word]) -> list[Word]:
     ended, operands = False, list[Word]()
     for word in words:
         if not ended and word.text == "--":
@@ -196,7 +197,7 @@ def _split_operands(arguments: Sequence[str]) -> list[str]:
     return [w for a in arguments for w in ([a] if a.startswith("-") else a.split())]
 
 
-def _targets(words: Sequence[Word], place: WorkspaceView) -> str:
+def _name_targets(words: Sequence[Word], place: WorkspaceView) -> str:
     """Name what words mean, with patterns expanded: at most four, and how many more."""
     names = [name for word in words for name in _expand(word, place)]
     shown = ", ".join(place.show(place.resolve(n)) if "$" not in n else n for n in names[:4])
@@ -214,41 +215,41 @@ def _expand(word: Word, place: WorkspaceView) -> list[str]:
         return [word.text]
 
 
-def _find(command: Simple, place: WorkspaceView) -> str:
+def _check_find(command: Simple, place: WorkspaceView) -> str:
     behind = find_program("find").exec_options
     started = [b.rpartition("/")[2] for a, b in pairwise(command.argv) if a in behind]
     if "-delete" not in command.argv and not any(find_program(s).removes for s in started):
         return ""
     start = [w for w in command.words[1:] if not w.text.startswith("-")][:1] or [Word(".")]
-    return f"Removes files in {_targets(start, place)}: cannot be undone" if _is_vital(start[0], place) else ""
+    return f"Removes files in {_name_targets(start, place)}: cannot be undone" if _is_vital(start[0], place) else ""
 
 
-def _rsync(command: Simple, place: WorkspaceView) -> str:
-    operands = _operands(command.words[1:])
+def _check_rsync(command: Simple, place: WorkspaceView) -> str:
+    operands = _list_operands(command.words[1:])
     removed = operands[-1:] if any(a.startswith("--del") for a in command.argv) else []
     if any(a.startswith("--remove-so") for a in command.argv):
         removed += operands[:-1]
     risky = [w for w in removed if _is_vital(w, place)]
-    return f"Removes files in {_targets(risky, place)}" if risky else ""
+    return f"Removes files in {_name_targets(risky, place)}" if risky else ""
 
 
-def _move(command: Simple, place: WorkspaceView) -> str:
-    from_where = _operands(command.words[1:])[:-1]
+def _check_move(command: Simple, place: WorkspaceView) -> str:
+    from_where = _list_operands(command.words[1:])[:-1]
     vital = [w for w in from_where if "$" not in w.text and _is_vital_path(place.resolve(w.text), place)]
-    return f"Moves {_targets(vital, place)}" if vital else ""
+    return f"Moves {_name_targets(vital, place)}" if vital else ""
 
 
-def _dd(command: Simple, _: WorkspaceView) -> str:
+def _check_dd(command: Simple, _: WorkspaceView) -> str:
     return "Overwrites a file or a disk" if any(a.startswith("of=") for a in command.argv) else ""
 
 
 # --- git ----------------------------------------------------------------------------------------------------------
 
 
-def _git(command: Simple, place: WorkspaceView) -> str:
+def _check_git(command: Simple, place: WorkspaceView) -> str:
     words = skip_git_options(command.argv)[1:]
     entry, rest = git.find_command(command.argv)
-    loses = _discards(rest, place) if words[:1] == ("checkout",) else is_met(entry.irreversible, rest)
+    loses = _overwrites_files(rest, place) if words[:1] == ("checkout",) else is_met(entry.irreversible, rest)
     if loses and not _is_harmless(entry, rest):
         return entry.reason or "Discards work that git keeps nowhere else"
     return "Lets git run a command that its arguments name" if git.names_command(command.argv) else ""
@@ -260,7 +261,7 @@ def _is_harmless(entry: ProgramEntry, arguments: Sequence[str]) -> bool:
     return call is not None and (not entry.harmless_with or any(o in entry.harmless_with for o in call.options))
 
 
-def _discards(rest: Sequence[str], place: WorkspaceView) -> bool:
+def _overwrites_files(rest: Sequence[str], place: WorkspaceView) -> bool:
     """Return whether `git checkout` would overwrite files: with paths, or with force."""
     operands = list_operands(rest)
     if "--" in rest or has_option(rest, ("-f", "-B", "--force", "--pathspec-from-file")):
@@ -273,9 +274,9 @@ def _discards(rest: Sequence[str], place: WorkspaceView) -> bool:
 
 
 _CHECKS: Mapping[str, Callable[[Simple, WorkspaceView], str]] = {
-    "find": _find,
-    "rsync": _rsync,
-    "mv": _move,
-    "dd": _dd,
-    "git": _git,
+    "find": _check_find,
+    "rsync": _check_rsync,
+    "mv": _check_move,
+    "dd": _check_dd,
+    "git": _check_git,
 }

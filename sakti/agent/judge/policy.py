@@ -22,6 +22,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from sakti.agent.judge.workspace_view import LISTS
 from sakti.core import network
 from sakti.core.config import APPROVAL_MODES, SessionMode
 from sakti.core.lazy import lazy_pattern
@@ -43,20 +44,21 @@ Kind: TypeAlias = Literal[
 ]
 STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 
-# In the order of the modes: plan, ask, edits, auto.
-_VERDICTS: Mapping[Kind, tuple[str, tuple[Verdict, Verdict, Verdict, Verdict]]] = {
-    "read": ("read files in the workspace; run commands that only read there", ("allow", "allow", "allow", "allow")),
-    "system": ("read installed files (/usr, /opt, Python packages)", ("ask", "ask", "ask", "allow")),
-    "outside": ("read any other file", ("ask", "ask", "ask", "ask")),
-    "edit": ("change a file in the workspace", ("deny", "ask", "allow", "allow")),
-    "edit_outside": ("change any other file", ("deny", "ask", "ask", "ask")),
-    "work": ("build, test, format, commit", ("allow", "ask", "ask", "allow")),
-    "unknown": ("run any other command", ("ask", "ask", "ask", "allow")),
-    "changed": ("run a command that executes a file changed in this session", ("ask", "ask", "ask", "ask")),
-    "guarded": ("change a file that runs code later (.bashrc, .git, .sakti)", ("deny", "ask", "ask", "ask")),
-    "hard": ("do something that cannot be undone (remove folders, push, publish, sudo)", ("deny", "ask", "ask", "ask")),
-    "named": ("run a command that names a secret file", ("deny", "ask", "ask", "ask")),
-    "secret": ("read or change a secret file or sakti's own data", ("deny", "deny", "deny", "deny")),
+# What a mode does with each kind of effect, in the order of the modes: plan, ask, edits, auto. The help page of
+# approvals describes the kinds.
+MODE_TABLE: Mapping[Kind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
+    "read": ("allow", "allow", "allow", "allow"),
+    "system": ("ask", "ask", "ask", "allow"),
+    "outside": ("ask", "ask", "ask", "ask"),
+    "edit": ("deny", "ask", "allow", "allow"),
+    "edit_outside": ("deny", "ask", "ask", "ask"),
+    "work": ("allow", "ask", "ask", "allow"),
+    "unknown": ("ask", "ask", "ask", "allow"),
+    "changed": ("ask", "ask", "ask", "ask"),
+    "guarded": ("deny", "ask", "ask", "ask"),
+    "hard": ("deny", "ask", "ask", "ask"),
+    "named": ("deny", "ask", "ask", "ask"),
+    "secret": ("deny", "deny", "deny", "deny"),
 }
 # What may write, so that `plan` runs it only where a whole sandbox keeps the workspace from being changed.
 CONFINED: frozenset[Kind] = frozenset(("work", "unknown", "changed"))
@@ -72,20 +74,15 @@ IN_SHORT: Mapping[SessionMode, str] = {
     "full": "never asks; commands run outside the sandbox",
 }
 
-READ_ONLY = "read-only"  # in a mode's `tools`: the tools below, with commands judged as in `plan`
-_READERS = ("read", "ls", "glob", "grep", "memory-search", "task-query", "skill", "bash", "bash_output", "kill")
-# Tools that change nothing by themselves, or run another tool that is judged: every mode has them.
-_ALWAYS = ("agent", "ask_user", "present_plan", "wait", "search_tools", "load_tool", "call_tool")
+READ_ONLY = "read-only"  # in a mode's `tools`: the reading tools, with commands judged as in `plan`
 REACH = "reach: "  # what rules about hosts begin with
 # Hashes stand behind a `#` that is in no quotes.
 _COMMAND = lazy_pattern(
     r"""(\w[\w-]*):\s*+((?:'[^']*+'|"(?:\\.|[^"\\])*+"|\\.|\s++(?!#)|[^'"\\\s])*+)(?:\s+#\s*(.*))?""", re.DOTALL
 )
-# Options of git before the subcommand that take the next word.
-_GIT_VALUES = frozenset(("-C", "-c", "--git-dir", "--work-tree", "--namespace", "--exec-path", "--config-env"))
 
 
-def verdict_of_mode(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdict:
+def verdict_for_kind(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdict:
     """Return what `mode` does with an effect, where no rule says more.
 
     `sandboxed`: a whole sandbox holds commands; without one, one that nothing is known of is never free.
@@ -96,15 +93,7 @@ def verdict_of_mode(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -
         return "ask"
     if mode == "plan" and kind in CONFINED and not sandboxed:
         return "deny"
-    return _VERDICTS[kind][1][APPROVAL_MODES.index(mode)]
-
-
-def describe_modes() -> str:
-    """Return the table of all modes in Markdown, as the help shows it."""
-    words = {"allow": "free", "ask": "asks", "deny": "refuses"}
-    rows = [f"| to | {' | '.join(f'`{m}`' for m in APPROVAL_MODES)} |", "| --- " * (1 + len(APPROVAL_MODES)) + "|"]
-    rows += [f"| {text} | {' | '.join(words[v] for v in verdicts)} |" for text, verdicts in _VERDICTS.values()]
-    return "\n".join(rows)
+    return MODE_TABLE[kind][APPROVAL_MODES.index(mode)]
 
 
 class ModeTools(Struct, frozen=True):
@@ -120,7 +109,11 @@ class ModeTools(Struct, frozen=True):
 
     def allows(self, tool: str, *, reads: bool = False) -> bool:
         """Return whether the mode has a tool; `reads`: of a server, and known to read only."""
-        if self.names is None or tool in _ALWAYS or (READ_ONLY in self.names and tool in _READERS):
+        if (
+            self.names is None
+            or tool in LISTS.common_tools
+            or (READ_ONLY in self.names and tool in LISTS.reading_tools)
+        ):
             return True
         if reads and self.reads_only:
             return True
@@ -150,7 +143,7 @@ class CommandRule(Struct, frozen=True):
     partial: bool = False  # the last word may go on, as the globs of older versions did
 
 
-def path_verdict(rules: Rules, tool: str, target: str) -> Literal["allow", "ask", "deny"] | None:
+def verdict_for_path(rules: Rules, tool: str, target: str) -> Literal["allow", "ask", "deny"] | None:
     """Return what the rules say of a call of `tool` on a path; the strictest one counts."""
     for verdict in ("deny", "ask", "allow"):
         if any(_covers_path(rule, tool, target) for rule in getattr(rules, verdict)):
@@ -163,33 +156,33 @@ def _covers_path(rule: str, tool: str, target: str) -> bool:
     if name.strip() != tool:
         return False
     pattern = pattern.removesuffix(")")
-    return not pattern or pattern == glob_escape(target) or fnmatch.fnmatchcase(target, pattern)
+    return not pattern or pattern == escape_glob(target) or fnmatch.fnmatchcase(target, pattern)
 
 
-def command_rule(rule: str, tool: str) -> CommandRule | None:
+def parse_command_rule(rule: str, tool: str) -> CommandRule | None:
     """Parse a rule about commands; None for another or an invalid rule."""
     if rule.strip() == tool:
         return CommandRule((), {})
     if match := re.fullmatch(rf"{re.escape(tool)}\((.*)\)", rule.strip(), re.DOTALL):
         text = re.sub(r"\[([*?\[])\]", r"\1", match[1])
         prefix = re.split(r"[*?]", text, maxsplit=1)[0]
-        return _read(prefix, {}, partial=prefix != text and not prefix.endswith(" "))
+        return _parse_words(prefix, {}, partial=prefix != text and not prefix.endswith(" "))
     if (match := _COMMAND.fullmatch(rule.strip())) and match[1] == tool:
         hashes = {h.rpartition("=")[0]: h.rpartition("=")[2] for h in (match[3] or "").split()}
-        return _read(match[2], hashes)
+        return _parse_words(match[2], hashes)
     return None
 
 
 def describe_rule(rule: str) -> str:
     """Describe a rule in a question: its command, and the files whose change ends it."""
-    command = command_rule(rule, "bash")
+    command = parse_command_rule(rule, "bash")
     if command is None or not command.words:
         return rule
     until = f", until {' or '.join(command.hashes)} changes" if command.hashes else ""
     return f"`{shlex.join(command.words)} …`{until}"
 
 
-def _read(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> CommandRule | None:
+def _parse_words(text: str, hashes: Mapping[str, str], *, partial: bool = False) -> CommandRule | None:
     try:
         return CommandRule(tuple(shlex.split(text)), hashes, partial)
     except ValueError:
@@ -209,7 +202,7 @@ def names_tool(rules: Sequence[str], tool: str, fingerprint: str = "") -> bool:
     return False
 
 
-def tool_of(rule: str) -> str:
+def find_tool(rule: str) -> str:
     """Return the tool that a rule is about, "" if it is not a rule."""
     if server_tool := re.fullmatch(r"\s*(mcp__[\w*?-]+)\s*(?:#\s*\w+\s*)?", rule):
         return server_tool[1]
@@ -221,15 +214,15 @@ def tool_of(rule: str) -> str:
 
 def names_host(rule: str) -> bool:
     """Return whether a rule is about a host that may be reached, as `reach: docs.example.org`."""
-    return rule.startswith(REACH) and network.read(rule.removeprefix(REACH)) is not None
+    return rule.startswith(REACH) and network.parse_host(rule.removeprefix(REACH)) is not None
 
 
-def is_old(rule: str, tool: str) -> bool:
+def is_old_form(rule: str, tool: str) -> bool:
     """Return whether a rule about commands has the form of older versions."""
     return rule.strip().startswith(f"{tool}(")
 
 
-def write_rule(tool: str, words: Sequence[str], hashes: Mapping[str, str]) -> str:
+def format_rule(tool: str, words: Sequence[str], hashes: Mapping[str, str]) -> str:
     """Write a rule for commands that begin with `words`."""
     files = " ".join(f"{path}={value}" for path, value in hashes.items())
     return f"{tool}: {shlex.join(words)}" + (f" # {files}" if files else "")
@@ -239,7 +232,7 @@ def skip_git_options(argv: Sequence[str]) -> tuple[str, ...]:
     """Return a git command without the options before its subcommand."""
     at = 1
     while at < len(argv) and argv[at].startswith("-"):
-        at += 2 if argv[at] in _GIT_VALUES else 1
+        at += 2 if argv[at] in LISTS.git_value_options else 1
     return (argv[0], *argv[at:])
 
 
@@ -253,11 +246,11 @@ def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
     name = argv[0].rpartition("/")[2]
     plain = skip_git_options((name, *argv[1:])) if name.lower() == "git" else (name, *argv[1:])
     lower = (name.lower(), *plain[1:])  # some file systems find a program so, too
-    named = (rule for rule in (command_rule(text, tool) for text in rules) if rule is not None)
-    return any(_begins(rule, words) or _match_between(rule, words) for rule in named for words in (plain, lower))
+    named = (rule for rule in (parse_command_rule(text, tool) for text in rules) if rule is not None)
+    return any(_begins_with(rule, words) or _match_between(rule, words) for rule in named for words in (plain, lower))
 
 
-def _begins(rule: CommandRule, argv: Sequence[str]) -> bool:
+def _begins_with(rule: CommandRule, argv: Sequence[str]) -> bool:
     words = rule.words
     if len(argv) < len(words):
         return False
@@ -299,13 +292,13 @@ def permits(
     only a rule for all of them counts. `least`: how many of its words a rule must have.
     """
     for text in rules:
-        rule = None if is_old(text, tool) else command_rule(text, tool)
+        rule = None if is_old_form(text, tool) else parse_command_rule(text, tool)
         if rule is None or len(rule.words) < least or rule.hashes != hashes:
             continue
-        if tuple(argv) == rule.words if exact else _begins(rule, argv):
+        if tuple(argv) == rule.words if exact else _begins_with(rule, argv):
             return True
     return False
 
 
-def glob_escape(text: str) -> str:
+def escape_glob(text: str) -> str:
     return re.sub(r"([*?\[])", r"[\1]", text)

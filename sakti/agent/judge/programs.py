@@ -18,11 +18,26 @@ from msgspec import Struct
 from sakti.core.lazy import lazy_pattern
 
 # Meaning of an operand or of an option's value. A file is read or written, or only its name and size are read; `text`
-# is no file, nor is the `pattern` of grep. `object` is a file that is read, but for words that begin with `@`. Scripts
-# (`sed` that prints, `edit` for one that changes lines, `awk`, `jq`, `sql`), the `format` of date, the `mode` of chmod
-# and the `varname` of read have a shape of their own.
+# is no file, nor is the `pattern` of grep. `object` is a file that is read, but for words that begin with `@`, and
+# `archive` one that is written, but for `HOST:FILE`, which tar reaches by another program. Scripts (`sed` that prints,
+# `edit` for one that changes lines, `awk`, `jq`, `sql`), the `format` of date, the `mode` of chmod and the `varname` of
+# read have a shape of their own.
 Use: TypeAlias = Literal[
-    "text", "name", "read", "write", "pattern", "object", "sed", "edit", "awk", "jq", "sql", "format", "mode", "varname"
+    "text",
+    "name",
+    "read",
+    "write",
+    "archive",
+    "pattern",
+    "object",
+    "sed",
+    "edit",
+    "awk",
+    "jq",
+    "sql",
+    "format",
+    "mode",
+    "varname",
 ]
 # Whether a fact holds for a program: always, never, or behind one of these subcommands (`system prune`, in the order of
 # the words; "" without any) or options (`--hard`).

@@ -10,32 +10,20 @@ in the repository's stead, the second adds to it. The folders of submodules and 
 
 from __future__ import annotations
 
+import functools
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
+from sakti.agent.judge.workspace_view import LISTS
 from sakti.core.lazy import lazy_pattern
 
-# Settings of a repository that name no program and read no other file; any other one may.
-_HARMLESS = lazy_pattern(
-    r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|eol"
-    r"|safecrlf|quotepath|abbrev|compression|preloadindex|untrackedcache|longpaths|protecthfs|protectntfs"
-    r"|sharedrepository|checkstat|trustctime|whitespace|commentchar|splitindex|commitgraph|multipackindex|fscache"
-    r"|warnambiguousrefs|sparsecheckout|sparsecheckoutcone|bigfilethreshold|hidedotfiles|loosecompression)"
-    r"|remote\..*\.(?:url|pushurl|fetch|push|tagopt|prune|prunetags|mirror|skipdefaultupdate|skipfetchall|gh-resolved)"
-    r"|remote\.pushdefault|branch\..*\.(?:remote|merge|rebase|pushremote|description|[\w-]*merge-base"
-    r"|github-pr-owner-number)|user\.\w+|submodule\.(?:active|recurse)|submodule\..*\.(?:url|active|branch|path)|color\..*"
-    r"|(?:advice|apply|branch|column|commit|commitgraph|feature|fetch|fsck|gc|gui|index|init|maintenance|merge|pack|pull"
-    r"|push|rebase|receive|repack|rerere|stash|tag|transfer|versionsort)\.\w+|status\.(?!submodulesummary)\w+"
-    r"|log\.(?!showsignature)\w+|format\.(?!pretty)\w+|extensions\.objectformat|filter\.lfs\.required"
-    r"|diff\.(?!external)\w+|lfs\.(?:url|repositoryformatversion|.*\.(?:access|locksverify))"
-    r"|url\..*\.(?:insteadof|pushinsteadof)|credential\..*\.username"
-)
-# Filters that `git lfs install` sets.
-_LFS = {
+# Filters that `git lfs install` sets: they are no programs of the repository's.
+LFS = {
     "filter.lfs.clean": ("git-lfs clean -- %f",),
     "filter.lfs.smudge": ("git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"),
     "filter.lfs.process": ("git-lfs filter-process", "git-lfs filter-process --skip"),
@@ -54,19 +42,19 @@ class Repository(Struct, frozen=True):
     common: Path
 
 
-def names_program(folder: Path, hooks: Sequence[str] = ("post-index-change",)) -> str:
+def find_program_setting(folder: Path, hooks: Sequence[str] = ("post-index-change",)) -> str:
     """Return the first setting or hook around `folder` that names a program; empty if none does.
 
     Only its own configuration counts: the user's is the user's. A file that cannot be read or understood counts as a
     setting, too. Other repositories in it, that it names, are entered as git enters them.
     """
     for repository in _find_repositories(folder):
-        if named := _first_program(repository, hooks):
+        if named := _find_program_name(repository, hooks):
             return named
         for nested in _list_nested(repository):
             if nested is None:
                 return f"more than {MOST_FOLDERS:,} folders"
-            if named := next((n for r in _find_at(nested) if (n := _first_program(r, hooks))), ""):
+            if named := next((n for r in _find_at(nested) if (n := _find_program_name(r, hooks))), ""):
                 return named
     return ""
 
@@ -90,7 +78,7 @@ def _find_repositories(folder: Path) -> Iterator[Repository]:
 def _find_at(place: Path) -> Iterator[Repository]:
     git = place / ".git"
     if os.path.lexists(git):
-        folder = _follow(git)
+        folder = _find_git_data(git)
         yield Repository(place, folder, _find_common(folder) if git.is_file() else folder)
     if _is_complete(place):
         yield Repository(place, place, place)
@@ -111,7 +99,7 @@ def _is_head(file: Path) -> bool:
     return re.match(r"(ref:\s*)?refs/|[0-9a-f]{40}", head) is not None
 
 
-def _follow(git: Path) -> Path:
+def _find_git_data(git: Path) -> Path:
     """Return the folder that a `.git` is, or that the `.git` file of a worktree or a submodule names."""
     if not git.is_file():
         return git
@@ -130,18 +118,18 @@ def _find_common(git: Path) -> Path:
         return git
 
 
-def _first_program(repository: Repository, hooks: Sequence[str]) -> str:
+def _find_program_name(repository: Repository, hooks: Sequence[str]) -> str:
     if repository.git.name == ".git" and repository.git.is_file():
         return ".git"
     if repository.git == repository.common and (repository.git / "commondir").exists():
         return "commondir"  # another configuration than the one here
     for file in (repository.common / "config", repository.git / "config.worktree"):
-        if named := _first_setting(file, repository):
+        if named := _find_setting(file, repository):
             return named
     return next((h for h in hooks if os.path.lexists(repository.common / "hooks" / h)), "")
 
 
-def _first_setting(file: Path, repository: Repository) -> str:
+def _find_setting(file: Path, repository: Repository) -> str:
     try:
         text = file.read_text("utf-8", "replace")
     except FileNotFoundError:
@@ -150,18 +138,36 @@ def _first_setting(file: Path, repository: Repository) -> str:
         return file.name
     if re.search(r"\\\r?\n", text):  # a value that goes on in the next line, which looks like another setting
         return file.name
-    return next((name for name, value in pairs(text) if not _is_harmless(name, value, repository)), "")
+    return next((name for name, value in parse_settings(text) if not _is_harmless(name, value, repository)), "")
+
+
+@functools.cache
+def _compile_settings(kind: Literal["harmless_settings", "program_settings"]) -> re.Pattern[str]:
+    """Compile a list of settings to a pattern of their names in lower case."""
+    lists: Mapping[str, Sequence[str]] = getattr(LISTS, kind)
+    patterns = (_section_pattern(name, keys) for names, keys in lists.items() for name in names.split())
+    return re.compile("|".join(patterns))
+
+
+def _section_pattern(section: str, keys: Sequence[str]) -> str:
+    excluded = "".join(f"(?!{re.escape(key[1:])})" for key in keys if key.startswith("!"))
+    names = "|".join(_key_pattern(key) for key in keys if not key.startswith("!"))
+    return re.escape(section).replace(r"\*", ".*") + rf"\.{excluded}(?:{names})"
+
+
+def _key_pattern(key: str) -> str:
+    return {"*": r"\w+", "**": ".*"}.get(key) or re.escape(key).replace(r"\*", r"[\w-]*")
 
 
 def is_harmless(name: str) -> bool:
     """Return whether a setting, in lower case, names no program and reads no other file."""
-    return _HARMLESS.fullmatch(name) is not None
+    return _compile_settings("harmless_settings").fullmatch(name) is not None
 
 
 def _is_harmless(name: str, value: str, repository: Repository) -> bool:
     if name == "core.worktree":  # a submodule's names the folder that it was found in
         return Path(os.path.realpath(repository.git / value)) == Path(os.path.realpath(repository.folder))
-    return is_harmless(name) or value in _LFS.get(name, ())
+    return is_harmless(name) or value in LFS.get(name, ())
 
 
 def list_tracked(folder: Path) -> list[str] | None:
@@ -210,12 +216,12 @@ def _list_nested(repository: Repository) -> Iterator[Path | None]:
         folders[:] = [f for f in folders if f != ".git"]
 
 
-def settings(text: str) -> list[str]:
+def list_settings(text: str) -> list[str]:
     """Return the names in a git configuration, in lower case: `diff.x.textconv`."""
-    return [name for name, _ in pairs(text)]
+    return [name for name, _ in parse_settings(text)]
 
 
-def pairs(text: str) -> list[tuple[str, str]]:
+def parse_settings(text: str) -> list[tuple[str, str]]:
     """Return the names in a git configuration, in lower case, with their values as they are written."""
     entries: list[tuple[str, str]] = []
     section = ""
@@ -236,26 +242,14 @@ OF_WORKTREE = ("commondir", "gitdir", "config.worktree")
 MOST = 500  # folders of submodules and worktrees that are looked at
 _LARGEST = 100_000  # bytes of a configuration
 
-# What a repository that a command made must not name: git runs it unasked. A submodule's has `core.worktree`.
-_RUN = lazy_pattern(
-    r"core\.(?:fsmonitor|pager|editor|sshcommand|hookspath|gitproxy|askpass)|pager\..*|alias\..*|gpg\..*"
-    r"|diff\.external|diff\..*\.(?:command|textconv)|filter\..*\.(?:clean|smudge|process)|merge\..*\.driver"
-    r"|credential\..*|include\..*|includeif\..*|interactive\..*|sequence\..*|trailer\..*\.(?:command|cmd)"
-    r"|remote\..*\.(?:uploadpack|receivepack|vcs)|submodule\..*\.update"
-)
-# What `git lfs install` sets is no program of the repository's.
-_LFS_SETTINGS = lazy_pattern(
-    r"filter\.lfs\.(?:clean=git-lfs clean -- %f|smudge=git-lfs smudge(?: --skip)? -- %f"
-    r"|process=git-lfs filter-process(?: --skip)?)"
-)
 _NAMED = lazy_pattern(r"core\.hookspath|include(?:if\..*)?\.path")
 
 
-def folders(git: Path) -> list[Path]:
+def list_git_folders(git: Path) -> list[Path]:
     """Return a repository's folder and those of its submodules."""
     out, waiting = [git], [git / "modules"]
     while waiting and len(out) < MOST:
-        for folder in below(waiting.pop()):
+        for folder in list_folders(waiting.pop()):
             if (folder / "HEAD").is_file():
                 out.append(folder)
                 waiting.append(folder / "modules")
@@ -266,17 +260,17 @@ def folders(git: Path) -> list[Path]:
 
 def list_protected(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield what a command must not change of a repository, whether it is there or not."""
-    for folder in folders(git):
+    for folder in list_git_folders(git):
         yield from (folder / name for name in KEPT)
-        yield from (hook for hook in _hooks(folder / "hooks") if hook.is_symlink())  # what it names runs
-        for tree in below(folder / "worktrees")[:MOST]:
+        yield from (hook for hook in _list_hooks(folder / "hooks") if hook.is_symlink())  # what it names runs
+        for tree in list_folders(folder / "worktrees")[:MOST]:
             yield from (tree / name for name in OF_WORKTREE)
     yield from list_named_files(git, workspace)
 
 
 def list_named_files(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield the folder of hooks and the further configuration that a repository's own configuration names."""
-    for name, value in pairs(read_text(git / "config")):
+    for name, value in parse_settings(read_text(git / "config")):
         if _NAMED.fullmatch(name):
             for folder in (workspace, git):
                 path = Path(os.path.normpath(folder / value.strip('"')))
@@ -286,11 +280,11 @@ def list_named_files(git: Path, workspace: Path) -> Iterator[Path]:
 
 def find_git_folder(git: Path, workspace: Path) -> Path | None:
     """Return the folder that a `.git` is or names; None if it is not in the workspace."""
-    folder = named_by(git)
+    folder = resolve_git(git)
     return folder if folder is not None and folder.is_relative_to(workspace) else None
 
 
-def named_by(git: Path) -> Path | None:
+def resolve_git(git: Path) -> Path | None:
     """Return the folder that a `.git` is, or names as a link or file, or None."""
     folder = git
     if git.is_file():
@@ -302,38 +296,38 @@ def named_by(git: Path) -> Path | None:
     return folder if folder.is_dir() else None
 
 
-def runs(git: Path) -> list[Path]:
+def list_running_files(git: Path) -> list[Path]:
     """Return the files and folders by which a repository that a command made would run programs."""
     out = [f for f in (git / "config", git / "config.worktree") if _names_programs(f)]
-    if _hooks(git / "hooks"):
+    if _list_hooks(git / "hooks"):
         out.append(git / "hooks")
     common = git / "commondir"
-    if os.path.lexists(common) and not _is_own(git, common):
+    if os.path.lexists(common) and not _is_own_worktree(git, common):
         out.append(common)
     return out
 
 
-def programs(git: Path, places: Iterable[Path]) -> list[Path]:
+def list_programs(git: Path, places: Iterable[Path]) -> list[Path]:
     """Return the hooks of a repository and its configurations, whether these name programs or not.
 
     `places` are the folders and files that its configuration names.
     """
-    hooks = _hooks(git / "hooks")
+    hooks = _list_hooks(git / "hooks")
     for path in places:
-        hooks += _hooks(path) if path.is_dir() else [path]
+        hooks += _list_hooks(path) if path.is_dir() else [path]
     return [f for f in (*hooks, git / "config", git / "config.worktree") if os.path.lexists(f)]
 
 
 def runs_program(file: Path) -> bool:
-    """Return whether one of `programs` makes git run something."""
+    """Return whether a file makes git run something."""
     return file.name not in ("config", "config.worktree") or _names_programs(file)
 
 
-def _hooks(folder: Path) -> list[Path]:
-    return [f for f in _entries(folder) if not f.name.endswith(".sample")]
+def _list_hooks(folder: Path) -> list[Path]:
+    return [f for f in _list_entries(folder) if not f.name.endswith(".sample")]
 
 
-def _is_own(git: Path, common: Path) -> bool:
+def _is_own_worktree(git: Path, common: Path) -> bool:
     """Return whether a worktree's folder names the repository that it lies in."""
     if git.parent.name != "worktrees" or common.is_symlink():
         return False
@@ -343,16 +337,18 @@ def _is_own(git: Path, common: Path) -> bool:
 def _names_programs(file: Path) -> bool:
     if file.is_symlink():
         return True
-    settings = pairs(read_text(file))
-    return any(_RUN.fullmatch(name) and not (_LFS_SETTINGS.fullmatch(f"{name}={value}")) for name, value in settings)
+    runs = _compile_settings("program_settings")
+    return any(
+        runs.fullmatch(name) and value not in LFS.get(name, ()) for name, value in parse_settings(read_text(file))
+    )
 
 
-def below(folder: Path) -> list[Path]:
+def list_folders(folder: Path) -> list[Path]:
     """Return the folders in a folder, links left out."""
-    return [p for p in _entries(folder) if p.is_dir() and not p.is_symlink()]
+    return [p for p in _list_entries(folder) if p.is_dir() and not p.is_symlink()]
 
 
-def _entries(folder: Path) -> list[Path]:
+def _list_entries(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
             return sorted(Path(e.path) for e in entries)
@@ -381,11 +377,11 @@ def find_common_folder(workspace: Path) -> Path | None:
     file = workspace / ".git"
     if not file.is_file() or file.is_symlink():
         return None
-    named = _first_line(file).removeprefix("gitdir:").strip()
+    named = _read_first_line(file).removeprefix("gitdir:").strip()
     if not named:
         return None
     folder = (workspace / named).resolve()
-    back, shared = _first_line(folder / "gitdir"), _first_line(folder / "commondir")
+    back, shared = _read_first_line(folder / "gitdir"), _read_first_line(folder / "commondir")
     if not back or not shared or (folder / back).resolve() != file.resolve():
         return None
     common = (folder / shared).resolve()
@@ -395,7 +391,7 @@ def find_common_folder(workspace: Path) -> Path | None:
     return common if confirmed else None
 
 
-def _first_line(file: Path) -> str:
+def _read_first_line(file: Path) -> str:
     """Return the first line of a small file, or "" if it cannot be read."""
     try:
         with file.open("rb") as f:

@@ -19,15 +19,12 @@ from msgspec.structs import replace
 from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import Wrapper, find_program, find_subcommand, take_value
 from sakti.agent.judge.syntax import Simple, SyntaxReader, Word, is_harmless_variable
+from sakti.agent.judge.workspace_view import LISTS
 
 MAX_CHARACTERS = 8_000
 MAX_COMMANDS = 30
 MAX_DEPTH = 4  # of a shell in a shell
 MAX_NESTED = 300  # commands in others
-
-
-# Of bash: they compute the index of a variable that a word names, with the commands in it.
-_EVALUATING = frozenset(("let", "mapfile", "printf", "read", "readarray", "test", "wait"))
 
 
 class Script(Struct, frozen=True):
@@ -49,7 +46,7 @@ def parse(text: str) -> Script:
     reader = SyntaxReader(_end_heredoc(text))
     commands = tuple(reader.commands)
     unclear = reader.unclear
-    if (odd := _odd_character(text)) and not unclear:
+    if (odd := _find_odd_character(text)) and not unclear:
         unclear = f"contains the character {odd}"
     if len(commands) > MAX_COMMANDS and not unclear:
         unclear = f"contains more than {MAX_COMMANDS} commands"
@@ -62,7 +59,7 @@ def _end_heredoc(text: str) -> str:
     return f"{text}\n{start[2]}\n" if start is not None else text
 
 
-def _odd_character(text: str) -> str:
+def _find_odd_character(text: str) -> str:
     """Return the first character that may hide text, as `U+200B`, "" without one."""
     for c in text:
         if c in "\n\t" or " " <= c <= "~":
@@ -75,7 +72,7 @@ def _odd_character(text: str) -> str:
 # --- commands in commands -----------------------------------------------------------------------------------------
 
 
-def with_nested(script: Script) -> Iterator[Simple]:
+def list_commands(script: Script) -> Iterator[Simple]:
     """Yield the commands of a script and those that they start in turn, as `sh -c` and `xargs` do."""
     yield from (c for c in itertools.islice(_walk(script), MAX_NESTED) if isinstance(c, Simple))
 
@@ -113,11 +110,11 @@ def list_started(command: Simple) -> Iterator[Script]:
     if program.shell:
         yield from _started_by_shell(command)
     elif command.program in ("eval", "trap"):
-        yield _inside(parse(" ".join(w.text for w in argv[1:] if w.text != "--")))
+        yield _mark_inside(parse(" ".join(w.text for w in argv[1:] if w.text != "--")))
     elif command.program == "git":
         yield from _started_by_alias(command)
     elif command.program.startswith("git-"):
-        yield _alone(command, (Word("git"), Word(command.program.removeprefix("git-")), *argv[1:]))
+        yield _make_script(command, (Word("git"), Word(command.program.removeprefix("git-")), *argv[1:]))
     elif program.starts:
         yield from _started_by_runner(command, program.starts)
     elif program.exec_options:
@@ -128,10 +125,10 @@ def list_started(command: Simple) -> Iterator[Script]:
 
 def _started_by_wrapper(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
     if not wrapper.any_word:
-        yield from _behind(command, wrapper)
+        yield from _started_behind(command, wrapper)
         return
-    yield from (_alone(command, command.words[later:]) for later in range(1, len(command.words)))
-    yield from (_inside(parse(w.text)) for w in command.words[1:] if " " in w.text)
+    yield from (_make_script(command, command.words[later:]) for later in range(1, len(command.words)))
+    yield from (_mark_inside(parse(w.text)) for w in command.words[1:] if " " in w.text)
 
 
 def _started_by_value(command: Simple) -> Iterator[Script]:
@@ -139,7 +136,7 @@ def _started_by_value(command: Simple) -> Iterator[Script]:
     options, words = _list_text_options(command), command.words
     for at, word in enumerate(words if options else ()):
         if (text := take_value(options, word.text)) is not None:
-            yield _inside(parse(text or "".join(w.text for w in words[at + 1 : at + 2])))
+            yield _mark_inside(parse(text or "".join(w.text for w in words[at + 1 : at + 2])))
 
 
 def _list_text_options(command: Simple) -> Sequence[str]:
@@ -151,8 +148,8 @@ def _list_text_options(command: Simple) -> Sequence[str]:
 
 def _started_by_index(command: Simple) -> Iterator[Script]:
     """Yield the commands in words that bash evaluates as names of variables: `test -v 'x[$(COMMAND)]'`."""
-    words = command.words if command.program in _EVALUATING else ()
-    yield from (_inside(parse(w.text)) for w in words if "$(" in w.text or "`" in w.text)
+    words = command.words if command.program in LISTS.evaluating_commands else ()
+    yield from (_mark_inside(parse(w.text)) for w in words if "$(" in w.text or "`" in w.text)
 
 
 def _started_by_runner(command: Simple, starts: Sequence[str]) -> Iterator[Script]:
@@ -165,7 +162,7 @@ def _started_by_runner(command: Simple, starts: Sequence[str]) -> Iterator[Scrip
         while at < len(words) and words[at].text.startswith("-"):
             is_value = words[at].text != "--" and "=" not in words[at].text
             at += 1
-        yield _alone(command, words[at:])
+        yield _make_script(command, words[at:])
         if not is_value:
             return
         at += 1
@@ -176,19 +173,19 @@ def _started_by_option(command: Simple, options: Sequence[str]) -> Iterator[Scri
     for at, word in enumerate(argv):
         if word.text in options:
             ends = (n for n, w in enumerate(argv[at + 1 :], at + 1) if w.text in (";", "+"))
-            yield _alone(command, argv[at + 1 : next(ends, len(argv))])
+            yield _make_script(command, argv[at + 1 : next(ends, len(argv))])
 
 
 def _started_by_shell(command: Simple) -> Iterator[Script]:
     argv = command.words
     for at, word in enumerate(argv[:-1]):
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--command", word.text):
-            yield from (_inside(parse(w.text)) for w in argv[at + 1 :] if not w.text.startswith("-"))
+            yield from (_mark_inside(parse(w.text)) for w in argv[at + 1 :] if not w.text.startswith("-"))
     for word in argv[1:]:
         if word.text.startswith("--command="):
-            yield _inside(parse(word.text.partition("=")[2]))
+            yield _mark_inside(parse(word.text.partition("=")[2]))
     if command.input:
-        yield _inside(parse(command.input))
+        yield _mark_inside(parse(command.input))
 
 
 def _started_by_alias(command: Simple) -> Iterator[Script]:
@@ -199,37 +196,37 @@ def _started_by_alias(command: Simple) -> Iterator[Script]:
         if not equals or not name.lower().startswith("alias."):
             continue
         rest = tuple(Word(w) for w in words[at + 2 :])
-        parsed = _inside(parse(value.removeprefix("!") if value.startswith("!") else f"git {value}"))
+        parsed = _mark_inside(parse(value.removeprefix("!") if value.startswith("!") else f"git {value}"))
         yield parsed
-        yield from (_alone(command, (*c.words, *rest)) for c in parsed.commands[-1:])
+        yield from (_make_script(command, (*c.words, *rest)) for c in parsed.commands[-1:])
 
 
-def _inside(script: Script) -> Script:
+def _mark_inside(script: Script) -> Script:
     return replace(script, commands=tuple(replace(c, inside=True) for c in script.commands))
 
 
-def _alone(outer: Simple, words: tuple[Word, ...], unclear: str = "") -> Script:
+def _make_script(outer: Simple, words: tuple[Word, ...], unclear: str = "") -> Script:
     return Script((replace(outer, words=words, inside=True),) if words else (), unclear)
 
 
-def _behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
+def _started_behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
     """Yield the command behind a wrapper's options, variables and operands.
 
     Behind an option that is not listed, it may begin at each later word.
     """
     words, at = command.words[1:], 0
-    while at < len(words) and (size := _option_size(wrapper, words[at].text)) != 0:
+    while at < len(words) and (size := _count_option_words(wrapper, words[at].text)) != 0:
         if (text := take_value(wrapper.texts, words[at].text)) is not None:
             yield from _started_by_text(command, text, words[at + 1 :])
             return
         if size is None:
             why = f"has an unknown option of {command.program}: {words[at].text}"
-            yield from (_alone(command, words[later:], why) for later in range(at + 1, len(words)))
+            yield from (_make_script(command, words[later:], why) for later in range(at + 1, len(words)))
             return
         at += size
         if words[at - 1].text == "--":
             break
-    yield _alone(command, words[at + wrapper.skipped :], _describe_variables(wrapper, words[:at]))
+    yield _make_script(command, words[at + wrapper.skipped :], _describe_variables(wrapper, words[:at]))
 
 
 def _describe_variables(wrapper: Wrapper, words: Sequence[Word]) -> str:
@@ -241,12 +238,12 @@ def _describe_variables(wrapper: Wrapper, words: Sequence[Word]) -> str:
 def _started_by_text(command: Simple, text: str, words: tuple[Word, ...]) -> Iterator[Script]:
     """Yield the command in a text, empty if it is the next word, also with the words behind it."""
     rest = words if text else words[1:]
-    parsed = _inside(parse(text or (words[0].text if words else "")))
+    parsed = _mark_inside(parse(text or (words[0].text if words else "")))
     yield parsed
-    yield from (_alone(command, (*c.words, *rest)) for c in parsed.commands[-1:])
+    yield from (_make_script(command, (*c.words, *rest)) for c in parsed.commands[-1:])
 
 
-def _option_size(wrapper: Wrapper, text: str) -> int | None:
+def _count_option_words(wrapper: Wrapper, text: str) -> int | None:
     """Return how many words an option takes with its value, 0 for the command; None if it is not listed."""
     if text in ("--", "-") or (wrapper.assignments and re.match(r"\w+=", text)):
         return 1
@@ -257,10 +254,10 @@ def _option_size(wrapper: Wrapper, text: str) -> int | None:
         if name in wrapper.values:
             return 1 if equals else 2
         return 1 if text in wrapper.flags else None
-    return _cluster_size(wrapper, text)
+    return _count_cluster_words(wrapper, text)
 
 
-def _cluster_size(wrapper: Wrapper, text: str) -> int | None:
+def _count_cluster_words(wrapper: Wrapper, text: str) -> int | None:
     for at, letter in enumerate(text[1:], 2):
         if f"-{letter}" in wrapper.values:
             return 1 if text[at:] else 2

@@ -14,6 +14,7 @@ from tree_sitter import Language, Node, Parser
 
 from sakti.agent.judge.programs import find_program
 from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, has_plain_sets, join
+from sakti.agent.judge.workspace_view import LISTS
 from sakti.core.lazy import lazy_pattern
 
 # Parts of a command that are judged by the commands in them.
@@ -49,17 +50,16 @@ _COUNTS = lazy_pattern(
 _NUMBERS = lazy_pattern(r"\$?\(\((?:\d+|[<>=!]=|[-+*/%<>()?:!\s]|&&|\|\|)*\)\)")
 _FIELDS = lazy_pattern(r"IFS=(?:''|\"\"|[,:|]|\$'\\[tn]')? +read\b")
 _RANGE = lazy_pattern(r"\{(0|[1-9]\d{0,2})\.\.(0|[1-9]\d{0,2})\}")
-# Variables that only say how much is shown, in which language, and in which environment a project runs.
-_HARMLESS_VARIABLES = lazy_pattern(
-    r"CI|COLUMNS|DEBUG|FORCE_COLOR|LANG|LANGUAGE|LC_[A-Z]+|LINES|LOG_LEVEL|NO_COLOR|NODE_ENV|TERM|TZ|VERBOSE"
-    r"|(?:APP|FLASK|RAILS|RACK|MIX)_(?:DEBUG|ENV)|DJANGO_SETTINGS_MODULE|RUST_(?:BACKTRACE|LOG)|CARGO_TERM_COLOR"
-    r"|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|UTF8)|CGO_ENABLED|GOOS|GOARCH|PORT"
-)
+
+
+@functools.cache
+def _harmless_variables() -> re.Pattern[str]:
+    return re.compile("|".join(LISTS.harmless_variables))
 
 
 def is_harmless_variable(name: str) -> bool:
     """Return whether a variable of this name names no program and no code."""
-    return _HARMLESS_VARIABLES.fullmatch(name) is not None
+    return _harmless_variables().fullmatch(name) is not None
 
 
 # To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,
@@ -469,7 +469,7 @@ class SyntaxReader:
             case _:
                 self._note(f"contains a {node.type.replace('_', ' ')}")
                 self._read_nested(node)
-                return Word(_at_home(raw), literal=False)
+                return Word(_expand_home(raw), literal=False)
 
     def _bare(self, raw: str) -> Word:
         """Read a word without quotes."""
@@ -482,7 +482,7 @@ class SyntaxReader:
             return Word(raw, literal=False, pattern=raw)
         if signs:
             self._note("leaves a word to the shell")
-        return Word(re.sub(r"\\(.)", r"\1", _at_home(raw), flags=re.DOTALL), literal=not (signs - {"\\"}))
+        return Word(re.sub(r"\\(.)", r"\1", _expand_home(raw), flags=re.DOTALL), literal=not (signs - {"\\"}))
 
     def _variable(self, node: Node) -> Word:
         raw = self._text(node)
@@ -495,7 +495,7 @@ class SyntaxReader:
             return Word(raw, literal=False, choices=choices, split=True)
         self._note("leaves a word to the shell")
         self._read_nested(node)
-        return Word(_at_home(raw), literal=False)
+        return Word(_expand_home(raw), literal=False)
 
     def _read_quoted(self, node: Node) -> Word:
         """Read a text in double quotes, with the variables and commands in it."""
@@ -504,7 +504,7 @@ class SyntaxReader:
         for child in inner:
             parts += [self._read_unquoted(at, child.start_byte), replace(self._word(child), split=False)]
             at = child.end_byte
-        return join([*parts, self._read_unquoted(at, node.end_byte - 1)], _at_home(self._text(node)[1:-1]))
+        return join([*parts, self._read_unquoted(at, node.end_byte - 1)], _expand_home(self._text(node)[1:-1]))
 
     def _read_unquoted(self, start: int, end: int) -> Word:
         raw = self._source[start:end].decode("utf-8", "replace")
@@ -559,7 +559,7 @@ class _Redirects:
         )
 
 
-def _at_home(raw: str) -> str:
+def _expand_home(raw: str) -> str:
     return _HOME.sub(str(Path.home()).replace("\\", r"\\"), raw)
 
 

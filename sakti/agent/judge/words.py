@@ -79,7 +79,7 @@ def join(parts: Sequence[Word], text: str) -> Word:
     if any(p.output for p in open_parts):
         return Word(text, literal=False, output=True, split=split)
     if any(p.choices for p in open_parts):
-        return Word(text, literal=False, choices=_combinations(parts), split=split)
+        return Word(text, literal=False, choices=_combine(parts), split=split)
     pattern = "".join(map(_escape_literal, parts)) if all(map(_is_plain_pattern, open_parts)) else ""
     return Word(text, literal=False, pattern=pattern)
 
@@ -102,7 +102,7 @@ def _escape_literal(part: Word) -> str:
     return part.pattern or re.sub(r"([*?\[])", r"[\1]", part.text)
 
 
-def _combinations(parts: Sequence[Word]) -> tuple[Word, ...]:
+def _combine(parts: Sequence[Word]) -> tuple[Word, ...]:
     """Return the words that the choices of the parts make, one more than may be looked at."""
     picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
     return tuple(_pick(parts, pick) for pick in picked)

@@ -47,7 +47,7 @@ class RemoteFacts(Struct, frozen=True):
     note_use: Callable[[bool], None]
 
 
-class Facts(Protocol):
+class ToolFacts(Protocol):
     """What a tool declares about itself.
 
     `list_paths` gives the paths in a call; rules call the tool `rule_name`. `remote` are the facts of a server's tool.
@@ -113,8 +113,8 @@ def resolve_path(folder: Path, path: str) -> Path:
         return Path(os.path.realpath(folder / clean_surrogates(path)))
 
 
-class FileLists(Struct, frozen=True, forbid_unknown_fields=True):
-    """Files that the judge knows by name, and programs that change files; schema of `files.toml`."""
+class JudgeLists(Struct, frozen=True, forbid_unknown_fields=True):
+    """Names that the judge knows; schema of `lists.toml`, which explains them."""
 
     secret_names: tuple[str, ...]
     secret_stems: tuple[str, ...]
@@ -132,9 +132,22 @@ class FileLists(Struct, frozen=True, forbid_unknown_fields=True):
     copiers: frozenset[str]
     git_writers: frozenset[str]
     lookers: frozenset[str]
+    evaluating_commands: frozenset[str]
+    harmless_variables: tuple[str, ...]
+    reading_tools: frozenset[str]
+    common_tools: frozenset[str]
+    git_value_options: frozenset[str]
+    git_quiet_options: frozenset[str]
+    git_escapes: tuple[str, ...]
+    git_file_options: tuple[str, ...]
+    git_single_file_options: tuple[str, ...]
+    git_copiers: frozenset[str]
+    harmless_values: frozenset[str]
+    harmless_settings: Mapping[str, tuple[str, ...]]
+    program_settings: Mapping[str, tuple[str, ...]]
 
 
-LISTS = msgspec.toml.decode(Path(__file__).with_name("files.toml").read_bytes(), type=FileLists)
+LISTS = msgspec.toml.decode(Path(__file__).with_name("lists.toml").read_bytes(), type=JudgeLists)
 SECRET_NAMES = (*(f"{stem}.{end}" for stem in LISTS.secret_stems for end in LISTS.secret_endings), *LISTS.secret_names)
 
 
@@ -148,11 +161,11 @@ _PROCESS = lazy_pattern(r"/proc/[^/]+/(?:environ|mem|maps|cmdline|fd(?:/.*)?|roo
 WALKED = 20_000  # entries looked at for another name of a file
 
 
-def secret_reason(path: Path, place: WorkspaceView) -> str:
+def explain_secret(path: Path, place: WorkspaceView) -> str:
     """Return why the agent may not read or write `path`, which is resolved; empty for an ordinary file."""
-    if named := _by_name(path, place):
+    if named := _explain_name(path, place):
         return named
-    other = _same_file(path, place)
+    other = _find_same_file(path, place)
     return f"the same file as {place.show(other)}, which holds secrets" if other is not None else ""
 
 
@@ -161,7 +174,7 @@ def _is_own(text: str, place: WorkspaceView) -> bool:
     return any(text == folder or text.startswith(f"{folder}/") for folder in map(str, place.own))
 
 
-def _by_name(path: Path, place: WorkspaceView) -> str:
+def _explain_name(path: Path, place: WorkspaceView) -> str:
     text = str(path)
     if _is_own(text, place) and not any(path.is_relative_to(folder) for folder in place.readable):
         return "sakti's own data"
@@ -169,7 +182,7 @@ def _by_name(path: Path, place: WorkspaceView) -> str:
         return "a folder of credentials"
     if _is_secret_name(path.name):
         return "holds secrets"
-    if text.startswith(_at_home(os.path.expanduser("~"))):  # noqa: PTH111 - a path would be parsed each time
+    if text.startswith(_list_secrets_at_home(os.path.expanduser("~"))):  # noqa: PTH111 - a path would be parsed each time
         return "holds secrets"
     if _PROCESS.match(text):
         return "shows what programs were given"
@@ -177,21 +190,21 @@ def _by_name(path: Path, place: WorkspaceView) -> str:
 
 
 @functools.lru_cache(maxsize=4)
-def _at_home(home: str) -> tuple[str, ...]:
+def _list_secrets_at_home(home: str) -> tuple[str, ...]:
     return tuple(f"{home}/{p}" for p in LISTS.secret_at_home)
 
 
 def _is_secret_name(name: str) -> bool:
-    return _names().fullmatch(name.lower()) is not None
+    return _compile_names().fullmatch(name.lower()) is not None
 
 
 @functools.cache
-def _names() -> re.Pattern[str]:
-    names, harmless = ("|".join(map(_inside, n)) for n in (SECRET_NAMES, LISTS.harmless_names))
+def _compile_names() -> re.Pattern[str]:
+    names, harmless = ("|".join(map(_convert_glob, n)) for n in (SECRET_NAMES, LISTS.harmless_names))
     return re.compile(rf"(?!(?:{harmless})$)(?:{names})")
 
 
-def _same_file(path: Path, place: WorkspaceView) -> Path | None:
+def _find_same_file(path: Path, place: WorkspaceView) -> Path | None:
     """Return the secret file that `path` is another name of, if it has several names."""
     try:
         there = path.stat()
@@ -206,7 +219,7 @@ def _same_file(path: Path, place: WorkspaceView) -> Path | None:
     return None
 
 
-def other_name(place: WorkspaceView) -> Callable[[Path], bool]:
+def make_link_test(place: WorkspaceView) -> Callable[[Path], bool]:
     """Return a test for other names of secret files, which are listed once, on first use."""
 
     @functools.cache
@@ -242,15 +255,15 @@ def list_secret_files(root: Path) -> Iterator[Path]:
 
 
 @functools.cache
-def _secret_pattern() -> re.Pattern[str]:
-    """Compile a pattern of secret names in lower-case relative paths, as `secret_reason`."""
+def _compile_secrets() -> re.Pattern[str]:
+    """Compile a pattern of secret names in lower-case relative paths, as `explain_secret`."""
     folders = "|".join(map(re.escape, sorted(LISTS.secret_folders)))
-    return re.compile(rf"(?:^|/)(?:(?:{folders})(?:/|$)|{_names().pattern}$)")
+    return re.compile(rf"(?:^|/)(?:(?:{folders})(?:/|$)|{_compile_names().pattern}$)")
 
 
-def secret_filter(root: Path, place: WorkspaceView) -> Callable[[str], bool]:
+def make_secret_filter(root: Path, place: WorkspaceView) -> Callable[[str], bool]:
     """Return a test whether the file at a path relative to `root` is secret or sakti's."""
-    pattern = _secret_pattern()
+    pattern = _compile_secrets()
     own_names = tuple(o.relative_to(root).as_posix() for o in place.own if o.is_relative_to(root))
     if own_names:
         inside = tuple(f"{o}/" for o in own_names)
@@ -258,7 +271,7 @@ def secret_filter(root: Path, place: WorkspaceView) -> Callable[[str], bool]:
     return lambda path: bool(pattern.search(path.lower()))
 
 
-def _inside(pattern: str) -> str:
+def _convert_glob(pattern: str) -> str:
     """Convert a glob of a name to a regular expression for a name in a longer path."""
     return "".join("[^/]*" if c == "*" else re.escape(c) for c in pattern)
 
@@ -278,7 +291,7 @@ def list_exclusions(place: WorkspaceView, for_files: str, for_folders: str) -> l
     return [*(for_files + n for n in names), *(for_folders + n for n in sorted(LISTS.secret_folders))]
 
 
-def holds_secrets(folder: Path, *, hidden: bool = True) -> Path | None:
+def find_secret(folder: Path, *, hidden: bool = True) -> Path | None:
     """Return the first secret file below `folder`, None without one.
 
     `hidden`: also those whose name, or a folder's above them, begins with a dot.

@@ -150,8 +150,8 @@ def _convert_claude(entry: Table) -> Table:
 
 
 def _convert_codex(entry: Table) -> Table:
-    headers = {**_table(entry, "http_headers")}
-    headers |= {name: f"${{{variable}}}" for name, variable in _table(entry, "env_http_headers").items()}
+    headers = {**_get_table(entry, "http_headers")}
+    headers |= {name: f"${{{variable}}}" for name, variable in _get_table(entry, "env_http_headers").items()}
     if token := entry.get("bearer_token_env_var"):
         headers["Authorization"] = f"Bearer ${{{token}}}"
     passed = (name for name in entry.get("env_vars") or () if isinstance(name, str))
@@ -159,7 +159,7 @@ def _convert_codex(entry: Table) -> Table:
     return {
         "command": entry.get("command"),
         "args": entry.get("args"),
-        "env": {**{name: f"${{{name}}}" for name in passed}, **_table(entry, "env")},
+        "env": {**{name: f"${{{name}}}" for name in passed}, **_get_table(entry, "env")},
         "cwd": entry.get("cwd"),
         "url": entry.get("url"),
         "headers": headers,
@@ -172,15 +172,15 @@ def _convert_codex(entry: Table) -> Table:
 
 def _convert_opencode(entry: Table) -> Table:
     words: list[Any] = list(cast("Iterable[Any]", entry.get("command") or ()))
-    oauth = _table(entry, "oauth")
+    oauth = _get_table(entry, "oauth")
     scope = oauth.get("scope")
     return {
         "command": _use_variables(words[0]) if words else None,
         "args": [_use_variables(word) for word in words[1:]],
-        "env": {name: _use_variables(value) for name, value in _table(entry, "environment").items()},
+        "env": {name: _use_variables(value) for name, value in _get_table(entry, "environment").items()},
         "cwd": entry.get("cwd"),
         "url": _use_variables(entry.get("url")),
-        "headers": {name: _use_variables(value) for name, value in _table(entry, "headers").items()},
+        "headers": {name: _use_variables(value) for name, value in _get_table(entry, "headers").items()},
         "oauth": {k: v for k, v in {"client_id": oauth.get("clientId"), "scopes": scope}.items() if v},
         "enabled": entry.get("enabled"),
         "startup_timeout": entry["timeout"] / 1000 if entry.get("timeout") else None,
@@ -192,7 +192,7 @@ def _use_variables(value: Any) -> Any:
     return _ENV.sub(r"${\1}", value) if isinstance(value, str) else value
 
 
-def _table(entry: Table, name: str) -> Table:
+def _get_table(entry: Table, name: str) -> Table:
     value = entry.get(name)
     return cast("Table", value) if isinstance(value, Mapping) else {}
 
@@ -227,7 +227,9 @@ class ServerCopy(Struct, frozen=True):
     def diff(self) -> list[str]:
         """Return the change of the configuration, secrets masked."""
         before, after, name = self.before.splitlines(), self.after.splitlines(), str(self.path)
-        return [secrets.masked(line) for line in difflib.unified_diff(before, after, name, name, lineterm="", n=2)]
+        return [
+            secrets.mask_secrets(line) for line in difflib.unified_diff(before, after, name, name, lineterm="", n=2)
+        ]
 
 
 def add_server(name: str, command: Sequence[str], url: str, env: Sequence[str], present: Tables) -> Path:

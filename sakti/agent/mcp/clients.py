@@ -18,7 +18,7 @@ from sakti.agent.mcp import elicitation, login, messages
 from sakti.agent.mcp import servers as mcp_servers
 from sakti.agent.mcp import tools as mcp_tools
 from sakti.agent.mcp.connection import Connection
-from sakti.agent.mcp.place import ServerPlace
+from sakti.agent.mcp.place import ServerWorkspace
 from sakti.agent.mcp.servers import McpServer, McpTool, ServerState
 from sakti.agent.mcp.tools import KnownTools, ServerTool, make_tool
 from sakti.agent.mcp.transport import RingFile, ServerProcess, is_confined
@@ -42,7 +42,7 @@ LINES_TOKENS = 300  # of all lines in the system prompt; of the news about one s
 class McpClients:
     """Owner of a session's servers. `offered` are the tools that a model was told of, by server."""
 
-    def __init__(self, workspace: ServerPlace, servers: Iterable[McpServer]) -> None:
+    def __init__(self, workspace: ServerWorkspace, servers: Iterable[McpServer]) -> None:
         self._workspace = workspace
         self.names = mcp_servers.ToolNames()
         self.connections: dict[str, Connection] = {}
@@ -119,7 +119,7 @@ class McpClients:
         return await process.start()
 
     def make_errors_file(self, server: McpServer) -> RingFile:
-        name = mcp_servers.digest(f"{self.root}\n{server.name}")[:8]
+        name = mcp_servers.compute_digest(f"{self.root}\n{server.name}")[:8]
         return RingFile(resources.state_home() / "mcp" / f"{core_types.clean_name(server.name)}-{name}.log")
 
     def make_auth(self, server: McpServer) -> Any:
@@ -199,7 +199,7 @@ class McpClients:
             text = self.connections[server].state.instructions
             if text and (thread_id, server) not in self._instructed:
                 self._instructed.add((thread_id, server))
-                out += "\n\n" + mcp_tools.outside_text("mcp-instructions", server, [text])
+                out += "\n\n" + mcp_tools.mark_outside_text("mcp-instructions", server, [text])
         return out
 
     # --- what the model is told ---------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class McpClients:
         longest = max((len(self.offered[s]) for s in servers), default=0)
         lines: dict[str, str] = {}
         for shown in range(longest, -1, -1):
-            lines = {s: _describe(self.offered[s], shown) for s in servers}
+            lines = {s: _describe_tools(self.offered[s], shown) for s in servers}
             text = "\n".join(f"- {s}: {line}" for s, line in lines.items())
             if self._workspace.counter.count(text) <= LINES_TOKENS:
                 break
@@ -219,7 +219,8 @@ class McpClients:
     def digests(self) -> dict[str, str]:
         """Return a hash of the tool names of each server that was ready, by name."""
         return {
-            s: mcp_servers.digest(" ".join(t.name for t in tools))[:12] for s, tools in sorted(self.offered.items())
+            s: mcp_servers.compute_digest(" ".join(t.name for t in tools))[:12]
+            for s, tools in sorted(self.offered.items())
         }
 
     def news(self, begun: Mapping[str, str]) -> dict[str, str]:
@@ -275,8 +276,8 @@ class McpClients:
         """Return the resource `server:uri` as outside text. Raises `ToolError`."""
         server, _, uri = name.partition(":")
         answer = await self.connections[server].read_resource(uri)
-        texts = [mcp_tools.resource_text(content, run) for content in answer.contents]
-        return mcp_tools.outside_text("mcp-resource", name, texts)
+        texts = [mcp_tools.read_contents(content, run) for content in answer.contents]
+        return mcp_tools.mark_outside_text("mcp-resource", name, texts)
 
     async def get_prompt(self, name: str, argument: str, run: ToolContext) -> str:
         """Return the prompt `server:prompt` as outside text. Raises `ToolError`.
@@ -291,11 +292,11 @@ class McpClients:
         if missing:
             raise ToolError(f"/{name} needs {', '.join(missing)}: write NAME=VALUE, or the values in order.")
         answer = await connection.get_prompt(prompt_name, arguments)
-        texts = [f"{m.role}: {mcp_tools.block_text(m.content, run)}" for m in answer.messages]
-        return mcp_tools.outside_text("mcp-prompt", name, texts)
+        texts = [f"{m.role}: {mcp_tools.read_block(m.content, run)}" for m in answer.messages]
+        return mcp_tools.mark_outside_text("mcp-prompt", name, texts)
 
 
-def _describe(tools: Sequence[McpTool], shown: int) -> str:
+def _describe_tools(tools: Sequence[McpTool], shown: int) -> str:
     """Return the names of a server's tools; only so many of them."""
     names = [core_types.clean_name(t.original_name) for t in tools]
     more = f"{', ' if shown else ''}and {len(names) - shown} more" if len(names) > shown else ""

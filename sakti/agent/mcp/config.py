@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field, structs
 from msgspec.structs import replace
 
 from sakti.agent.mcp.servers import McpServer, Origin
@@ -25,7 +25,7 @@ from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.sandbox.environment import is_secret_name
 from sakti.core import network as core_network
 from sakti.core import resources
-from sakti.core.config.conversion import table_of
+from sakti.core.config.conversion import convert_table
 from sakti.core.config.reading import SERVERS, parse
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
@@ -46,18 +46,17 @@ _OAUTH = {"clientId": "client_id", "callbackPort": "port", **{n: n for n in ("cl
 _MILLISECONDS = 1_000  # a timeout of this size in a JSON file: other programs count them
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ServerSettings:
+class ServerSettings(Struct, frozen=True):
     """Fields of an entry as a file has them; `type` follows from `command` or `url` if it is missing."""
 
     command: str = ""
     args: tuple[str, ...] = ()
-    env: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str = ""
     type: Literal["stdio", "http", "sse", ""] = ""
     url: str = ""
-    headers: Mapping[str, str] = dataclasses.field(default_factory=dict[str, str])
-    oauth: Mapping[str, Any] = dataclasses.field(default_factory=dict[str, Any])
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    oauth: Mapping[str, Any] = field(default_factory=dict[str, Any])
     enabled: bool = True
     tools: tuple[str, ...] | None = None
     always_load: tuple[str, ...] = ()
@@ -67,8 +66,7 @@ class ServerSettings:
     startup_timeout: float = 20.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OAuthSettings:
+class OAuthSettings(Struct, frozen=True):
     """Table `oauth` of an entry: a client registered by hand, scopes, and the port of the redirect."""
 
     client_id: str = ""
@@ -174,7 +172,7 @@ def collect(
         if len(tables) > MOST_ENTRIES:
             problems.append(f"{name}: only {MOST_ENTRIES} of {len(tables)} servers are read.")
         entries += [replace(e, why_not=untrusted or e.why_not) for e in project]
-    return ServerList(tuple(_settle_names(entries)), tuple(problems))
+    return ServerList(tuple(_mark_shadowed(entries)), tuple(problems))
 
 
 def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
@@ -186,7 +184,7 @@ def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
     return list(scripts)
 
 
-def _settle_names(entries: list[ServerEntry]) -> Iterator[ServerEntry]:
+def _mark_shadowed(entries: list[ServerEntry]) -> Iterator[ServerEntry]:
     """Yield the entries; those behind one of the same name, and behind the limit, do not start."""
     first: dict[str, ServerEntry] = {}
     number = 0
@@ -228,13 +226,13 @@ def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerCont
     except ConfigError as e:
         return ServerEntry(named, e.message.removeprefix(f"{source.label}: ").removeprefix(f"{label}: "))
     if source.origin == "project":
-        return _limit(named, settings, oauth, context)
+        return _limit_to_answers(named, settings, oauth, context)
     server, missing = _expand(named, settings, oauth, context.workspace, context.env)
     why_not = _explain_missing(missing, ()) or _find_url_fault(server.url)
-    return ServerEntry(server, why_not, _write_way(settings), tuple(_list_variables(settings)))
+    return ServerEntry(server, why_not, _format_target(settings), tuple(_list_variables(settings)))
 
 
-def _write_way(settings: ServerSettings) -> str:
+def _format_target(settings: ServerSettings) -> str:
     return settings.url or shlex.join((settings.command, *settings.args))
 
 
@@ -257,7 +255,9 @@ def _parse_entry(name: str, table: Any, label: str, origin: str) -> tuple[Server
     return settings, oauth
 
 
-def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, context: ServerContext) -> ServerEntry:
+def _limit_to_answers(
+    named: McpServer, settings: ServerSettings, oauth: OAuthSettings, context: ServerContext
+) -> ServerEntry:
     """Return the entry of a project's server with no more than the user allowed."""
     secrets = _list_secrets(named.name, settings)
     closed = {need.value for need in _list_refused(secrets, context)}
@@ -268,7 +268,11 @@ def _limit(named: McpServer, settings: ServerSettings, oauth: OAuthSettings, con
     why_not = _explain_missing(missing, closed & context.env.keys()) or fault
     variables = tuple(_list_variables(settings))
     return ServerEntry(
-        _take_away(server, refused), why_not, _write_way(settings), variables, _select_unanswered(refused, context)
+        _remove_refused(server, refused),
+        why_not,
+        _format_target(settings),
+        variables,
+        _select_unanswered(refused, context),
     )
 
 
@@ -283,7 +287,7 @@ def _list_refused(needs: Iterable[ServerNeed], context: ServerContext) -> list[S
     return [need for need in needs if not context.answers.get(need.key)]
 
 
-def _take_away(server: McpServer, refused: Iterable[ServerNeed]) -> McpServer:
+def _remove_refused(server: McpServer, refused: Iterable[ServerNeed]) -> McpServer:
     """Return a server without the hosts and paths of some needs."""
     values = {need.value for need in refused}
     network = tuple(host for host in server.network if host not in values)
@@ -303,14 +307,13 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
     for name in ("env", "headers"):
         values = fields.get(name)
         if isinstance(values, Mapping):
-            fields[name] = {k: _as_text(v) for k, v in cast("Mapping[str, Any]", values).items()}
-    return table_of(ServerSettings, fields, label, origin)
+            fields[name] = {k: _to_text(v) for k, v in cast("Mapping[str, Any]", values).items()}
+    return convert_table(ServerSettings, fields, label, origin)
 
 
 def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that sakti has, from an entry that was written for another program."""
-    names = [f.name for f in dataclasses.fields(ServerSettings)]
-    adapted = {name: fields[name] for name in names if fields.get(name) is not None}
+    adapted = {name: fields[name] for name in ServerSettings.__struct_fields__ if fields.get(name) is not None}
     if fields.get("disabled") is True:
         adapted["enabled"] = False
     timeout = adapted.get("timeout")
@@ -325,7 +328,7 @@ def _adapt_oauth(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {_OAUTH[name]: value for name, value in fields.items() if name in _OAUTH}
 
 
-def _as_text(value: Any) -> Any:
+def _to_text(value: Any) -> Any:
     """Return a number or a truth value as the text of a variable."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -337,7 +340,7 @@ def _read_oauth(table: Mapping[str, Any], label: str, origin: str) -> OAuthSetti
     scopes = fields.get("scopes")
     if isinstance(scopes, str):
         fields["scopes"] = scopes.split()
-    settings: OAuthSettings = table_of(OAuthSettings, fields, f"{label}.oauth", origin)
+    settings: OAuthSettings = convert_table(OAuthSettings, fields, f"{label}.oauth", origin)
     if not 0 <= settings.port < 65_536:
         raise ConfigError(f"{origin}: {label}.oauth.port = {settings.port} is not a port.")
     return settings
@@ -363,7 +366,7 @@ def _has_lines(text: str) -> bool:
 
 def _find_wrong_value(settings: ServerSettings) -> str:
     for host in settings.network:
-        if core_network.read(host) is None:
+        if core_network.parse_host(host) is None:
             return f"network: {show_value(host)} is not a host; write it as in example.org or example.org:8443."
     for name in ("timeout", "startup_timeout"):
         if not 0 < (seconds := getattr(settings, name)) <= LONGEST_TIMEOUT:
@@ -410,7 +413,7 @@ def _expand(
         enabled=settings.enabled,
         tools=settings.tools,
         always_load=settings.always_load,
-        network=tuple(str(core_network.read(host) or host) for host in settings.network),
+        network=tuple(str(core_network.parse_host(host) or host) for host in settings.network),
         write=tuple(os.path.realpath(workspace / Path(path).expanduser()) for path in settings.write),
         timeout=settings.timeout,
         startup_timeout=settings.startup_timeout,
@@ -456,7 +459,7 @@ def _list_variables(settings: ServerSettings) -> list[str]:
 
 def _list_secrets(name: str, settings: ServerSettings) -> tuple[ServerNeed, ...]:
     """Return the variables that an entry expands and whose names look like those of secrets."""
-    entry = json.dumps(dataclasses.asdict(settings), sort_keys=True, default=str)
+    entry = json.dumps(structs.asdict(settings), sort_keys=True, default=str)
     digest = hashlib.sha256(entry.encode("utf-8", "replace")).hexdigest()[:16]
     variables = filter(is_secret_name, _list_variables(settings))
     return tuple(ServerNeed(name, "variable", variable, f"variable {variable} {digest}") for variable in variables)
@@ -464,14 +467,14 @@ def _list_secrets(name: str, settings: ServerSettings) -> tuple[ServerNeed, ...]
 
 def _list_places(server: McpServer) -> Iterator[ServerNeed]:
     """Yield the hosts and paths that a server needs, each once."""
-    host = _url_host(server.url) if server.url else ""
+    host = _parse_url_host(server.url) if server.url else ""
     for name in dict.fromkeys((*([host] if host else ()), *server.network)):
         yield ServerNeed(server.name, "host", name, f"host {name}", required=name == host)
     for path in dict.fromkeys(server.write):
         yield ServerNeed(server.name, "path", path, f"path {path}")
 
 
-def _url_host(url: str) -> str:
+def _parse_url_host(url: str) -> str:
     """Return the host of an address, with an unusual port; "" without one."""
     try:
         parts = urlsplit(url)

@@ -124,7 +124,7 @@ class Connection:
         while True:
             began = loop.time()
             error, may_restart = await self._serve(places)
-            _raise_if_cancelled()
+            _check_cancelled()
             if loop.time() - began > STEADY_S:
                 waits = list(self.restarts)
             if isinstance(error, LoginNeededError):
@@ -157,7 +157,7 @@ class Connection:
                     self._client = None
                     watching.cancel()
         except (Exception, BaseExceptionGroup) as e:
-            error = _first(e)
+            error = _find_cause(e)
             log.info("MCP server %s: %r", self.server.name, error)
             if transport is None or not transport.why:
                 started = transport is None or transport.ended.is_set()
@@ -276,7 +276,9 @@ class Connection:
 
     async def _load(self, client: Client) -> None:
         """List what the server offers."""
-        listed = [tool async for tool in _pages(client.list_tools, "tools")] if _has(client, "tools") else []
+        listed = (
+            [tool async for tool in _list_pages(client.list_tools, "tools")] if _has_capability(client, "tools") else []
+        )
         tools, unusable = servers.make_tools(self.server, listed[: servers.MOST_TOOLS], self._host.names)
         self.resources = tuple(await self._list_rest(client, client.list_resources, "resources"))[:1_000]
         self.prompts = tuple(await self._list_rest(client, client.list_prompts, "prompts"))[:200]
@@ -295,10 +297,10 @@ class Connection:
 
     async def _list_rest(self, client: Client, fetch: Callable[..., Awaitable[Any]], field: str) -> list[Any]:
         """Return the resources or prompts of a server; tools do not depend on them."""
-        if not _has(client, field):
+        if not _has_capability(client, field):
             return []
         try:
-            return [entry async for entry in _pages(fetch, field)]
+            return [entry async for entry in _list_pages(fetch, field)]
         except (MCPError, ValueError, RuntimeError) as e:
             if isinstance(e, MCPError) and (messages.is_closed(e) or e.error.code == METHOD_NOT_FOUND):
                 return []
@@ -378,7 +380,7 @@ class Connection:
             async with scope:
                 self._waits.add(scope)
                 try:
-                    return await _abandon_in_time(send(client, on_progress))
+                    return await _await_cancellable(send(client, on_progress))
                 finally:
                     self._waits.discard(scope)
         except TimeoutError:
@@ -416,7 +418,7 @@ class Connection:
             question.cancel()
 
 
-def _raise_if_cancelled() -> None:
+def _check_cancelled() -> None:
     """Raise the cancellation of this task in place of the error that its end raised.
 
     A task group of the SDK whose request fails while it is being cancelled raises only the failure.
@@ -426,7 +428,7 @@ def _raise_if_cancelled() -> None:
         raise asyncio.CancelledError
 
 
-async def _abandon_in_time(request: Awaitable[Any]) -> Any:
+async def _await_cancellable(request: Awaitable[Any]) -> Any:
     """Await a request; once cancelled it has `CANCEL_S` to tell the server."""
     task = asyncio.ensure_future(request)
     try:
@@ -437,7 +439,7 @@ async def _abandon_in_time(request: Awaitable[Any]) -> Any:
         raise
 
 
-async def _pages(fetch: Callable[..., Awaitable[Any]], field: str) -> AsyncGenerator[Any]:
+async def _list_pages(fetch: Callable[..., Awaitable[Any]], field: str) -> AsyncGenerator[Any]:
     """Yield the entries of a list of the server, page by page."""
     cursor: str | None = None
     for _ in range(MOST_PAGES):
@@ -449,7 +451,7 @@ async def _pages(fetch: Callable[..., Awaitable[Any]], field: str) -> AsyncGener
             return
 
 
-def _has(client: Client, capability: str) -> bool:
+def _has_capability(client: Client, capability: str) -> bool:
     return getattr(client.server_capabilities, capability) is not None
 
 
@@ -458,7 +460,7 @@ def _describe_progress(progress: float, total: float | None, message: str | None
     return one_line(f"{message} · {amount}" if message else amount, 120)
 
 
-def _first(error: BaseException) -> BaseException:
+def _find_cause(error: BaseException) -> BaseException:
     """Return the first cause in a group of errors."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]

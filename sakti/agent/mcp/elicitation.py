@@ -21,7 +21,7 @@ from msgspec import Struct
 from sakti.agent.judge.decide import Decision
 from sakti.agent.judge.policy import names_tool
 from sakti.agent.mcp import servers
-from sakti.agent.mcp.place import ServerPlace
+from sakti.agent.mcp.place import ServerWorkspace
 from sakti.agent.mcp.servers import McpServer, clean_text
 from sakti.core import json_schema
 from sakti.core import types as core_types
@@ -81,15 +81,15 @@ class FormField(Struct, frozen=True):
         default: Any = self.schema.get("default")
         if default is None:
             return ""
-        values = _entries(default) if isinstance(default, list) else [default]
+        values = _to_list(default) if isinstance(default, list) else [default]
         labels = (next((k for k, v in self.choices.items() if v == value), str(value)) for value in values)
         return one_line(clean_text(", ".join(labels)), 200)
 
 
 def read_fields(schema: Mapping[str, Any]) -> list[FormField]:
     """Return the fields of a form, without those that are not described."""
-    names = _entries(schema.get("required"))
-    tables = {name: _table(table) for name, table in _table(schema.get("properties")).items()}
+    names = _to_list(schema.get("required"))
+    tables = {name: _to_table(table) for name, table in _to_table(schema.get("properties")).items()}
     return [FormField(name, table, name in names, _read_choices(table)) for name, table in tables.items() if table]
 
 
@@ -103,7 +103,7 @@ def make_question(text: str, field: FormField, problem: str = "") -> CardQuestio
     name = one_line(clean_text(field.name), 60)
     title = one_line(clean_text(str(field.schema.get("title") or name)), 200)
     lines = [problem] * bool(problem) + [text, f"{title} ({'required' if field.is_required else 'optional'})"]
-    lines += [hint] if (hint := _describe(field)) else []
+    lines += [hint] if (hint := _describe_field(field)) else []
     header = one_line(name, 20) or "answer"
     ways_out = () if field.is_required else (LEAVE_OUT,)
     if not 0 < len(field.choices) <= MOST_OPTIONS - len(ways_out) or len((*field.choices, *ways_out)) < 2:
@@ -163,8 +163,8 @@ def _check(field: FormField, value: Any) -> None:
         if not has_format(value):
             raise WrongAnswer(f"{one_line(value)} is not of the format {form}, as in {example}.")
     try:
-        json_schema.verify(field.schema)
-        wrong = json_schema.violations(value, field.schema)
+        json_schema.check_schema(field.schema)
+        wrong = json_schema.find_violations(value, field.schema)
     except json_schema.UnusableSchema:
         return  # the server has to check it
     if wrong:
@@ -176,7 +176,7 @@ def _read_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
     if schema.get("type") == "boolean":
         return {"Yes": True, "No": False}
     choices: dict[str, Any] = {}
-    for value, title in _list_titles(_table(schema.get("items")) if schema.get("type") == "array" else schema):
+    for value, title in _list_titles(_to_table(schema.get("items")) if schema.get("type") == "array" else schema):
         if isinstance(value, str | int | float):
             label = one_line(clean_text(str(title)), 80)
             choices[f"{label} ({one_line(clean_text(str(value)), 80)})" if label in choices else label or "-"] = value
@@ -186,14 +186,14 @@ def _read_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
 def _list_titles(schema: Mapping[str, Any]) -> list[tuple[Any, Any]]:
     """Return the values that a schema lists, each with its title."""
     if isinstance(schema.get("enum"), list):
-        values = _entries(schema["enum"])
-        names = _entries(schema.get("enumNames"))
+        values = _to_list(schema["enum"])
+        names = _to_list(schema.get("enumNames"))
         return [*zip(values, [*names, *values[len(names) :]], strict=False)]
-    tables = map(_table, _entries(schema.get("oneOf") or schema.get("anyOf")))
+    tables = map(_to_table, _to_list(schema.get("oneOf") or schema.get("anyOf")))
     return [(entry["const"], entry.get("title") or entry["const"]) for entry in tables if "const" in entry]
 
 
-def _describe(field: FormField) -> str:
+def _describe_field(field: FormField) -> str:
     """Return what a field is for and which values it takes, in one line."""
     schema = field.schema
     description = one_line(clean_text(str(schema.get("description") or "")), 300)
@@ -211,11 +211,11 @@ def _describe(field: FormField) -> str:
     return " · ".join(part for part in (description, "; ".join(hints)) if part)
 
 
-def _entries(value: Any) -> list[Any]:
+def _to_list(value: Any) -> list[Any]:
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
-def _table(value: Any) -> Mapping[str, Any]:
+def _to_table(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
@@ -260,15 +260,16 @@ DECLINED = types.ElicitResult(action="decline")
 CONFIRM, OPEN, DONE = "Confirm", "Open it in the browser", "I have done it"
 MOST_QUESTIONS = 4  # of one card
 MOST_CARDS = 5  # for one form
+LONGEST_URL = 4_000  # characters of an address that the user is shown
 
 
-async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, server: McpServer, level: str) -> None:
+async def ask_to_start(workspace: ServerWorkspace, approvals: Approvals | None, server: McpServer, level: str) -> None:
     """Ask whether a server may start without a sandbox. Raises `SaktiError` if not."""
     if workspace.is_full:
         return
     command = shlex.join((server.command, *server.args))
     name = core_types.PREFIX + core_types.clean_name(server.name)
-    digest = servers.digest(command)[:12]
+    digest = servers.compute_digest(command)[:12]
     rule = f"{name} # {digest}"
     allowed = (*workspace.config.approval.allow, *await workspace.allowed_rules())
     if names_tool(allowed, name, digest):
@@ -286,12 +287,16 @@ async def ask_to_start(workspace: ServerPlace, approvals: Approvals | None, serv
 
 
 async def elicit(
-    workspace: ServerPlace, approvals: Approvals | None, server: McpServer, params: types.ElicitRequestParams
+    workspace: ServerWorkspace, approvals: Approvals | None, server: McpServer, params: types.ElicitRequestParams
 ) -> types.ElicitResult:
     """Ask the user what a server wants to know; declined without a terminal."""
     message = f"{server.name} asks: {servers.clean_text(params.message)}"
     if isinstance(params, types.ElicitRequestURLParams):
-        return await _offer_url(workspace, approvals, one_line(message, 1_500), one_line(params.url, 500))
+        if len(params.url) > LONGEST_URL or params.url != one_line(params.url, LONGEST_URL):
+            text = f"The server {server.name} asked to open an address that cannot be shown, so it was declined."
+            workspace.emit(Notice("warning", "MCP", text))
+            return DECLINED
+        return await _offer_url(workspace, approvals, one_line(message, 1_500), params.url)
     fields = read_fields(params.requested_schema)
     if fault := _find_fault(fields):
         text = f"The server {server.name} asked for a form that cannot be shown ({fault}), so it was declined."
@@ -318,7 +323,7 @@ def _find_fault(fields: Sequence[FormField]) -> str:
 
 
 async def _ask_fields(
-    workspace: ServerPlace, approvals: Approvals | None, text: str, fields: Sequence[FormField]
+    workspace: ServerWorkspace, approvals: Approvals | None, text: str, fields: Sequence[FormField]
 ) -> dict[str, Value] | None:
     """Ask for fields on one card, again for those whose answer does not fit; None if the user declines."""
     values: dict[str, Value] = {}
@@ -341,14 +346,16 @@ async def _ask_fields(
     return values
 
 
-async def _confirm(workspace: ServerPlace, approvals: Approvals | None, text: str) -> types.ElicitResult:
+async def _confirm(workspace: ServerWorkspace, approvals: Approvals | None, text: str) -> types.ElicitResult:
     """Ask the user to confirm a form without fields."""
     options = (CardOption(CONFIRM), CardOption("Decline"))
     answers = await _ask_card(workspace, approvals, (CardQuestion(text, "mcp", options),))
     return types.ElicitResult(action="accept", content={}) if answers and CONFIRM in answers[0].choices else DECLINED
 
 
-async def _offer_url(workspace: ServerPlace, approvals: Approvals | None, text: str, url: str) -> types.ElicitResult:
+async def _offer_url(
+    workspace: ServerWorkspace, approvals: Approvals | None, text: str, url: str
+) -> types.ElicitResult:
     """Show an address that a server wants the user to open; it is opened only if they choose so."""
     options = (CardOption(OPEN), CardOption(DONE))
     answers = await _ask_card(workspace, approvals, (CardQuestion(f"{text}\n{url}", "mcp", options),))
@@ -360,7 +367,7 @@ async def _offer_url(workspace: ServerPlace, approvals: Approvals | None, text: 
 
 
 async def _ask_card(
-    workspace: ServerPlace, approvals: Approvals | None, questions: Sequence[CardQuestion]
+    workspace: ServerWorkspace, approvals: Approvals | None, questions: Sequence[CardQuestion]
 ) -> tuple[CardAnswer, ...]:
     request = ApprovalRequested(
         workspace.new_id(), "ask_user", "", questions[0].question, ".", questions=tuple(questions)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from sakti.agent.judge.policy import tool_of
-from sakti.agent.mcp.place import ServerPlace
+from sakti.agent.judge.policy import find_tool
+from sakti.agent.mcp.place import ServerWorkspace
 from sakti.agent.mcp.servers import McpServer, ServerState, clean_name
 from sakti.core.events import Notice
 from sakti.core.text import one_line
@@ -33,7 +33,7 @@ MISSING_PACKAGE = "MCP servers are configured, and the package for them is missi
 class SessionServers:
     """Servers of a session. `clients` is None until the SDK is loaded, or if no server is configured."""
 
-    def __init__(self, workspace: ServerPlace, make_clients: Callable[[Sequence[McpServer]], McpClients]) -> None:
+    def __init__(self, workspace: ServerWorkspace, make_clients: Callable[[Sequence[McpServer]], McpClients]) -> None:
         self._workspace, self._make_clients = workspace, make_clients
         self.clients: McpClients | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -157,7 +157,7 @@ def _list_unknown(rules: Sequence[str], servers: Collection[str]) -> list[str]:
     there = f"There are: {', '.join(names)}." if names else "No server is configured here."
 
     def is_unknown(rule: str) -> bool:
-        pattern = tool_of(rule).removeprefix(PREFIX).partition("__")[0]
+        pattern = find_tool(rule).removeprefix(PREFIX).partition("__")[0]
         return rule.startswith(PREFIX) and not any(fnmatchcase(clean_name(name), pattern) for name in names)
 
     return [f"The rule {one_line(rule)} names no MCP server. {there}" for rule in rules if is_unknown(rule)]

@@ -85,7 +85,7 @@ class KeyringTokens:
 
     async def get_tokens(self) -> OAuthToken | None:
         """Read the login; the rest of it goes into the context."""
-        record = _read_record(await asyncio.to_thread(keys.keyring_lookup, self._server.login_name))
+        record = _read_record(await asyncio.to_thread(keys.look_up_key, self._server.login_name))
         context = self.context
         assert context is not None
         try:
@@ -122,16 +122,16 @@ class KeyringTokens:
             record["resource"] = context.protected_resource_metadata.model_dump(mode="json", exclude_none=True)
         if context.oauth_metadata is not None:
             record["metadata"] = context.oauth_metadata.model_dump(mode="json", exclude_none=True)
-        await asyncio.to_thread(keys.keep_secret, self._server.login_name, json.dumps(record))
+        await asyncio.to_thread(keys.store_secret, self._server.login_name, json.dumps(record))
 
     async def note_scope(self, scope: str) -> None:
         """Store the rights that the server wants beyond those of the login, for the next one."""
-        record = _read_record(await asyncio.to_thread(keys.keyring_lookup, self._server.login_name))
-        await asyncio.to_thread(keys.keep_secret, self._server.login_name, json.dumps({**record, "wanted": scope}))
+        record = _read_record(await asyncio.to_thread(keys.look_up_key, self._server.login_name))
+        await asyncio.to_thread(keys.store_secret, self._server.login_name, json.dumps({**record, "wanted": scope}))
 
     async def read_wanted(self) -> str:
         """Return the rights that the server wants beyond those of the login; "" for no others."""
-        record = _read_record(await asyncio.to_thread(keys.keyring_lookup, self._server.login_name))
+        record = _read_record(await asyncio.to_thread(keys.look_up_key, self._server.login_name))
         return str(record.get("wanted") or "")
 
     async def forget(self) -> None:
@@ -225,7 +225,7 @@ async def log_in(server: McpServer, show: ShowAddress, read_pasted: ReadPasted |
     `show` gets the address to open. `read_pasted` returns the address at which the browser ended, for a browser on
     another machine; it may be called again.
     """
-    if not await asyncio.to_thread(keys.keyring_name):
+    if not await asyncio.to_thread(keys.get_keyring_name):
         raise LoginError("There is no keyring to store the login in, and sakti writes it nowhere else.")
     host = urlsplit(server.url).hostname or ""
     limits = http.HttpLimits(60.0, 1_000_000, (host,))

@@ -142,7 +142,7 @@ def _repair(method: str, entry: Any) -> Any:
     if isinstance(tool.get("inputSchema"), dict):
         tool["inputSchema"] = {"type": "object", **tool["inputSchema"]}
     try:
-        json_schema.verify(tool.get("outputSchema") or {})
+        json_schema.check_schema(tool.get("outputSchema") or {})
     except json_schema.UnusableSchema:
         del tool["outputSchema"]
     return tool

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sakti.core.tokens import Counter
 
 
-class ServerPlace(Protocol):
+class ServerWorkspace(Protocol):
     """Workspace of a session, as servers see it."""
 
     @property

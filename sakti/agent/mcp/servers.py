@@ -119,7 +119,7 @@ class ToolNames:
         if (server, tool) not in self._names:
             clean = PREFIX + clean_name(server) + "__" + clean_name(tool)
             if len(clean) > LONGEST_NAME:
-                clean = f"{clean[: LONGEST_NAME - 9]}_{digest(clean)[:8]}"
+                clean = f"{clean[: LONGEST_NAME - 9]}_{compute_digest(clean)[:8]}"
             name, number = clean, 1
             while name in self._taken:
                 number += 1
@@ -129,7 +129,7 @@ class ToolNames:
         return self._names[server, tool]
 
 
-def digest(text: str) -> str:
+def compute_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
 
 
@@ -157,14 +157,14 @@ def make_tools(
 
 
 def _make_tool(server: McpServer, tool: ListedTool, names: ToolNames) -> McpTool:
-    inlined = inline(tool.input_schema)
+    inlined = inline_references(tool.input_schema)
     if inlined.get("type", "object") != "object":
         raise UnusableTool("takes no object of arguments")
     schema: dict[str, Any] = {"type": "object", "properties": {}, **inlined}
     text = json.dumps(schema, ensure_ascii=False)
     if len(text) > LARGEST_SCHEMA:
         raise UnusableTool(f"has a schema of more than {LARGEST_SCHEMA:,} characters")
-    json_schema.verify(schema)
+    json_schema.check_schema(schema)
     description = clean_text(tool.description or "")
     hints = tool.annotations
     reads, destroys = (getattr(hints, name, None) is True for name in ("read_only_hint", "destructive_hint"))
@@ -181,7 +181,7 @@ def _make_tool(server: McpServer, tool: ListedTool, names: ToolNames) -> McpTool
     )
 
 
-def inline(schema: Mapping[str, Any]) -> dict[str, Any]:
+def inline_references(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return a schema with its local references replaced by their targets, texts cleaned.
 
     A reference inside of itself becomes "anything" at `DEEPEST_REFERENCE`. Raises `UnusableTool`.
@@ -215,17 +215,17 @@ def inline(schema: Mapping[str, Any]) -> dict[str, Any]:
     return cast("dict[str, Any]", result)
 
 
-def without_patterns(schema: Any) -> Any:
+def drop_patterns(schema: Any) -> Any:
     """Return a schema without its patterns, whose check may take for ever: the server checks them."""
     if isinstance(schema, list):
-        return [without_patterns(item) for item in cast("list[Any]", schema)]
+        return [drop_patterns(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     table = cast("dict[str, Any]", schema)
     dropped = {"patternProperties", "additionalProperties"} if "patternProperties" in table else set[str]()
     if isinstance(table.get("pattern"), str):
         dropped.add("pattern")
-    return {k: without_patterns(v) for k, v in table.items() if k not in dropped}
+    return {k: drop_patterns(v) for k, v in table.items() if k not in dropped}
 
 
 def _resolve(schema: Mapping[str, Any], reference: str) -> Any:
@@ -241,11 +241,11 @@ def _resolve(schema: Mapping[str, Any], reference: str) -> Any:
     return part
 
 
-def describe(tool: McpTool) -> str:
+def format_tool(tool: McpTool) -> str:
     """Return description and schema as text, of which approvals keep the hash."""
     return f"{tool.description}\n\n{json.dumps(tool.schema, indent=1, sort_keys=True, ensure_ascii=False)}\n"
 
 
-def fingerprint(tool: McpTool) -> str:
+def compute_fingerprint(tool: McpTool) -> str:
     """Return the hash of a tool's description and schema."""
-    return digest(describe(tool))[:12]
+    return compute_digest(format_tool(tool))[:12]

@@ -33,7 +33,7 @@ from sakti.core.errors import ToolError
 from sakti.core.text import byte_size, clean_surrogates, counted, one_line, sanitise
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart, Json, ToolSpec
-from sakti.store.secrets import masked, masked_value
+from sakti.store.secrets import mask_secrets, mask_value
 
 MOST_IMAGES = 10
 STRUCTURE_STORED = 200_000  # characters of structured content that are stored
@@ -69,7 +69,7 @@ def _read_blocks(
         if picture is not None:
             pictures.append(picture)
         else:
-            texts.append(block_text(block, run))
+            texts.append(read_block(block, run))
     return texts, pictures
 
 
@@ -82,16 +82,16 @@ def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counte
         if not any(t.strip() for t in texts):
             texts.append(text)
         if len(text) <= STRUCTURE_STORED:
-            details["structured"] = masked_value(result.structured_content)
+            details["structured"] = mask_value(result.structured_content)
     text = clean_surrogates(sanitise("\n".join(t for t in texts if t)))
     if not text:
         text = "[no output]" if not pictures else f"[{counted(len(pictures), 'image')}]"
-    return _limit(Outcome(text, result.is_error, details, tuple(pictures)), run, counter)
+    return _limit_outcome(Outcome(text, result.is_error, details, tuple(pictures)), run, counter)
 
 
-def _limit(outcome: Outcome, run: ToolContext, counter: Counter) -> Outcome:
+def _limit_outcome(outcome: Outcome, run: ToolContext, counter: Counter) -> Outcome:
     """Cut a result for the model; a file keeps all of it."""
-    text = masked(outcome.content)
+    text = mask_secrets(outcome.content)
     shown, file = run.state.cut_output(text, run.call_id, counter)
     details = outcome.details
     if file:
@@ -111,26 +111,26 @@ def add_sandbox_hint(outcome: Outcome, server: str) -> Outcome:
     return outcome
 
 
-def block_text(block: types.ContentBlock, run: ToolContext) -> str:
+def read_block(block: types.ContentBlock, run: ToolContext) -> str:
     """Return a block of content as text; sounds and other binary content go to a file that the text names."""
     match block:
         case types.TextContent():
             return block.text
         case types.ImageContent():
-            return _save(run, block.data, block.mime_type, "image")
+            return _save_binary(run, block.data, block.mime_type, "image")
         case types.AudioContent():
-            return _save(run, block.data, block.mime_type, "sound")
+            return _save_binary(run, block.data, block.mime_type, "sound")
         case types.ResourceLink():
             return f"[resource {one_line(block.uri, 300)}: {one_line(block.description or block.name, 300)}]"
         case types.EmbeddedResource():
-            return resource_text(block.resource, run)
+            return read_contents(block.resource, run)
 
 
-def resource_text(resource: types.TextResourceContents | types.BlobResourceContents, run: ToolContext) -> str:
+def read_contents(resource: types.TextResourceContents | types.BlobResourceContents, run: ToolContext) -> str:
     """Return the content of a resource as text; binary content goes to a file."""
     if isinstance(resource, types.TextResourceContents):
         return f"[resource {one_line(resource.uri, 300)}]\n{resource.text}"
-    return _save(run, resource.blob, resource.mime_type or "", f"resource {one_line(resource.uri, 300)}")
+    return _save_binary(run, resource.blob, resource.mime_type or "", f"resource {one_line(resource.uri, 300)}")
 
 
 def _read_image(block: types.ContentBlock) -> ImagePart | None:
@@ -141,14 +141,14 @@ def _read_image(block: types.ContentBlock) -> ImagePart | None:
         data = base64.b64decode(block.data, validate=True)
     except (binascii.Error, ValueError):
         return None
-    looked = core_content.look(data[: core_content.HEAD])
+    looked = core_content.read_image_header(data[: core_content.HEAD])
     if looked is None:
         return None
     media_type, width, height = looked
     return ImagePart(media_type, block.data, "image of a tool", width, height)
 
 
-def _save(run: ToolContext, data: str, mime_type: str, what: str) -> str:
+def _save_binary(run: ToolContext, data: str, mime_type: str, what: str) -> str:
     try:
         content = base64.b64decode(data)
     except (binascii.Error, ValueError):
@@ -165,7 +165,7 @@ def _save(run: ToolContext, data: str, mime_type: str, what: str) -> str:
     return f"[{what} ({kind}, {byte_size(len(content))}) saved as {path}]"
 
 
-def outside_text(kind: str, source: str, texts: Iterable[str]) -> str:
+def mark_outside_text(kind: str, source: str, texts: Iterable[str]) -> str:
     """Mark texts as outside text with their source."""
     body = sanitise("\n\n".join(t for t in texts if t)).replace(f"</{kind}>", f"<\u200b/{kind}>")
     return f'<{kind} from="{one_line(source, 300)}">\n{body}\n</{kind}>'
@@ -176,7 +176,7 @@ class KnownTools:
 
     def __init__(self, server: McpServer, folder: Path | None = None) -> None:
         self._server = server
-        name = servers.digest(f"{server.source}\n{server.name}")[:16]
+        name = servers.compute_digest(f"{server.source}\n{server.name}")[:16]
         self._path = (folder or resources.state_home() / "mcp") / f"{name}.json"
         self._record: Json = {}
         with contextlib.suppress(OSError, ValueError):
@@ -197,7 +197,7 @@ class KnownTools:
 
     def approve(self, tool: McpTool) -> None:
         """Store the description and schema that the user has approved."""
-        text = servers.describe(tool)
+        text = servers.format_tool(tool)
         if self._approved_texts.get(tool.original_name) != text:
             self._save({"approved": {**self._approved_texts, tool.original_name: text}})
 
@@ -207,7 +207,7 @@ class KnownTools:
 
     def diff(self, tool: McpTool) -> str:
         """Return how description and schema differ from the approved ones; "" if they do not, or are new."""
-        before, now = self._approved_texts.get(tool.original_name), servers.describe(tool)
+        before, now = self._approved_texts.get(tool.original_name), servers.format_tool(tool)
         if before is None or before == now:
             return ""
         names = (f"{tool.name} as approved", f"{tool.name} now")
@@ -261,7 +261,7 @@ class ServerTool(Tool, frozen=True, kw_only=True):
     def check(self, arguments: Json, cwd: Path) -> Json:
         """Return the arguments unchanged. Raises `ToolError` if the schema forbids them."""
         try:
-            wrong = json_schema.violations(arguments, servers.without_patterns(self.offer.schema))
+            wrong = json_schema.find_violations(arguments, servers.drop_patterns(self.offer.schema))
         except json_schema.UnusableSchema:
             return arguments  # the server says what is wrong
         if wrong:
@@ -292,7 +292,7 @@ def make_tool(
             reads_only=offer.is_read_only,
             is_destructive=offer.is_destructive,
             is_confined=is_confined,
-            fingerprint=servers.fingerprint(offer),
+            fingerprint=servers.compute_fingerprint(offer),
             diff=lambda: known.diff(offer),
             note_use=lambda by_user: known.approve(offer) if by_user or known.is_new(offer) else None,
         ),

@@ -20,15 +20,15 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 
 from sakti.agent.mcp.messages import read_message
-from sakti.agent.mcp.place import ServerPlace
+from sakti.agent.mcp.place import ServerWorkspace
 from sakti.agent.mcp.servers import McpServer
 from sakti.agent.sandbox import environment
 from sakti.agent.sandbox.proxy import Proxy
-from sakti.agent.sandbox.sandbox import given_folders
+from sakti.agent.sandbox.sandbox import resolve_folders
 from sakti.agent.tools.bash import PORT, RELAY
 from sakti.agent.tools.processes import CHUNK, ProcessTree, spawn
 from sakti.core.text import byte_size, counted
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 LONGEST_LINE = 16_000_000  # bytes of one message
 NOTICED_NOISE = 1_000_000  # bytes that are no messages until a notice says so
@@ -75,7 +75,7 @@ class RingFile:
 
     def add(self, data: bytes) -> None:
         """Append bytes; the older half goes when the file is full. A full disk loses them."""
-        text = masked(data.decode("utf-8", "replace")).encode("utf-8", "replace")[-RING // 2 :]
+        text = mask_secrets(data.decode("utf-8", "replace")).encode("utf-8", "replace")[-RING // 2 :]
         with contextlib.suppress(OSError):
             if self._size + len(text) > RING:
                 rest = self.path.read_bytes()[-RING // 2 + len(text) :] if len(text) < RING // 2 else b""
@@ -241,15 +241,15 @@ async def _connect_writer(pipe: object) -> asyncio.StreamWriter:
     return asyncio.StreamWriter(transport, protocol, None, loop)
 
 
-def is_confined(workspace: ServerPlace, server: McpServer) -> bool:
+def is_confined(workspace: ServerWorkspace, server: McpServer) -> bool:
     """Return whether a server runs inside a working sandbox and reaches no network."""
     return bool(server.command) and not server.network and workspace.try_sandbox().holds
 
 
 class ServerProcess:
-    """Process of one server, with its way to the hosts that it may reach."""
+    """Process of one server, with the proxy to the hosts that it may reach."""
 
-    def __init__(self, workspace: ServerPlace, server: McpServer) -> None:
+    def __init__(self, workspace: ServerWorkspace, server: McpServer) -> None:
         self._workspace, self._server = workspace, server
         self._proxy: Proxy | None = None
 
@@ -269,15 +269,15 @@ class ServerProcess:
         argv = (*(("/usr/bin/env", *late) if late else ()), program, *server.args)
         env |= loaded
         if level.name == "unsandboxed":
-            network = environment.network_variables(ws.command_environment())
+            network = environment.choose_network_variables(ws.command_environment())
             return ProcessTree(spawn(argv, cwd, {**network, **env}, stdin=PIPE, stderr=PIPE))
         read: tuple[Path, ...] = ()
         if server.network and level.own_network:
             self._proxy = Proxy(server.network)
-            way = await self._proxy.start()
-            argv = (sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv)
-            env |= environment.proxy_variables(PORT)
-            read = (way.parent,)
+            proxy_socket = await self._proxy.start()
+            argv = (sys.executable, "-I", "-S", str(RELAY), str(proxy_socket), str(PORT), *argv)
+            env |= environment.make_proxy_variables(PORT)
+            read = (proxy_socket.parent,)
         with ws.sandbox.enclose(argv, cwd, self._writable(), read, read_only=True) as enclosed:
             process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors, stdin=PIPE, stderr=PIPE)
         return ProcessTree(process)
@@ -286,14 +286,14 @@ class ServerProcess:
         """Return the folders that it may change; those that are missing are created."""
         ws = self._workspace
         names = [str(ws.root / Path(name).expanduser()) for name in self._server.write]
-        folders = given_folders(names, ws.home)
+        folders = resolve_folders(names, ws.home)
         for folder in folders:
             with contextlib.suppress(OSError):
                 folder.mkdir(parents=True, exist_ok=True)
         return tuple(folder for folder in folders if os.path.lexists(folder))
 
     async def close(self) -> None:
-        """Close its way to hosts."""
+        """Close its proxy."""
         if self._proxy is not None:
             await self._proxy.close()
             self._proxy = None

@@ -178,9 +178,9 @@ class SecretRedactor(Processor):
         return replace(
             step,
             messages=tuple(codec.mask_message(m) for m in step.messages),
-            system=tuple(replace(b, text=secrets.masked(b.text)) for b in step.system),
-            tail=tuple(map(secrets.masked, step.tail)),
-            facts={name: secrets.masked(text) for name, text in step.facts.items()},
+            system=tuple(replace(b, text=secrets.mask_secrets(b.text)) for b in step.system),
+            tail=tuple(map(secrets.mask_secrets, step.tail)),
+            facts={name: secrets.mask_secrets(text) for name, text in step.facts.items()},
         )
 
 

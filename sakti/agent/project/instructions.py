@@ -13,7 +13,7 @@ from typing import Any, cast
 import pathspec
 from msgspec import Struct, field
 
-from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret
 from sakti.agent.project import files
 from sakti.agent.project.files import Trusts
 from sakti.agent.project.markdown import (
@@ -30,7 +30,7 @@ from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted, display_path, one_line, remove_invisible, sanitise
 from sakti.core.types import Json, Thread, ToolCallPart
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 
 class InstructionReader(Struct):
@@ -63,7 +63,7 @@ class InstructionReader(Struct):
         try:
             real = path.resolve()
             root = next((r for r in self.roots if real.is_relative_to(r)), None)
-            if root is None or secret_reason(real, WorkspaceView(root, root)):
+            if root is None or explain_secret(real, WorkspaceView(root, root)):
                 return None
             data = read_bytes(real, LONGEST_FILE)
         except ConfigError as e:
@@ -77,7 +77,7 @@ class InstructionReader(Struct):
         text, hidden = remove_invisible(text)
         if hidden:
             self._note(f"{path.name}: {counted(hidden, 'hidden character')} left out.")
-        return masked(sanitise(text)).strip()
+        return mask_secrets(sanitise(text)).strip()
 
     def _expand(self, text: str, path: Path, above: tuple[Path, ...]) -> str:
         return outside_code(text, lambda name, written: self._import(name, written, path, above))

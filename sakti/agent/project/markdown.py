@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
-from sakti.agent.judge.workspace_view import WorkspaceView, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.lazy import lazy_pattern
@@ -112,7 +112,7 @@ def list_imports(sources: Iterable[Path], root: Path) -> Iterator[Path]:
             for name in _names_in(path) if depth <= DEEPEST_IMPORT else ():
                 target = Path(os.path.realpath(path.parent / name))
                 if target not in seen and target.is_relative_to(root) and target.is_file():
-                    if secret_reason(target, place):
+                    if explain_secret(target, place):
                         continue
                     seen.add(target)
                     waiting.append((target, depth + 1))

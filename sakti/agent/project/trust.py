@@ -213,7 +213,7 @@ class TrustRecord(Struct, frozen=True):
 
 
 def _load(workspace: Path) -> TrustRecord | None:
-    if (mode := store_files.open_to_others(folder())) is not None and mode & 0o022:
+    if (mode := store_files.find_open_mode(folder())) is not None and mode & 0o022:
         return None  # others may have written there
     record = _read(_file(workspace))
     return record if record is not None and record.workspace == workspace else None

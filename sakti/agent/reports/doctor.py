@@ -11,33 +11,28 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sakti.agent.project import trust
+from sakti.agent.checkpoints import objects, shadow
+from sakti.agent.mcp import lifecycle as mcp_lifecycle
+from sakti.agent.project import instructions, trust
+from sakti.agent.project import skills as skill_files
 from sakti.agent.project.files import HOOKS, hook_files
-from sakti.agent.tools.child import ripgrep
+from sakti.agent.project.hooks import settings as hook_settings
+from sakti.agent.reports import mcp_view
+from sakti.agent.sandbox import sandbox as sandboxes
+from sakti.agent.subagents import files as agent_files
+from sakti.agent.tools.child import find_ripgrep
 from sakti.core import network, resources
 from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
-from sakti.core.lazy import lazy_imports
 from sakti.core.resources import find_program
 from sakti.core.text import byte_size, counted
 from sakti.core.tokens import o200k_tokens
+from sakti.memory import modes
+from sakti.providers import keys, registry
 from sakti.store.maintenance import checks as maintenance_checks
-from sakti.store.opening import sqlite_info
+from sakti.store.opening import check_sqlite
 from sakti.version import __version__
-
-with lazy_imports:
-    from sakti.agent.checkpoints import objects, shadow
-    from sakti.agent.mcp import lifecycle as mcp_lifecycle
-    from sakti.agent.project import instructions as instructions
-    from sakti.agent.project import skills as skill_files
-    from sakti.agent.project.hooks import settings as hook_settings
-    from sakti.agent.reports import mcp_view
-    from sakti.agent.sandbox import sandbox as sandboxes
-    from sakti.agent.subagents import files as agent_files
-    from sakti.memory import modes
-    from sakti.providers import keys, registry
-
 
 MOST_NOTES = 20  # notes on custom agents that are listed
 MOST_HOOKS = 50  # that are listed
@@ -83,10 +78,10 @@ async def examine(
     lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)
     checks = await asyncio.to_thread(maintenance_checks.inspect, database, deep=False)
-    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.mend and not f.ok), f.mend) for f in checks]
+    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.advice and not f.ok), f.advice) for f in checks]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
-    found_rg = ripgrep()
+    found_rg = find_ripgrep()
     slower = "not installed; file search is slower without it"
     lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
@@ -162,7 +157,7 @@ def _web(config: Config) -> list[Line]:
 
 def _checkpoints(workspace: Path) -> Line:
     """Report the room that checkpoints of this workspace take, and for how long they are kept."""
-    contents = shadow.open_objects(shadow.folder_of(workspace.resolve()))
+    contents = shadow.open_objects(shadow.find_folder(workspace.resolve()))
     history, files = contents.size_of(objects.HISTORY), contents.size_of(objects.FILE)
     parts = f"git's objects {byte_size(history)}, uncovered files {byte_size(files)}"
     return Line("checkpoints", True, f"{parts}; kept for {shadow.KEPT_DAYS} days, up to {byte_size(shadow.LARGEST)}")
@@ -208,7 +203,7 @@ def _broken_modes() -> list[Line]:
 
 
 def _files(path: Path) -> list[Line]:
-    version, wal = sqlite_info()
+    version, wal = check_sqlite()
     out = [
         Line("SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."),
         Line("database", True, str(path)),
@@ -240,20 +235,20 @@ async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged 
 async def _model(env: Mapping[str, str], config: Config) -> Line:
     """Report the model that a chat would begin with, chosen as it chooses."""
     try:
-        choice = await registry.select(flag=None, config_model=config.model, env=env, settings=config.providers)
+        choice = await registry.select_model(flag=None, config_model=config.model, env=env, settings=config.providers)
     except SaktiError as e:  # no provider has the name, or its settings are wrong
         return Line("model", False, e.message)
     if choice is None:
         return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
     try:
-        problem = await asyncio.to_thread(registry.missing, choice.model, config.providers, env)
+        problem = await asyncio.to_thread(registry.explain_missing, choice.model, config.providers, env)
     except ConfigError as e:
         problem = e.message
     return Line("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 
 def _keyring() -> Line:
-    name = keys.keyring_name()
+    name = keys.get_keyring_name()
     if not name:
         return Line("keyring", False, "no backend: keys come from the environment only", optional=True)
     return Line("keyring", True, name)

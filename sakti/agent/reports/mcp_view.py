@@ -41,7 +41,7 @@ def list_needs(review: trust.TrustReview, env: Mapping[str, str]) -> tuple[Serve
 
 def describe_way(entry: ServerEntry) -> str:
     """Return the command or address of a server as written, secrets masked; "" if it is broken."""
-    return one_line(secrets.masked(str(masked_value("url", entry.written))), 200)
+    return one_line(secrets.mask_secrets(str(masked_value("url", entry.written))), 200)
 
 
 def describe_grants(server: McpServer) -> str:

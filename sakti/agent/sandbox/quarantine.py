@@ -30,7 +30,7 @@ _Content: TypeAlias = tuple[PathEntry, bytes]
 _SET_ASIDE = ".set-aside-"
 
 
-def _none() -> tuple[Path, ...]:
+def _list_none() -> tuple[Path, ...]:
     return ()
 
 
@@ -44,8 +44,8 @@ class Watch(Struct):
     """
 
     workspace: Path
-    gits: Callable[[], Iterable[Path]] = _none
-    texts: Callable[[], Iterable[Path]] = _none
+    gits: Callable[[], Iterable[Path]] = _list_none
+    texts: Callable[[], Iterable[Path]] = _list_none
     compares: bool = False
     _before: Seen | None = None
     _known: frozenset[Path] = frozenset()
@@ -76,7 +76,7 @@ class Watch(Struct):
         moved = set_aside(self.workspace, self._before)
         for git in self._folders():
             if git not in self._known:  # a command made it: only what it would run is taken away
-                moved += _move_all(self.workspace, repositories.runs(git))
+                moved += _move_all(self.workspace, repositories.list_running_files(git))
         new = (text for text in self.texts() if text not in self._instructing)
         moved += _move_all(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
         moved += self._put_back() if self.compares else []
@@ -103,11 +103,11 @@ class Watch(Struct):
         return programs | self._contents(targets)
 
     def _program_files(self) -> list[Path]:
-        return [f for git in self._known for f in repositories.programs(git, self._places)]
+        return [f for git in self._known for f in repositories.list_programs(git, self._places)]
 
     def _contents(self, files: Iterable[Path]) -> dict[str, _Content]:
         names = (f.relative_to(self.workspace).as_posix() for f in files if _SET_ASIDE not in f.name)
-        return {name: content for name in names if (content := _content(self.workspace, name)) is not None}
+        return {name: content for name in names if (content := _read_content(self.workspace, name)) is not None}
 
     def _put_back(self) -> list[tuple[str, str]]:
         """Set aside changed hooks and configurations, and write those from before in their places.
@@ -133,12 +133,12 @@ class Watch(Struct):
 
     def _folders(self) -> list[Path]:
         git_folders = (repositories.find_git_folder(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
-        return [f for git in dict.fromkeys(git_folders) if git is not None for f in _with_trees(git)]
+        return [f for git in dict.fromkeys(git_folders) if git is not None for f in _list_with_worktrees(git)]
 
 
-def _with_trees(git: Path) -> list[Path]:
-    git_folders = repositories.folders(git)
-    return [*git_folders, *(tree for f in git_folders for tree in repositories.below(f / "worktrees"))]
+def _list_with_worktrees(git: Path) -> list[Path]:
+    git_folders = repositories.list_git_folders(git)
+    return [*git_folders, *(tree for f in git_folders for tree in repositories.list_folders(f / "worktrees"))]
 
 
 def describe_moves(moved: Sequence[tuple[str, str]]) -> str:
@@ -201,17 +201,17 @@ def _find_existing(workspace: Path, name: str) -> str | None:
 
 def put_back(workspace: Path, name: str, aside: str) -> bool:
     """Give a file that was set aside its name back; False if another has it."""
-    with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
+    with contextlib.suppress(OSError, SaktiError), places.open_parent(workspace, name) as (here, last):
         if last not in os.listdir(here):  # noqa: PTH208 - of a descriptor
             os.rename(aside.rpartition("/")[2], last, src_dir_fd=here, dst_dir_fd=here)
             return True
     return False
 
 
-def _content(workspace: Path, name: str) -> _Content | None:
+def _read_content(workspace: Path, name: str) -> _Content | None:
     """Return the content at a path, links not followed; None if it is a folder or cannot be read."""
     try:
-        entry, data = places.look(workspace, name)
+        entry, data = places.read_entry(workspace, name)
     except (OSError, SaktiError):
         return None
     return None if entry is None or entry.is_folder else (entry, data)
@@ -224,7 +224,7 @@ def _move_all(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
 
 def _move(workspace: Path, name: str) -> str:
     """Rename a path without following a link that a command has put on the way meanwhile."""
-    with contextlib.suppress(OSError, SaktiError), places.parent(workspace, name) as (here, last):
+    with contextlib.suppress(OSError, SaktiError), places.open_parent(workspace, name) as (here, last):
         taken = set(os.listdir(here))  # noqa: PTH208 - of a descriptor
         end = next((e for n in range(1, MOST) if last + (e := f"{_SET_ASIDE}{n}") not in taken), "")
         if end:

@@ -37,8 +37,8 @@ from sakti.agent.sandbox.boundary import (
     OpenFolders,
     ProtectedPaths,
     draw_boundary,
-    hidden_at,
-    impossible,
+    explain_impossible,
+    list_hidden_folders,
 )
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
@@ -90,7 +90,7 @@ _CONNECTION_REFUSED = lazy_pattern(r"permission denied|EACCES|invalid cross-devi
 LOOKED_AT = 8_000  # characters of the end of an output
 
 
-def probe_key(program: str) -> str:
+def make_probe_key(program: str) -> str:
     """Name what a result holds for: this start of the machine, this kernel, this program, this user."""
     try:
         seen = Path(program).stat()
@@ -109,7 +109,7 @@ def read_result(file: Path, key: str) -> str | None:
         return None
 
 
-def keep_result(file: Path, key: str, result: str) -> None:
+def store_result(file: Path, key: str, result: str) -> None:
     """Store a result; if that fails, the sandbox is tested again at the next start."""
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def keep_result(file: Path, key: str, result: str) -> None:
         return
 
 
-def try_start(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
+def run_self_test(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
     """Return why the sandbox does not hold, or "".
 
     `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `held` is what must
@@ -133,7 +133,7 @@ def try_start(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
     except OSError as e:
         return f"{folder} cannot be written ({e.strerror})"
     try:
-        return _run_test(start, place, held)
+        return _find_holes(start, place, held)
     except subprocess.TimeoutExpired:
         return "it did not answer"
     except OSError as e:
@@ -142,12 +142,12 @@ def try_start(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _run_test(start: Start, place: Path, held: Collection[str]) -> str:
-    can_tell = _words(_attempt(_start_plainly, place / "control"))
+def _find_holes(start: Start, place: Path, held: Collection[str]) -> str:
+    can_tell = _split_words(_attempt(_start_plainly, place / "control"))
     if missing := sorted(set(held) - can_tell):
         return f"it cannot tell whether commands are confined ({', '.join(missing)})"
     done = _attempt(start, place / "held")
-    words = _words(done)
+    words = _split_words(done)
     if "ran" not in words or not (place / "held" / "workspace" / "new").exists():
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {done.returncode}"
@@ -175,7 +175,7 @@ def _start_plainly(_boundary: Boundary, command: Sequence[str], folder: Path) ->
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, timeout=LIMIT, check=False)
 
 
-def _words(done: subprocess.CompletedProcess[bytes]) -> set[str]:
+def _split_words(done: subprocess.CompletedProcess[bytes]) -> set[str]:
     return set(done.stdout.decode("utf-8", "replace").split())
 
 
@@ -307,9 +307,9 @@ class LinuxSandbox(Struct, dict=True):
             return self.off
         if self.system not in ("linux", "darwin"):
             return "sakti has no sandbox for this system"
-        if why := impossible(self.workspace):
+        if why := explain_impossible(self.workspace):
             return why
-        if any(self.workspace.is_relative_to(folder) for folder in (*hidden_at(self.home), *self.own)):
+        if any(self.workspace.is_relative_to(folder) for folder in (*list_hidden_folders(self.home), *self.own)):
             return "the workspace is in a folder that commands must not see"
         return ""
 
@@ -318,7 +318,7 @@ class LinuxSandbox(Struct, dict=True):
             return Level("unsandboxed", obstacle)
         if self.system == "darwin":
             return self._seatbelt_level()
-        if backends.program(self.machine) is None:
+        if backends.make_call_filter(self.machine) is None:
             return Level("unsandboxed", f"system calls of {self.machine} are not known")
         program, why = self._program
         mend = _INSTALL
@@ -350,21 +350,21 @@ class LinuxSandbox(Struct, dict=True):
         Nor must what restricts a command lie there.
         """
         protected = (
-            *hidden_at(self.home),
+            *list_hidden_folders(self.home),
             *self.own,
             *(p.resolve() for p in (Path(sys.prefix), Path(sys.base_prefix))),
         )
         roots = (self.workspace, *self.added, *self.write)
         writable = any(f.is_relative_to(r) for f in (*protected, resources.PACKAGE) for r in roots)
-        return backends.landlock_version() >= backends.LANDLOCK_LEAST and not writable
+        return backends.read_landlock_version() >= backends.LANDLOCK_LEAST and not writable
 
     def _run_self_test(self, way: _Way, name: str, program: str, held: Collection[str] = ALL) -> str:
         """Return why the self-test fails, or ""; stored until the machine restarts."""
-        file, key = self.state / name, probe_key(program)
+        file, key = self.state / name, make_probe_key(program)
         result = read_result(file, key)
         if result is None:
-            result = try_start(partial(self._try, way), self.state, held)
-            keep_result(file, key, result)
+            result = run_self_test(partial(self._try, way), self.state, held)
+            store_result(file, key, result)
         return result
 
     def _try(
@@ -452,9 +452,9 @@ class LinuxSandbox(Struct, dict=True):
 
         No thread of this process may run between fork and exec.
         """
-        filters, temporary = backends.program(self.machine, families=()), Path(self._temporary.name).resolve()
+        filters, temporary = backends.make_call_filter(self.machine, families=()), Path(self._temporary.name).resolve()
         assert filters is not None
-        with backends.landlock_rules(boundary, temporary) as rules, _file(filters) as file:
+        with backends.open_landlock_rules(boundary, temporary) as rules, _open_in_memory(filters) as file:
             head = (sys.executable, "-I", "-S", restrict.__file__, str(rules), str(file), str(temporary))
             loading = ("env", *(f"{k}={v}" for k, v in self.loading.items())) if self.loading else ()
             yield SandboxedCommand((*head, *loading, *argv), cwd, (rules, file))
@@ -462,7 +462,7 @@ class LinuxSandbox(Struct, dict=True):
     @contextmanager
     def _enclose_by_seatbelt(self, boundary: Boundary, argv: Sequence[str], cwd: Path) -> Generator[SandboxedCommand]:
         temporary = Path(self._temporary.name).resolve()
-        head = (str(self.seatbelt), "-p", backends.seatbelt_profile(boundary, temporary))
+        head = (str(self.seatbelt), "-p", backends.make_seatbelt_profile(boundary, temporary))
         yield SandboxedCommand((*head, "/usr/bin/env", f"TMPDIR={temporary}", *argv), cwd)
 
     @contextmanager
@@ -473,21 +473,23 @@ class LinuxSandbox(Struct, dict=True):
 
         `entry` starts bubblewrap in the network that commands share.
         """
-        rules = backends.program(self.machine)
+        rules = backends.make_call_filter(self.machine)
         assert rules is not None
         with contextlib.ExitStack() as open_ones:
             opened = open_ones.enter_context(backends.open_bound_paths(boundary)) if self._binds else dict[Path, int]()
-            options = backends.bwrap_arguments(boundary, opened, self.loading, shares_network=bool(entry))
+            options = backends.list_bwrap_options(boundary, opened, self.loading, shares_network=bool(entry))
             options += ["--chdir", str(cwd)]
-            arguments = open_ones.enter_context(_file("\0".join((*options, "")).encode("utf-8", "surrogateescape")))
-            filters = open_ones.enter_context(_file(rules))
+            arguments = open_ones.enter_context(
+                _open_in_memory("\0".join((*options, "")).encode("utf-8", "surrogateescape"))
+            )
+            filters = open_ones.enter_context(_open_in_memory(rules))
             head = (*entry, self._program[0], "--args", str(arguments), "--seccomp", str(filters), "--")
             # bubblewrap starts outside of the workspace's folder, which may be hidden
             yield SandboxedCommand((*head, *argv), Path("/"), (arguments, filters, *opened.values()))
 
 
 @contextmanager
-def _file(data: bytes) -> Generator[int]:
+def _open_in_memory(data: bytes) -> Generator[int]:
     """Hold data in a file in memory, to be read from its beginning."""
     number = os.memfd_create("sakti")
     try:
@@ -498,7 +500,7 @@ def _file(data: bytes) -> Generator[int]:
         os.close(number)
 
 
-def given_folders(names: Iterable[str], home: Path) -> tuple[Path, ...]:
+def resolve_folders(names: Iterable[str], home: Path) -> tuple[Path, ...]:
     """Return the folders of a setting, `~` expanded, without those that contain the home folder."""
     resolved = (Path(os.path.realpath(Path(name).expanduser())) for name in names)
     return tuple(f for f in resolved if not home.is_relative_to(f))

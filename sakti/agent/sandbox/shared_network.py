@@ -101,7 +101,7 @@ class SharedNetwork:
             return self._ports[port][0]
         if not self.entry:
             raise OSError("no background command can be reached")
-        with _listen(port) as listener:
+        with _open_listener(port) as listener:
             number = str(listener.fileno())
             relaying = subprocess.Popen(
                 (*self.entry, sys.executable, "-I", "-S", relay.__file__, number, str(port)),
@@ -131,7 +131,7 @@ class SharedNetwork:
                 process.wait(LIMIT)
 
 
-def _listen(port: int) -> socket.socket:
+def _open_listener(port: int) -> socket.socket:
     """Listen at a port of this machine's loopback interface, or at a free one. Raises `OSError`."""
     try:
         return socket.create_server(("127.0.0.1", port))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import Awaitable, Callable, Container
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +18,8 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt
 from sakti.core.text import counted
 from sakti.core.types import ContextPart, Json, MarkerPart, ModelInfo, Part, TextPart, ToolCallPart, ToolResultPart
-from sakti.store import leases
-from sakti.store.secrets import masked_value
+from sakti.store import files
+from sakti.store.secrets import mask_value
 from sakti.store.threads import threads as thread_store
 
 if TYPE_CHECKING:
@@ -231,7 +230,7 @@ class Goals:
         """Return whether another window that is open pursues a goal."""
         if goal is None or goal.state != "active" or self._is_pursued(goal):
             return False
-        return goal.owner not in ("", self._open.workspace.owner) and leases.alive(goal.owner)
+        return goal.owner not in ("", self._open.workspace.owner) and files.is_owner_running(goal.owner)
 
     def _require_here(self) -> Goal | None:
         """Return the thread's goal. Raises `SaktiError` if another window pursues it."""
@@ -254,7 +253,7 @@ class Goals:
         if goal is None or not self._is_pursued(goal) or model.input_price is None:
             return settings
         rest = max(goal.max_usd - goal.usd, 0.0)
-        return dataclasses.replace(settings, max_usd=min(rest, settings.max_usd or rest))
+        return replace(settings, max_usd=min(rest, settings.max_usd or rest))
 
     async def start(self, goal: Goal) -> None:
         """Set a goal, in place of an earlier one, and begin. Raises `SaktiError`."""
@@ -364,7 +363,7 @@ class Goals:
         block: Json | None = None
         if goal.is_open:
             block = {"text": f"{goal.text}\n\n{_describe_end(goal)}", "index": goal.index}
-        stored = masked_value({KEY: to_builtins(goal), thread_store.PINNED_GOAL: block})
+        stored = mask_value({KEY: to_builtins(goal), thread_store.PINNED_GOAL: block})
         await self._open.add_metadata(stored)
         assert self._open.thread is not None
         self._open.emit(ThreadChanged(self._open.thread))

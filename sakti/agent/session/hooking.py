@@ -139,7 +139,7 @@ class SessionHooks:
                 self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sakti-hooks-")).resolve()
             name, (thread, last) = self.session_id, self._written
             path, last = self._folder / f"{name}.jsonl", last if thread == name else -1
-            new = await self._open.workspace.store.read(stored_messages.after, name, last) if name else []
+            new = await self._open.workspace.store.read(stored_messages.list_after, name, last) if name else []
             settled = _select_settled(new)
             text = "".join(
                 payload.format_transcript(settled, str(self._cwd), lambda p: str(resolve_path(self._cwd, p)))
@@ -152,7 +152,7 @@ class SessionHooks:
     async def child_transcript(self, child_id: str) -> Path:
         """Write the transcript of a child thread beside that of the open one; return the file."""
         path = (await self.transcript()).parent / f"agent-{child_id}.jsonl"
-        messages = await self._open.workspace.store.read(stored_messages.after, child_id, -1)
+        messages = await self._open.workspace.store.read(stored_messages.list_after, child_id, -1)
         text = "".join(payload.format_transcript(messages, str(self._cwd), lambda p: str(resolve_path(self._cwd, p))))
         await asyncio.to_thread(path.write_text, text, "utf-8")
         return path
@@ -292,7 +292,7 @@ class SessionHooks:
         window = self._open.engine.state.window
         groups = {g.id for g in (*window.active, *window.buffered) if g.cycle_id == event.cycle_id}
         stored = await self._open.workspace.store.read(
-            memory_log.log_lines, event.record_id, states=("active", "buffered")
+            memory_log.read_lines, event.record_id, states=("active", "buffered")
         )
         lines = [
             {"id": x.id, "text": x.content, "date": x.date, "time": x.time} for x in stored if x.group_id in groups
@@ -311,7 +311,7 @@ class SessionHooks:
 
     async def _newest_closing(self) -> int:
         events = await self._open.workspace.store.read(
-            task_events.newest_events, self._open.workspace.board_id, ("close",), 1
+            task_events.list_newest_events, self._open.workspace.board_id, ("close",), 1
         )
         return events[0].pk if events else 0
 
@@ -321,7 +321,9 @@ class SessionHooks:
             return
         store = self._open.workspace.store
         async with self._telling:
-            events = await store.read(task_events.newest_events, self._open.workspace.board_id, ("close",), MOST_CLOSED)
+            events = await store.read(
+                task_events.list_newest_events, self._open.workspace.board_id, ("close",), MOST_CLOSED
+            )
             new = [e for e in reversed(events) if e.pk > self._closings]
             self._closings = max([self._closings, *(e.pk for e in new)])
         for closing in new:
@@ -346,7 +348,7 @@ class _BeforeCompaction(Processor):
 
     async def process_input_step(self, step: StepInput) -> StepInput:
         memory = self._open.engine.state
-        full = self._open.workspace.config.memory.enabled and memory.full() and not memory.is_held
+        full = self._open.workspace.config.memory.enabled and memory.is_full() and not memory.is_suspended
         if full and not self._told:
             await self._hooks.fire("PreCompact", {"trigger": "auto", "custom_instructions": ""})
         self._told = full

@@ -49,12 +49,12 @@ async def open_initial(current: OpenThread) -> None:
 async def _continue_last(current: OpenThread) -> None:
     """Open the newest thread, or the one in which an undo of it goes on."""
     ws = current.workspace
-    newest = await ws.store.read(stored_threads.recent, ws.resource_id, 1, continued=True)
+    newest = await ws.store.read(stored_threads.list_recent, ws.resource_id, 1, continued=True)
     if not newest:
         await current.open_new()
         current.emit(Notice("warning", "No thread to continue", "This workspace has none; a new one starts."))
         return
-    went_to = stored_threads.goes_on_as(newest[0])
+    went_to = stored_threads.find_successor(newest[0])
     if went_to and await ws.store.read(stored_threads.get, went_to) is None:
         await current.open_new(went_to, plans.successor_metadata(newest[0]))
     else:  # a successor in the lists would be newer: this one was deleted, or is empty
@@ -77,7 +77,7 @@ async def open_read_only(current: OpenThread) -> None:
     if ws.options.resume:
         threads = [await _find(ws, ws.options.resume)]
     else:
-        threads = await ws.store.read(stored_threads.recent, ws.resource_id, 1)
+        threads = await ws.store.read(stored_threads.list_recent, ws.resource_id, 1)
     if threads:
         current.is_new = True  # so that nothing is repaired or stored
         await current.switch_to(threads[0])

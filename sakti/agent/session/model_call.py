@@ -192,7 +192,7 @@ async def ask(turn: Turn, step: StepInput) -> Completed:
         except ProviderError as e:
             await _prepare_retry(turn, call, e)
         finally:
-            turn.wait_left = retries.left
+            turn.wait_left = retries.seconds_left
 
 
 async def _attempt(turn: Turn, call: RunningCall) -> Completed:
@@ -313,7 +313,7 @@ async def _wait_for_retry(turn: Turn, call: RunningCall, error: ProviderError) -
         return False
     if _discard_stream(turn, error):
         turn.streamed, turn.thinking = [], []
-    turn.emit(RetryScheduled(call.retries.attempt, limits.most_attempts(error), seconds, error.message))
+    turn.emit(RetryScheduled(call.retries.attempt, limits.max_attempts(error), seconds, error.message))
     await _wait(turn, seconds, error)
     return True
 
@@ -459,7 +459,7 @@ UNDO = "If it is about something in this thread, /undo (or `sakti undo`) removes
 def sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) -> tuple[Message, ...]:
     """Return messages without what the model refused before, and without images if it takes none."""
     model = turn.model.full_name
-    rest = omissions.without(messages, marks, model)
+    rest = omissions.omit_pieces(messages, marks, model)
     return rest if turn.model.images and model not in marks.values() else replace_images(rest)
 
 
@@ -478,7 +478,7 @@ async def keep_omission(turn: Turn, omission: Omission) -> Notice:
     await turn.store.write(thread_store.add_left_out, turn.thread_id, marks)
     if omission.no_images:
         turn.know(images=False)
-    pieces = omissions.in_words(omission.pieces)
+    pieces = omissions.describe_pieces(omission.pieces)
     text = f"{turn.model.full_name} refused {pieces}: left out of this thread from now on. {omission.error.message}"
     return Notice("warning", "Left out", text)
 

@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from sakti.core.config import Config
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, ModelChanged, Notice
-from sakti.core.lazy import lazy_imports
 from sakti.core.types import ModelInfo
 
 if TYPE_CHECKING:
     from sakti.providers.protocol import Provider
 
-with lazy_imports:
-    from sakti.providers import facts, registry
+from sakti.providers import facts, registry
 
 EXTRACTIVE = "extractive"
 WITHOUT_PRICES = ("local", "scripted")
@@ -53,7 +51,7 @@ class Models:
             self._say("given")
             return
         try:
-            choice = await registry.select(
+            choice = await registry.select_model(
                 flag=flag, config_model=self._config.model, env=self._env, settings=self._config.providers
             )
         except SaktiError as e:
@@ -67,10 +65,10 @@ class Models:
 
     async def change(self, name: str) -> None:
         """Use another actor from now on. Raises `NoModelError` for a name that means nothing."""
-        await self._use(await registry.complete(name, self._env, self._config.providers), "/model")
+        await self._use(await registry.complete_name(name, self._env, self._config.providers), "/model")
 
     async def _use(self, full_name: str, reason: str) -> None:
-        provider = registry.create(full_name, self._config.providers, self._env)
+        provider = registry.create_provider(full_name, self._config.providers, self._env)
         name, _, model = full_name.partition("/")
         settings = self._config.providers.get(name)
         models = {m.name: m for m in await provider.models()} if name in WITHOUT_PRICES else {}
@@ -91,7 +89,7 @@ class Models:
         """Load the SDKs of all models in use: actor, Observer, Reflector, fallback."""
         with contextlib.suppress(SaktiError):  # a wrong name is reported when the fallback is needed
             if name := self._config.fallback_model:
-                self.background(registry.resolve(name, self._config.providers))
+                self.background(registry.resolve_name(name, self._config.providers))
         for provider in (self.provider, *self._background.values()):
             if provider is not None:
                 await provider.warm()
@@ -111,19 +109,21 @@ class Models:
     async def _learn(self, info: ModelInfo) -> None:
         assert self.provider is not None
         settings = self._config.providers.get(info.provider)
-        learned = await asyncio.to_thread(facts.get_facts, info.provider, info.name, settings)
+        learned = await asyncio.to_thread(facts.get_model_info, info.provider, info.name, settings)
         configured = settings is not None and settings.context_window is not None
         self._learned = True
-        if not configured and (self.provider.elsewhere or learned.context_window is None or learned.max_output is None):
+        if not configured and (
+            self.provider.is_custom_server or learned.context_window is None or learned.max_output is None
+        ):
             served = await self.provider.fetch_limits(info.name)
             self._learned = served is not None  # else it is asked again before the next turn
             if served is not None:
-                learned = await asyncio.to_thread(facts.get_facts, info.provider, info.name, settings, served)
+                learned = await asyncio.to_thread(facts.get_model_info, info.provider, info.name, settings, served)
         if learned.context_window is None:
             window = facts.ASSUMED_ON_LOOPBACK if self.provider.loopback else facts.ASSUMED_WINDOW
             learned = replace(learned, context_window=window, assumed=True)
             if self._learned:
-                self._emit(Notice("warning", "Window not known", facts.assumption(learned)))
+                self._emit(Notice("warning", "Window not known", facts.explain_assumed_window(learned)))
         changed = learned.context_window != info.context_window
         self.info = replace(learned, small=info.small)
         if changed:
@@ -160,8 +160,8 @@ class Models:
         requested = short.get(name.lower(), name)
         if not requested:
             return None
-        full_name = await registry.complete(requested, self._env, self._config.providers)
-        if problem := await asyncio.to_thread(registry.missing, full_name, self._config.providers, self._env):
+        full_name = await registry.complete_name(requested, self._env, self._config.providers)
+        if problem := await asyncio.to_thread(registry.explain_missing, full_name, self._config.providers, self._env):
             raise SaktiError(problem)
         return await self._other(full_name)
 
@@ -169,7 +169,7 @@ class Models:
         """Return a model with its provider; None for the actor. Raises `NoModelError`, `ConfigError`."""
         if self.info is None:
             return None
-        full_name = await registry.complete(name, self._env, self._config.providers)
+        full_name = await registry.complete_name(name, self._env, self._config.providers)
         if full_name == self.info.full_name:
             return None
         provider, model = self.background(full_name)
@@ -179,8 +179,8 @@ class Models:
         if owner in WITHOUT_PRICES:
             return provider, next((m for m in await provider.models() if m.name == model), ModelInfo(model, owner))
         settings = self._config.providers.get(owner)
-        served = await provider.fetch_limits(model) if provider.elsewhere else None
-        return provider, await asyncio.to_thread(facts.get_facts, owner, model, settings, served)
+        served = await provider.fetch_limits(model) if provider.is_custom_server else None
+        return provider, await asyncio.to_thread(facts.get_model_info, owner, model, settings, served)
 
     def correct(self, info: ModelInfo) -> None:
         """Learn what an answer has shown of the actor: a smaller window, a smaller maximum of output."""
@@ -194,14 +194,14 @@ class Models:
         """
         if self.info is None or self.provider is None:
             return None
-        return self.info.full_name if self.provider.elsewhere else registry.small_model(self.info.full_name)
+        return self.info.full_name if self.provider.is_custom_server else registry.small_model(self.info.full_name)
 
     def fit(self, full_name: str | None) -> bool:
         """Return whether a model chosen automatically may observe: one known to be unfit may not."""
         if full_name is None or (self.info is not None and self.info.small):
             return full_name is None
         provider, _, model = full_name.partition("/")
-        return facts.family(provider, model).observes is not False
+        return facts.find_family(provider, model).observes is not False
 
     def background(self, full_name: str | None) -> tuple[Provider | None, str | None]:
         """Provider and name of a model that works in the background.
@@ -214,7 +214,7 @@ class Models:
         if self.provider is not None and self.info is not None and self.info.provider == name:
             return self.provider, model
         if full_name not in self._background:
-            self._background[full_name] = registry.create(full_name, self._config.providers, self._env)
+            self._background[full_name] = registry.create_provider(full_name, self._config.providers, self._env)
         return self._background[full_name], model
 
     async def close(self) -> None:

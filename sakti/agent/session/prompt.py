@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -83,8 +84,6 @@ def _parts(
 
 def describe(root: Path, added: Sequence[Path] = ()) -> str:
     """Return the unmoving facts of the system prompt: where the agent works, and on what."""
-    import platform
-
     more = "".join(f"\nAlso open to your tools: {folder}" for folder in added)
     return f"Workspace: {root}{more}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 
@@ -367,7 +366,7 @@ def job_facts(
     for number, job in due.items():
         name = f"{runs.JOB_FACT} {number}"
         if name not in sent:
-            if background.is_over(job):
+            if background.has_ended(job):
                 out[name] = _describe_end(number, job)
         elif isinstance(job, StoredJob):
             past[number] = replace(job, reported_at=job.ended_at or job.started_at)
@@ -385,5 +384,5 @@ def _unreported_jobs(
 
 
 def _describe_end(number: str, job: Running | StoredJob) -> str:
-    state, lines = background.describe_state(job), background.last_lines(job) or "no output"
+    state, lines = background.describe_state(job), background.read_last_lines(job) or "no output"
     return f"Background command {number} (`{one_line(job.command, 200)}`) {state}. Its last lines:\n{lines}"

@@ -138,11 +138,11 @@ class Views:
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
         """Return `limit` messages of a thread before index `before` (the newest where None), oldest first."""
-        return await self._store.read(stored_messages.page, thread_id, before=before, limit=limit)
+        return await self._store.read(stored_messages.list_page, thread_id, before=before, limit=limit)
 
     async def version(self) -> int:
         """Return a number that changes with every write, whichever process made it."""
-        return await self._store.read(stored_messages.version)
+        return await self._store.read(stored_messages.read_data_version)
 
     async def message(self, message_id: str) -> Message | None:
         return await self._store.read(stored_messages.get, message_id)
@@ -152,12 +152,12 @@ class Views:
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
             return []
-        return await ws.store.read(memory_log.log_lines, self._open.engine.record_id)
+        return await ws.store.read(memory_log.read_lines, self._open.engine.record_id)
 
     async def waiting_observations(self) -> list[LogLine]:
         """Return the lines that are made and not in the prompt yet, in their order."""
         ws, thread = self._open.workspace, self._open.thread
-        return [] if thread is None else await ws.store.read(memory_log.waiting_lines, self._open.engine.record_id)
+        return [] if thread is None else await ws.store.read(memory_log.read_waiting_lines, self._open.engine.record_id)
 
     async def carried_lines(self) -> list[CarriedLine]:
         """Return what requests of this thread say of earlier ones of the workspace, line by line."""
@@ -171,7 +171,7 @@ class Views:
 
     async def group_of(self, line_id: str) -> str:
         """Return the group of a line of any log, or ""."""
-        return await self._store.read(memory_log.group_of, line_id)
+        return await self._store.read(memory_log.find_group_of_line, line_id)
 
     async def warm_windows(self) -> None:
         """Make what `windows` counts with, unless nothing was said yet."""
@@ -192,29 +192,29 @@ class Views:
     async def moments(self) -> list[LogChange]:
         """Return when this thread's log changed by itself, oldest first."""
         ws, thread = self._open.workspace, self._open.thread
-        return [] if thread is None else await ws.store.read(memory_events.moments, self._open.engine.record_id)
+        return [] if thread is None else await ws.store.read(memory_events.list_changes, self._open.engine.record_id)
 
     async def log_at(self, time: int) -> list[LogLine]:
         """Return the lines of this thread's log as it was at a time (Unix ms)."""
-        return await self._store.read(memory_corrections.as_of, self._open.engine.record_id, time)
+        return await self._store.read(memory_corrections.read_log_at, self._open.engine.record_id, time)
 
     async def memory_figures(self) -> Figures:
         """Return the figures of this thread's memory, by its stored rows."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
             return memory_log.Figures()
-        return await ws.store.read(memory_log.figures, self._open.engine.record_id)
+        return await ws.store.read(memory_log.compute_figures, self._open.engine.record_id)
 
     async def memory_events(self) -> list[MemoryEvent]:
         """Return what happened to this thread's memory, newest first."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
             return []
-        return await ws.store.read(memory_events.events, self._open.engine.record_id, thread.id)
+        return await ws.store.read(memory_events.list_events, self._open.engine.record_id, thread.id)
 
     async def memory_groups(self, group_ids: Sequence[str]) -> list[Group]:
         """Groups of the log by their ids, with their texts."""
-        return await self._store.read(stored_memory.groups_by_id, group_ids)
+        return await self._store.read(stored_memory.get_groups, group_ids)
 
     async def spent(self) -> Spent:
         """Return what this thread has used so far, by its stored calls."""
@@ -234,8 +234,8 @@ class Views:
         if record is None or run is None:
             return None
         last = await read(stored_memory.cursor, record.id, child_id)
-        messages = await read(stored_messages.after, child_id, last)
-        log = sum(g.observation_tokens for g in await read(stored_memory.groups, record.id, "active"))
+        messages = await read(stored_messages.list_after, child_id, last)
+        log = sum(g.observation_tokens for g in await read(stored_memory.list_groups, record.id, "active"))
         settings = memory_modes.settings_for(self._open.workspace.config.memory, run.mode)
         # the window of a child that never reported is about its parent's
         budget = (run.report or {}).get(runs.BUDGET, self._open.engine.state.budget)
@@ -251,43 +251,43 @@ class Views:
                 BufferedObservations(),
                 BufferedReflection(),
             ),
-            await read(memory_log.log_lines, record.id),
-            await read(memory_log.waiting_lines, record.id),
-            await read(memory_log.figures, record.id),
-            await read(memory_events.events, record.id, child_id),
+            await read(memory_log.read_lines, record.id),
+            await read(memory_log.read_waiting_lines, record.id),
+            await read(memory_log.compute_figures, record.id),
+            await read(memory_events.list_events, record.id, child_id),
             await self._spent_by(child_id),
         )
 
     async def turn_tokens(self) -> int | None:
         """Tokens of a recent turn in this thread, or None if unknown."""
         thread = self._open.thread
-        return None if thread is None else await self._store.read(memory_log.turn_tokens, thread.id)
+        return None if thread is None else await self._store.read(memory_log.average_turn_tokens, thread.id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """Return the raw messages that an observation group was made from."""
         store = self._store
-        ids = await store.read(memory_log.sources_of_group, group_id)
-        return deleted_messages.without(await store.read(stored_messages.get_many, ids))
+        ids = await store.read(memory_log.list_sources, group_id)
+        return deleted_messages.exclude_deleted(await store.read(stored_messages.get_many, ids))
 
     async def board(self) -> Board:
         ws = self._open.workspace
         midnight = datetime.datetime.fromtimestamp(ws.clock.now() / 1000).replace(
             hour=0, minute=0, second=0, microsecond=0
         )
-        return await ws.store.read(task_queries.board, ws.board_id, int(midnight.timestamp() * 1000))
+        return await ws.store.read(task_queries.load_board, ws.board_id, int(midnight.timestamp() * 1000))
 
     async def board_version(self) -> int:
         """Return a number that grows with every change of a task, whichever process made it."""
-        return await self._store.read(task_questions.last_event, self._open.workspace.board_id)
+        return await self._store.read(task_questions.read_last_event, self._open.workspace.board_id)
 
     async def task(self, task_id: str) -> Json:
         """Return a task of this workspace in full: fields, blockers, edges, history. Raises `TaskError`."""
-        return await self._store.read(task_queries.show, self._open.workspace.board_id, task_id)
+        return await self._store.read(task_queries.show_task, self._open.workspace.board_id, task_id)
 
     async def task_messages(self, task_id: str) -> list[Message]:
         """Return the messages about a task, oldest first."""
         store = self._store
-        return await store.read(stored_messages.get_many, await store.read(task_links.said_about, task_id))
+        return await store.read(stored_messages.get_many, await store.read(task_links.list_linked_messages, task_id))
 
     async def search(
         self,
@@ -308,7 +308,7 @@ class Views:
 
     async def within(self, thread_id: str, text: str) -> list[MessageMatch]:
         """Return the messages of a thread that have `text` itself, oldest first."""
-        return await self._store.read(stored_messages.places, thread_id, text)
+        return await self._store.read(stored_messages.find_text, thread_id, text)
 
     async def around(self, thread_id: str, index: int, before: int = 3, after: int = 3) -> list[Message]:
         """Return the message of an index in its thread, between those before and after it."""
@@ -319,7 +319,7 @@ class Views:
         return await self._store.read(group_rows.find_origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
-        rows = await self._store.read(stored_threads.summaries, self._resource_id, limit)
+        rows = await self._store.read(stored_threads.list_summaries, self._resource_id, limit)
         return [ThreadSummary.of(row) for row in rows]
 
     async def context(self) -> list[ContextBlock]:
@@ -380,12 +380,12 @@ class Views:
 
     async def history(self, limit: int = 500) -> list[str]:
         """Prompts of this workspace, oldest first."""
-        return await self._store.read(user_state.history, self._resource_id, limit)
+        return await self._store.read(user_state.list_prompts, self._resource_id, limit)
 
     async def add_history(self, text: str) -> None:
         ws = self._open.workspace
         text = self._open.inbox.sent_as.get(text, text)
-        await ws.store.write(user_state.add_history, ws.resource_id, text, ws.clock.now(), self._open.id or None)
+        await ws.store.write(user_state.add_prompt, ws.resource_id, text, ws.clock.now(), self._open.id or None)
 
     async def take_unsent(self) -> tuple[str, list[str]]:
         """Take over the draft and the queued messages of ended windows of this workspace."""
@@ -400,7 +400,7 @@ class Views:
         ws = self._open.workspace
         if self._open.inbox.window and not ws.store.read_only_reason:
             await ws.store.write(
-                user_state.keep_unsent,
+                user_state.save_unsent,
                 ws.resource_id,
                 self._open.inbox.window,
                 user_state.Unsent(draft, tuple(queued), self._open.id or None),
@@ -409,7 +409,7 @@ class Views:
             )
 
     async def ui_state(self) -> dict[str, str]:
-        return await self._store.read(user_state.ui_state)
+        return await self._store.read(user_state.load_ui_state)
 
     async def set_ui_state(self, key: str, value: str) -> None:
         await self._store.write(user_state.set_ui_state, key, value)

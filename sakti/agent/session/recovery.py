@@ -22,7 +22,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.store import leases, user_state
+from sakti.store import files, leases, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.secrets import MaskedStream
@@ -90,7 +90,7 @@ class AnswerJournal:
             if self._is_first:
                 user_state.forget_answer(db, self._resource_id, self._thread_id)  # of an attempt that failed
             now = self._store.clock.now()
-            user_state.keep_answer_piece(db, self._resource_id, self._thread_id, text, now)
+            user_state.append_answer(db, self._resource_id, self._thread_id, text, now)
 
         with contextlib.suppress(SaktiError):
             await self._store.write(keep)
@@ -104,7 +104,7 @@ class AnswerJournal:
 async def was_killed(store: Store, thread: Thread) -> bool:
     """Return whether the process of the thread's last turn ended before the turn did."""
     turns = [x for x in await store.read(leases.list_leases, thread.id, 0) if x.kind == "turn"]
-    return any(not leases.alive(turn.owner) for turn in turns)
+    return any(not files.is_owner_running(turn.owner) for turn in turns)
 
 
 async def keep_interruption(store: Store, thread: Thread, counter: Counter) -> bool:
@@ -114,7 +114,7 @@ async def keep_interruption(store: Store, thread: Thread, counter: Counter) -> b
         leases.clear_dead(db, thread.id)
         text = user_state.read_answer(db, thread.resource_id, thread.id)
         user_state.forget_answer(db, thread.resource_id, thread.id)
-        last = messages.page(db, thread.id, limit=1)
+        last = messages.list_page(db, thread.id, limit=1)
         if not last or last[0].role == "assistant" or "ended" in last[0].metadata:
             return False
         ended: Json = {"ended": {"status": "interrupted", "text": KILLED}}
@@ -130,7 +130,7 @@ async def keep_interruption(store: Store, thread: Thread, counter: Counter) -> b
 
 async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:
     """Go on holding the tasks of a thread whose process is gone: from now on this one works on them."""
-    if await store.read(rows.orphaned_tasks, thread.resource_id, thread.id):
+    if await store.read(rows.find_orphaned_tasks, thread.resource_id, thread.id):
         await store.write(rows.adopt_claims, thread.resource_id, thread.id, owner)
 
 
@@ -150,13 +150,13 @@ def _make_message(store: Store, thread: Thread, role: Role, parts: tuple[Part, .
 
 
 def _open_calls(db: Database, thread_id: str) -> tuple[ToolCallPart, ...]:
-    last = messages.page(db, thread_id, limit=1)
+    last = messages.list_page(db, thread_id, limit=1)
     return last[0].tool_calls if last and last[0].role == "assistant" else ()
 
 
 def _result_of(db: Database, thread_id: str, call: ToolCallPart) -> ToolResultPart:
     """Return the result of a call that a crash left open; of a child thread its report, or its name."""
-    run = runs.of_call(db, thread_id, call.id) if call.name == runs.TOOL else None
+    run = runs.get_by_call(db, thread_id, call.id) if call.name == runs.TOOL else None
     if run is None:
         return interrupted_result(call)
     if run.report is not None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, cast
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
 from sakti.agent.session.queries import Views
-from sakti.agent.session.turns import Turns
 from sakti.agent.workspace import Workspace, preload_store
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config, SessionMode, refuse_mode
@@ -50,10 +49,11 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import moved_folder, plans
     from sakti.agent.session import hooking, initial_thread, turn_lease, user_calls
+    from sakti.agent.session import turns as session_turns
     from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import background
     from sakti.memory import compaction
-    from sakti.memory.working import pages as memory_pages
+    from sakti.memory import pages as memory_pages
     from sakti.providers import protocol
     from sakti.store.threads import threads as stored_threads
 
@@ -86,13 +86,17 @@ class Session:
         processors: Sequence[Processor | StepHook] = (),
     ) -> None:
         self.workspace = Workspace(options, clock=clock, counter=counter, store=store, processors=processors)
-        self.workspace.models.provider, self.workspace.models.info = provider, model
+        if provider is not None:
+            self.workspace.models.provider, self.workspace.models.info = provider, model
         self.current = OpenThread(self.workspace)
         self.views = Views(self.current)
-        self.turns = Turns(self.current, self._begin_successor)
         self.undone_to = ""  # the thread in which an undo made here goes on
 
     # --- values -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def turns(self) -> session_turns.Turns:
+        return session_turns.Turns(self.current, self._begin_successor)
 
     @cached_property
     def children(self) -> Children:
@@ -280,6 +284,11 @@ class Session:
         self.current.set_approval_mode(metadata[plans.KEY]["mode"])
         await self.submit(plans.BEGIN)
 
+    @staticmethod
+    def describe_plan(stored: Json) -> str:
+        """Return a stored plan as Markdown."""
+        return plans.to_markdown(plans.read_plan(stored))
+
     def use_plan_change(self, change: plans.PlanChange) -> None:
         """Show what an undo or a redo made of a plan, and go on in the approval mode that came with it."""
         self.current.set_approval_mode(change.mode)
@@ -302,15 +311,15 @@ class Session:
             return ""
         now, origin = (
             await store.read(stored_threads.get, before.id),
-            await store.read(stored_threads.redone_origin, before),
+            await store.read(stored_threads.find_redone_origin, before),
         )
         if self.busy or self.thread is not before:
             return ""
         if origin:
             await self.open_thread(origin)
             return "redone"
-        went_to = stored_threads.goes_on_as(now) if now is not None else ""
-        if now is None or went_to in ("", stored_threads.goes_on_as(before), self.undone_to):
+        went_to = stored_threads.find_successor(now) if now is not None else ""
+        if now is None or went_to in ("", stored_threads.find_successor(before), self.undone_to):
             return ""
         if await store.read(stored_threads.get, went_to) is not None:
             await self.open_thread(went_to)
@@ -428,7 +437,7 @@ class Session:
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
-        newest = one_line(background.last_lines(job, 1), 200)
+        newest = one_line(background.read_last_lines(job, 1), 200)
         state = background.describe_state(job)
         return f"{one_line(job.command, 200)}: {state}{f'; {newest}' if newest else ''}"
 

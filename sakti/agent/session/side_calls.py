@@ -18,7 +18,7 @@ from sakti.agent.session.inbox import Inbox
 from sakti.core import resources
 from sakti.core.config import ModelSettings
 from sakti.core.errors import NoModelError, SaktiError
-from sakti.core.events import Event, Notice, SideQuestion, StepDiscarded, TextDelta, ThreadChanged
+from sakti.core.events import Event, Notice, SideQuestion, TextDelta, ThreadChanged
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import Message, TextPart, Thread
 from sakti.memory.model_call import MemoryModel
@@ -88,13 +88,11 @@ class SideQuestions:
         def hear(event: Event) -> None:
             if isinstance(event, TextDelta):
                 thread.emit(SideQuestion(question, "answering", event.text))
-            elif isinstance(event, StepDiscarded):
-                thread.emit(SideQuestion(question, "answering", is_discarded=True))
             elif isinstance(event, Notice):
                 thread.emit(event)
 
         turn = await self._make_turn(hear)
-        turn.left_out = await turn.store.read(stored_threads.left_out, turn.thread_id)
+        turn.left_out = await turn.store.read(stored_threads.read_left_out, turn.thread_id)
         turn.purpose, turn.inbox, turn.fallback = "side", Inbox(), turn_store.nobody
         turn.began = turn.store.clock.monotonic()
         step = await self._make_step(turn, question)
@@ -178,13 +176,13 @@ class Titling:
 
     async def _name(self, thread: Thread, prompt: str, answer: str) -> None:
         ws = self._open.workspace
-        full_name = await registry.complete(ws.config.title_model or "", ws.env, ws.config.providers)
+        full_name = await registry.complete_name(ws.config.title_model or "", ws.env, ws.config.providers)
         provider, name = ws.models.background(full_name)
         if provider is None or name is None:
             return
         settings = ModelSettings(temperature=0.3, thinking_tokens=0)
         model = MemoryModel(provider, name, ws.counter, ws.clock, settings=settings)
-        shown = (secrets.masked(text)[:SHOWN] for text in (prompt, answer))
+        shown = (secrets.mask_secrets(text)[:SHOWN] for text in (prompt, answer))
         question = fill_prompt("title#input", **dict(zip(("prompt", "answer"), shown, strict=True)))
         text, call = await model.ask(read_prompt("title"), question)
         await ws.store.write(
@@ -195,7 +193,7 @@ class Titling:
             id=ws.store.ids.new(),
             now=ws.clock.now(),
         )
-        title = titles.given_title(secrets.masked(text))
+        title = titles.given_title(secrets.mask_secrets(text))
         renamed = await ws.store.write(_rename, thread.id, title, call.model, ws.clock.now()) if title else None
         if renamed is not None and self._open.id == renamed.id:
             self._open.emit(ThreadChanged(renamed))

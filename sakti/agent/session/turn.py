@@ -293,7 +293,7 @@ async def save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 
 
 async def last_user(turn: Turn) -> Message:
-    message = await turn.store.read(message_store.last_of_user, turn.thread_id)
+    message = await turn.store.read(message_store.get_last_of_user, turn.thread_id)
     if message is None:
         raise SaktiError("There is nothing to retry.", code="nothing")
     return message

@@ -12,7 +12,7 @@ from msgspec import Struct
 from sakti.agent.mentions import MENTION
 from sakti.agent.project import markdown, skills
 from sakti.agent.project.skills import Skill
-from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core import resources
 from sakti.core.errors import RAN, ConfigError, SaktiError, StoreError
@@ -21,7 +21,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.tokens import count_parts, message_tokens
 from sakti.core.types import ContextPart, FilePart, Message, OutputPart, ToolCallPart, ToolResultPart
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import codec, messages
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ KEPT = ("exit_code", "stopped", "duration_ms", "characters", "output_file")  # w
 
 async def _run_stoppable(run: ToolContext, command: str, printed: Sequence[str]) -> Outcome:
     """Run a command to its end, or until `stop_own_command` ends it: then with the output so far."""
-    task = asyncio.ensure_future(bash(run, {"command": command, "outside": OWN}))
+    task = asyncio.ensure_future(bash(run, {"command": command}))
     run.state.own_commands[run.call_id] = task
     try:
         return await task
@@ -200,6 +200,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
         thread.emit(ToolOutput(call.id, piece))
 
     context = tools.context(call.id, thread.id, "", stream)
+    context.is_user_command = True
     outcome = tools.limit_output(await _run_stoppable(context, command, printed), call.id)
     duration = round((ws.clock.monotonic() - started) * 1000)
     details = {**outcome.details, "duration_ms": duration}
@@ -217,7 +218,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
         tokens=message_tokens(counted),
         part_tokens=counted,
         token_counter=ws.counter.name,
-        metadata={"shell": masked(command), "outcome": stored, **({"during": True} if during else {})},
+        metadata={"shell": mask_secrets(command), "outcome": stored, **({"during": True} if during else {})},
     )
     try:
         saved = await store.write(messages.append, message)

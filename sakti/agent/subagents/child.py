@@ -36,9 +36,9 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import one_line
-from sakti.core.types import ChildState, Json, RunState, Usage, describe_state, plain_values
+from sakti.core.types import ChildState, Json, RunState, Usage, describe_state, join_values
 from sakti.memory import modes
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs
 from sakti.store.threads.runs import ChildRun
 
@@ -355,7 +355,7 @@ def _activity(event: Event) -> str:
     if isinstance(event, TextDelta):
         return "writing"
     if isinstance(event, ToolStarted):
-        return one_line(f"{event.call.name} {masked(plain_values(event.call.arguments or {}))}", 60)
+        return one_line(f"{event.call.name} {mask_secrets(join_values(event.call.arguments or {}))}", 60)
     return f"the model failed, attempt {event.attempt}" if isinstance(event, RetryScheduled) else ""
 
 

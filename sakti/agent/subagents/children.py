@@ -25,7 +25,7 @@ from sakti.core.resources import read_prompt
 from sakti.core.text import head_and_tail, one_line
 from sakti.core.types import ChildState, ContextPart, Message, Thread, Usage
 from sakti.providers import facts
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs as run_store
 from sakti.store.threads.runs import REPORT_FACT, ChildRun
 
@@ -93,7 +93,7 @@ class Children:
     async def call(self, run: ToolContext, task: AgentTask) -> Outcome:
         """Start or resume a child and return its report; at once if it works in the background."""
         spec = self._find(task.mode)
-        task = replace(task, goal=masked(task.goal), background=task.background or spec.background)
+        task = replace(task, goal=mask_secrets(task.goal), background=task.background or spec.background)
         if task.background and not spec.is_read_only:
             raise ToolError(f"Only a read-only mode may work in the background; {spec.name} is not one.")
         tools = self._choose_tools(spec, task)
@@ -224,7 +224,7 @@ class Children:
     async def _find_repetition(self, spec: AgentSpec, goal: str) -> str:
         """Return the answer to a goal that an earlier child had; the second such call runs."""
         key = (spec.name, " ".join(goal.split()).casefold())
-        for row in await self._parent.workspace.store.read(run_store.of_parent, self._parent.id):
+        for row in await self._parent.workspace.store.read(run_store.list_children, self._parent.id):
             if (row.name, " ".join(row.goal.split()).casefold()) != key or key in self._refused:
                 continue
             self._refused.add(key)
@@ -259,7 +259,7 @@ class Children:
         """Return the reports of background children that no message brought, as facts."""
         limit = self._parent.workspace.config.agent.tool_output_bytes
         reports = {
-            f"{REPORT_FACT} {r.child_id}": masked(head_and_tail(r.report["block"], limit)[0])
+            f"{REPORT_FACT} {r.child_id}": mask_secrets(head_and_tail(r.report["block"], limit)[0])
             for r in self._rows
             if r.background and r.report and r.delivered_at is None and r.state != "running"
         }
@@ -276,7 +276,7 @@ class Children:
             for row in await ws.store.write(run_store.interrupt_orphans, *search):
                 text = f"{row.name}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
                 parent.emit(Notice("warning", "Child thread", text))
-        self._rows = tuple(await ws.store.read(run_store.of_parent, parent.id))
+        self._rows = tuple(await ws.store.read(run_store.list_children, parent.id))
 
     def enclose(self) -> None:
         """Let running children work in the sandbox from now on, as the parent does."""

@@ -23,7 +23,7 @@ from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, mode_names
 from sakti.core.text import one_line
-from sakti.core.types import PREFIX, Effort, mcp_pattern
+from sakti.core.types import PREFIX, Effort, make_tool_pattern
 from sakti.memory import modes
 
 NEVER = frozenset({"agent", "ask_user", "present_plan"})  # the depth is fixed, and nobody answers a child
@@ -248,9 +248,9 @@ def _read_tool(word: str, problems: list[str]) -> Iterator[tuple[str, str]]:
     partial = _PARTIAL.fullmatch(word)
     name, pattern = (partial[1], partial[2].strip()) if partial else (word, "")
     if name == "*" or name.startswith(PREFIX):
-        yield mcp_pattern(name), ""
+        yield make_tool_pattern(name), ""
         return
-    tool = _TOOLS.get(forms.plain(name)) or (name if name in _OURS else forms.tool_name(name))
+    tool = _TOOLS.get(forms.normalize(name)) or (name if name in _OURS else forms.translate_name(name))
     if not forms.is_translated(tool) and tool not in _OURS:
         problems.append(f"the tool {one_line(word, 40)} is not mapped")
         return

@@ -88,7 +88,7 @@ def check_quotes(findings: Sequence[QuotedFinding], read: Callable[[str], bytes 
         if path not in files:
             data = read(path)
             decoded = textfile.decode(data[:_LONGEST_FILE]) if data is not None else None
-            files[path] = textfile.bodies(decoded.text) if decoded is not None else None
+            files[path] = textfile.split_bodies(decoded.text) if decoded is not None else None
         return files[path]
 
     return tuple(_mark_finding(one, text_of(one.file) if one.quote and one.file else None) for one in findings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import fnmatch
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
@@ -85,7 +84,7 @@ class ChildThread(OpenThread):
         self._sink(event)
 
     def _memory_options(self) -> MemoryOptions:
-        settings = dataclasses.replace(self.workspace.config.memory, scope="thread", carry_over=0)
+        settings = structs.replace(self.workspace.config.memory, scope="thread", carry_over=0)
         return structs.replace(super()._memory_options(), settings=settings, goal=self._goal)
 
     def _more_texts(self) -> list[tuple[str, str]]:
@@ -171,7 +170,7 @@ class ChildTurns(Turns):
         settings, spec = self._child.workspace.config, self._child.spec
         limits = settings.subagents
         agent = settings.agent
-        turn.settings = dataclasses.replace(
+        turn.settings = structs.replace(
             agent,
             max_steps=min(agent.max_steps, limits.max_steps, spec.max_steps or limits.max_steps),
             max_usd=limits.max_usd if agent.max_usd is None else min(agent.max_usd, limits.max_usd),

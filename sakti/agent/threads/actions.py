@@ -14,10 +14,9 @@ from sakti.agent.threads.export import FORMATS, Format, file_name, render
 from sakti.agent.threads.reindexing import Indexing
 from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 from sakti.core.types import Message, Thread
-from sakti.store.secrets import mask_output, masked
+from sakti.store.secrets import mask_output, mask_secrets
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -28,16 +27,15 @@ if TYPE_CHECKING:
     from sakti.store.threads.removal import Contents, Deleted
 
 
-with lazy_imports:
-    from sakti.agent.threads import erasure
-    from sakti.store import memory as stored_memory
-    from sakti.store.log import lines as memory_log
-    from sakti.store.maintenance import purging
-    from sakti.store.threads import codec
-    from sakti.store.threads import fork as thread_fork
-    from sakti.store.threads import messages as stored_messages
-    from sakti.store.threads import removal as thread_removal
-    from sakti.store.threads import threads as stored_threads
+from sakti.agent.threads import erasure
+from sakti.store import memory as stored_memory
+from sakti.store.log import lines as memory_log
+from sakti.store.maintenance import purging
+from sakti.store.threads import codec
+from sakti.store.threads import fork as thread_fork
+from sakti.store.threads import messages as stored_messages
+from sakti.store.threads import removal as thread_removal
+from sakti.store.threads import threads as stored_threads
 
 TITLE_LIMIT = 200
 
@@ -96,7 +94,7 @@ class ThreadActions:
 
     async def contents(self, thread_id: str) -> Contents:
         """Return what would go with a thread."""
-        return await self._place.store.read(thread_removal.contents, thread_id)
+        return await self._place.store.read(thread_removal.count_contents, thread_id)
 
     async def delete(self, thread_id: str) -> Contents:
         """Hide a thread; `restore` makes it visible again. If it is the open one, a new one begins."""
@@ -104,7 +102,7 @@ class ThreadActions:
         live = self._is_open(thread_id)
         if live is not None and live.busy:
             raise SaktiError("The agent is working in this thread: stop it with Esc, then delete it.", title="Threads")
-        gone = await place.store.read(thread_removal.contents, thread_id)
+        gone = await place.store.read(thread_removal.count_contents, thread_id)
         if self._live is not None:
             await self._live.children.stop_deleted(thread_id)
         await place.store.write(thread_removal.delete_thread, thread_id, self._now())
@@ -157,11 +155,11 @@ def text_of(db: Database, thread_id: str, form: Format) -> str:
 
     Raises `StoreError` without a thread.
     """
-    thread = thread_removal.contents(db, thread_id).thread
-    thread = replace(thread, title=masked(thread.title))
-    stored = thread_removal.without(stored_messages.after(db, thread_id, -1))
+    thread = thread_removal.count_contents(db, thread_id).thread
+    thread = replace(thread, title=mask_secrets(thread.title))
+    stored = thread_removal.exclude_deleted(stored_messages.list_after(db, thread_id, -1))
     messages = [_without_secrets(m) for m in stored if m.state != "provisional"]
-    log = [replace(x, content=masked(x.content)) for x in own_log(db, thread_id)]
+    log = [replace(x, content=mask_secrets(x.content)) for x in own_log(db, thread_id)]
     return render(thread, messages, log, form)
 
 
@@ -175,7 +173,7 @@ def own_log(db: Database, thread_id: str) -> list[LogLine]:
     record = stored_memory.get_record(db, f"thread:{thread_id}")
     if record is None:
         return []
-    return [x for x in memory_log.log_lines(db, record.id) if not x.forgotten]
+    return [x for x in memory_log.read_lines(db, record.id) if not x.forgotten]
 
 
 def write_new(path: Path, text: str) -> None:

@@ -16,7 +16,7 @@ from sakti.core import resources
 from sakti.core.errors import StoreError
 from sakti.core.text import counted
 from sakti.store.maintenance import purging, redacting, upkeep
-from sakti.store.secrets import has_secret, mask_output, masked
+from sakti.store.secrets import has_secret, mask_output, mask_secrets
 from sakti.store.threads import removal as thread_removal
 
 if TYPE_CHECKING:
@@ -79,8 +79,8 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
         _must_write(store)
     purged = Purged(store.path)
     purged.threads = await store.read(thread_removal.list_deleted, before=before)
-    purged.tasks = mask_output(await store.read(purging.deleted_tasks, before=before))
-    named = [n for c in purged.threads for n in await store.read(purging.named_files, c.thread.id)]
+    purged.tasks = mask_output(await store.read(purging.list_deleted_tasks, before=before))
+    named = [n for c in purged.threads for n in await store.read(purging.list_named_files, c.thread.id)]
     purged.files = [p for n in named if (p := _own_file(n)) is not None]
     purged.copies = [] if keep_copies or purged.empty else purging.copies(store.path)
     if do and not (purged.empty and await store.read(purging.is_clean)):
@@ -90,9 +90,9 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
 
 async def _remove_all(store: Store, purged: Purged) -> None:
     """Remove the rows and files that `purged` lists; keep in it those that were removed."""
-    was_clean = await store.write(purging.begin)
+    was_clean = await store.write(purging.begin_purge)
     # first what only the rows name: who is killed in between finds it again
-    purged.copies = purging.remove(purged.copies)
+    purged.copies = purging.remove_copies(purged.copies)
     purged.files = [f for f in purged.files if _remove(f)]
     for contents in purged.threads:
         await asyncio.to_thread(checkpoints.purge_thread, contents.thread.id)
@@ -101,7 +101,7 @@ async def _remove_all(store: Store, purged: Purged) -> None:
         await purging.purge_task(store, task.id)
     purged.flushed = await purging.clean(store)
     if was_clean and purged.flushed:
-        await store.write(purging.finish)
+        await store.write(purging.finish_purge)
 
 
 def _remove(file: Path) -> bool:
@@ -191,13 +191,13 @@ async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redact
         out.found = await redacting.count(store)
         out.copies = [] if keep_copies or out.empty else purging.copies(store.path)
         return out
-    await store.write(purging.begin)
+    await store.write(purging.begin_purge)
     out.found = await redacting.redact(store)
-    out.copies = [] if keep_copies or out.empty else purging.remove(purging.copies(store.path))
-    rewrite_files(masked)
+    out.copies = [] if keep_copies or out.empty else purging.remove_copies(purging.copies(store.path))
+    rewrite_files(mask_secrets)
     out.flushed = await purging.clean(store)
     if clean_before and out.flushed:
-        await store.write(purging.finish)
+        await store.write(purging.finish_purge)
     return out
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 from sakti.core.types import Json, Message, plain_text
 from sakti.store.connection import Database
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
     from sakti.store.memory.moves import Compaction
 
 
-with lazy_imports:
-    from sakti.store import memory as stored_memory
-    from sakti.store.log import corrections as memory_corrections
-    from sakti.store.memory import moves
-
+from sakti.store import memory as stored_memory
+from sakti.store.log import corrections as memory_corrections
+from sakti.store.memory import moves
 
 CONTEXT = 3  # unchanged lines round a change
 
@@ -77,13 +74,13 @@ def read_compaction(db: Database, thread_id: str) -> LastCompaction | None:
     if compaction is None:
         return None
     began = min(
-        (g.activated_at or compaction.created_at for g in stored_memory.groups_by_id(db, compaction.group_ids)),
+        (g.activated_at or compaction.created_at for g in stored_memory.get_groups(db, compaction.group_ids)),
         default=0,
     )
     return LastCompaction(
         compaction,
-        tuple(memory_corrections.as_of(db, compaction.record_id, began - 1)),
-        tuple(memory_corrections.as_of(db, compaction.record_id, compaction.created_at)),
+        tuple(memory_corrections.read_log_at(db, compaction.record_id, began - 1)),
+        tuple(memory_corrections.read_log_at(db, compaction.record_id, compaction.created_at)),
     )
 
 

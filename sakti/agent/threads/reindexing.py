@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sakti.core.lazy import lazy_imports
-
 if TYPE_CHECKING:
     from sakti.store.database import Store
 
 
-with lazy_imports:
-    from sakti.store.maintenance import purging, upkeep
+from sakti.store.maintenance import purging, upkeep
 
 
 class Indexing:
@@ -31,7 +28,7 @@ class Indexing:
     async def _work(self, store: Store) -> None:
         async with self._one:
             await upkeep.reindex_quietly(store)
-            await purging.go_on(store)
+            await purging.resume_purges(store)
             await upkeep.pack_quietly(store)
 
     async def wait(self) -> None:

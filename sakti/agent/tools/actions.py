@@ -46,10 +46,10 @@ class Field(Struct, frozen=True):
 
     def list_names(self, action: str) -> tuple[str, ...]:
         """Return the argument's accepted names, preferred first, in lower case without punctuation."""
-        return tuple(_plain(n) for n in (self.name, *self.only.get(action, ()), *self.also))
+        return tuple(_normalize(n) for n in (self.name, *self.only.get(action, ()), *self.also))
 
 
-class Missing(Struct, frozen=True):
+class MissingArgument(Struct, frozen=True):
     """Error for a missing argument: a sentence and a code."""
 
     sentence: str
@@ -82,7 +82,7 @@ class ActionTool(Tool, frozen=True):
 
     fields: tuple[Field, ...] = ()
     actions: Mapping[str, BoundAction] = field(default_factory=dict[str, BoundAction])
-    missing: Mapping[str, Missing] = field(default_factory=dict[str, Missing])
+    missing: Mapping[str, MissingArgument] = field(default_factory=dict[str, MissingArgument])
     usual: str = ""
     hints: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -104,13 +104,15 @@ class ActionTool(Tool, frozen=True):
             values = self._map_arguments(action, arguments)
             for name, default in action.takes.items():
                 if default is inspect.Parameter.empty and name not in values:
-                    what = self.missing.get(name, Missing(f"needs {name}"))
-                    return refusal(SaktiError(f"{action.name} {what.sentence}. {_takes(action)}", code=what.code))
-            return answer(await action.run(run, **values))
+                    what = self.missing.get(name, MissingArgument(f"needs {name}"))
+                    return make_refusal(
+                        SaktiError(f"{action.name} {what.sentence}. {_describe_arguments(action)}", code=what.code)
+                    )
+            return make_answer(await action.run(run, **values))
         except WrongArguments as e:
-            return refusal(SaktiError(f"{self.name} was called with wrong arguments: {e}", code="invalid"))
+            return make_refusal(SaktiError(f"{self.name} was called with wrong arguments: {e}", code="invalid"))
         except SaktiError as e:
-            return refusal(e)
+            return make_refusal(e)
 
     def check(self, arguments: Json, cwd: Path) -> Json:
         """Return the arguments unchanged: the call itself reports errors in them."""
@@ -118,7 +120,7 @@ class ActionTool(Tool, frozen=True):
 
     def _action(self, arguments: Json) -> BoundAction:
         named = arguments.get("action") or self.usual
-        action = self.actions.get(_plain(str(named))) if named else None
+        action = self.actions.get(_normalize(str(named))) if named else None
         if action is None:
             what = f"there is no action {named!r}" if named else "action is missing"
             raise WrongArguments(f"{what}; it is one of {', '.join(self.actions)}.")
@@ -127,16 +129,16 @@ class ActionTool(Tool, frozen=True):
     def _map_arguments(self, action: BoundAction, arguments: Json) -> dict[str, Any]:
         """Map the action's arguments to our names. Raises `WrongArguments`."""
         action_fields = [f for f in self.fields if f.name in action.takes]
-        exact = {_plain(f.name) for f in action_fields} & set(map(_plain, arguments))
+        exact = {_normalize(f.name) for f in action_fields} & set(map(_normalize, arguments))
         out: dict[str, Any] = {}
         unknown: list[str] = []
         used = {k: v for k, v in arguments.items() if k != "action" and v is not None}
         for key, value in used.items():
-            name = _plain(key)
+            name = _normalize(key)
             meant = _find_fields(action_fields, name, action)
-            field = _best_field(meant, name, exact)
+            field = _choose_field(meant, name, exact)
             if field is not None and field.name not in out:
-                out[field.name] = _value(field, value)
+                out[field.name] = _convert_value(field, value)
             elif not meant and not self._may_be_ignored(action, name, value):
                 unknown.append(key)
         if unknown:
@@ -144,8 +146,8 @@ class ActionTool(Tool, frozen=True):
         return out
 
     def _unknown_error(self, action: BoundAction, names: Sequence[str]) -> WrongArguments:
-        hints = "".join(f" {hint}" for name in names if (hint := self.hints.get(_plain(name))))
-        return WrongArguments(f"{action.name} does not take {', '.join(names)}.{hints} {_takes(action)}")
+        hints = "".join(f" {hint}" for name in names if (hint := self.hints.get(_normalize(name))))
+        return WrongArguments(f"{action.name} does not take {', '.join(names)}.{hints} {_describe_arguments(action)}")
 
     def _may_be_ignored(self, action: BoundAction, name: str, value: Any) -> bool:
         """Return whether an argument is an empty one of another action: some models fill in all of them."""
@@ -157,22 +159,22 @@ def _find_fields(fields: Sequence[Field], name: str, action: BoundAction) -> lis
     return [f for f in fields if name in f.list_names(action.name)]
 
 
-def _best_field(fields: Sequence[Field], name: str, exact: Collection[str]) -> Field | None:
+def _choose_field(fields: Sequence[Field], name: str, exact: Collection[str]) -> Field | None:
     """Return the field with this name, else one whose own name is not among the arguments (`exact`)."""
-    named = next((f for f in fields if _plain(f.name) == name), None)
-    return named or next((f for f in fields if _plain(f.name) not in exact), None)
+    named = next((f for f in fields if _normalize(f.name) == name), None)
+    return named or next((f for f in fields if _normalize(f.name) not in exact), None)
 
 
-def _takes(action: BoundAction) -> str:
+def _describe_arguments(action: BoundAction) -> str:
     return f"{action.name} takes {action.fields()}."
 
 
-def _plain(name: str) -> str:
+def _normalize(name: str) -> str:
     """Normalise a name: `depends_on`, `dependsOn` and `depends-on` are equal; `update_context` stays."""
     return name if name == "update_context" else name.replace("_", "").replace("-", "").lower()
 
 
-def _value(field: Field, value: Any) -> Any:
+def _convert_value(field: Field, value: Any) -> Any:
     """Convert a value to its schema. Raises `WrongArguments`."""
     schema, name = field.schema, field.name
     if field.read is not None:
@@ -182,7 +184,7 @@ def _value(field: Field, value: Any) -> Any:
             raise WrongArguments(f"{name}: {e}") from e
     if isinstance(value, str) and value.strip().lower() in field.words:
         value = field.words[value.strip().lower()]
-    value = _CONVERT.get(schema["type"], _text)(field, value)
+    value = _CONVERT.get(schema["type"], _read_text)(field, value)
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
         raise WrongArguments(f"{name} is one of {', '.join(allowed)}, not {value!r}.")
@@ -193,7 +195,7 @@ def _is_within(value: Any, low: int | None, high: int | None) -> bool:
     return (low is None or value >= low) and (high is None or value <= high)
 
 
-def _integer(field: Field, value: Any) -> Any:
+def _read_integer(field: Field, value: Any) -> Any:
     if isinstance(value, str) and value.strip().lstrip("-").isdecimal():
         value = int(value)
     low, high = field.schema.get("minimum"), field.schema.get("maximum")
@@ -204,14 +206,14 @@ def _integer(field: Field, value: Any) -> Any:
     return value
 
 
-def _boolean(field: Field, value: Any) -> Any:
+def _read_boolean(field: Field, value: Any) -> Any:
     value = {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
     if not isinstance(value, bool):
         raise WrongArguments(f"{field.name} is true or false, not {value!r}.")
     return value
 
 
-def _text(field: Field, value: Any) -> Any:
+def _read_text(field: Field, value: Any) -> Any:
     if not isinstance(value, str):
         raise WrongArguments(f"{field.name} is text, not {value!r}.")
     return value
@@ -222,7 +224,7 @@ def _split_texts(text: str) -> list[str]:
     return [part for each in bare.split(",") if (part := each.strip().strip("\"'"))]
 
 
-def _list(field: Field, value: Any) -> list[str]:
+def _read_list(field: Field, value: Any) -> list[str]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(i, str) for i in cast("list[Any]", items)):
         raise WrongArguments(f"{field.name} is a list of texts, not {value!r}.")
@@ -236,7 +238,7 @@ def _list(field: Field, value: Any) -> list[str]:
     return texts
 
 
-def _object(field: Field, value: Any) -> Json:
+def _read_object(field: Field, value: Any) -> Json:
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -248,19 +250,19 @@ def _object(field: Field, value: Any) -> Json:
 
 
 _CONVERT: Mapping[str, Callable[[Field, Any], Any]] = {
-    "integer": _integer,
-    "boolean": _boolean,
-    "array": _list,
-    "object": _object,
+    "integer": _read_integer,
+    "boolean": _read_boolean,
+    "array": _read_list,
+    "object": _read_object,
 }
 
 
-def answer(values: Json) -> Outcome:
+def make_answer(values: Json) -> Outcome:
     """Return the answer of an action that succeeded."""
     return Outcome(json.dumps({"success": True, **values}, ensure_ascii=False))
 
 
-def refusal(error: SaktiError) -> Outcome:
+def make_refusal(error: SaktiError) -> Outcome:
     """Return the answer of a refused action, and why."""
     body = {"success": False, "error": error.message, "code": error.code}
     return Outcome(json.dumps(body, ensure_ascii=False), is_error=True)
@@ -270,13 +272,13 @@ async def _refuse_call(*_: Any) -> Outcome:
     raise NotImplementedError  # an ActionTool runs its actions
 
 
-def action_tool(
+def make_action_tool(
     name: str,
     fields: Sequence[Field],
     actions: Mapping[str, Run],
     *,
     parallel: bool = False,
-    missing: Mapping[str, Missing] | None = None,
+    missing: Mapping[str, MissingArgument] | None = None,
     usual: str = "",
     hints: Mapping[str, str] | None = None,
 ) -> ActionTool:

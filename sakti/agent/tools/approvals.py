@@ -112,7 +112,7 @@ def make_ask_user(approvals: Approvals) -> Tool:
             return Outcome(DECLINED, details={"declined": True})
         return Outcome(
             json.dumps({"answers": [_leave_out_empty(to_builtins(a)) for a in answer.answers]}, ensure_ascii=False),
-            details={"answers": _describe(questions, answer)},
+            details={"answers": _describe_answers(questions, answer)},
         )
 
     return ask_user
@@ -193,7 +193,7 @@ def _leave_out_empty(answer: Json) -> Json:
     return {name: value for name, value in answer.items() if name != "text" or value}
 
 
-def _describe(questions: Sequence[CardQuestion], answer: ApprovalAnswer) -> list[Json]:
+def _describe_answers(questions: Sequence[CardQuestion], answer: ApprovalAnswer) -> list[Json]:
     """Return each question with its answer, for the screen and the Observer."""
     by_header = {a.header: a for a in answer.answers}
     return [

@@ -41,7 +41,7 @@ _PIECE = lazy_pattern(
 )
 
 
-def heredoc(command: str) -> tuple[str, str] | None:
+def read_heredoc(command: str) -> tuple[str, str] | None:
     """Return (folder, patch) of a command that only passes a patch to `apply_patch`."""
     match = _HEREDOC.fullmatch(command)
     if match is not None and "*** Begin Patch" in match["body"]:
@@ -57,12 +57,12 @@ _BLOCK = lazy_pattern(
 )
 
 
-def blocks(text: str) -> list[Json]:
+def parse_blocks(text: str) -> list[Json]:
     """Parse the replacements of `<<<<<<< SEARCH … ======= … >>>>>>> REPLACE` blocks."""
     return [{"old": old, "new": new} for old, new in _BLOCK.findall(text.replace("\r\n", "\n"))]
 
 
-def hunks(text: str) -> list[Json]:
+def parse_hunks(text: str) -> list[Json]:
     """Parse the replacements of a unified diff, one per hunk."""
     out: list[Json] = []
     for hunk in re.split(r"^@@[^\n]*\n", text.replace("\r\n", "\n"), flags=re.MULTILINE)[1:]:
@@ -143,7 +143,7 @@ def explain_unreadable(raw: str) -> str:
 LONGEST = 3_600  # seconds that a command may have; a larger number is one of milliseconds
 
 
-def plain(name: str) -> str:
+def normalize(name: str) -> str:
     """Normalise a name: `file_path`, `filePath` and `file-path` are equal."""
     return name.replace("_", "").replace("-", "").lower()
 
@@ -168,18 +168,18 @@ class ForeignNames(Struct, frozen=True, forbid_unknown_fields=True):
         """Add our own names to those that mean them."""
         for table in (self.tools, *self.arguments.values()):
             for ours, names in table.items():
-                table[ours] = (plain(ours), *names)
+                table[ours] = (normalize(ours), *names)
 
 
 FOREIGN = msgspec.toml.decode(Path(__file__).with_name("arguments.toml").read_bytes(), type=ForeignNames)
 
 
-def _our_names(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
+def _invert(table: Mapping[str, Sequence[str]]) -> dict[str, str]:
     return {name: ours for ours, names in table.items() for name in names}
 
 
-TOOLS = _our_names(FOREIGN.tools)
-_NAMES = {tool: _our_names(table) for tool, table in FOREIGN.arguments.items()}
+TOOLS = _invert(FOREIGN.tools)
+_NAMES = {tool: _invert(table) for tool, table in FOREIGN.arguments.items()}
 _REPLACEMENT = {
     **dict.fromkeys(FOREIGN.old, "old"),
     **dict.fromkeys(FOREIGN.new, "new"),
@@ -189,11 +189,11 @@ _DURATION = lazy_pattern(r"\s*(\d+(?:\.\d+)?)\s*(ms|s|m|min)\s*", re.IGNORECASE)
 _UNITS = {"ms": 0.001, "s": 1, "m": 60, "min": 60}
 
 
-def tool_name(called: str) -> str:
+def translate_name(called: str) -> str:
     """Return our name of the tool that a model means, or `called` itself."""
     if called in _NAMES or called.startswith("mcp__"):  # a server's tool takes no name of ours
         return called
-    return TOOLS.get(_bare(called), called)
+    return TOOLS.get(_strip_prefix(called), called)
 
 
 def is_translated(name: str) -> bool:
@@ -201,36 +201,36 @@ def is_translated(name: str) -> bool:
     return name in _NAMES
 
 
-def _bare(called: str) -> str:
-    return plain(re.split(r"__|[.:/]", called)[-1])
+def _strip_prefix(called: str) -> str:
+    return normalize(re.split(r"__|[.:/]", called)[-1])
 
 
-def call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
+def translate_call(name: str, arguments: Json, cwd: Path) -> tuple[str, Json]:
     """Translate a call to our tool, argument names and forms.
 
     Raises `ToolError` if that is impossible.
     """
-    tool = tool_name(name)
+    tool = translate_name(name)
     if tool.startswith("mcp__"):
         return tool, arguments
     values = _unwrap(arguments)
-    if _bare(name) in FOREIGN.editors:
-        tool, values = _editor(values)
+    if _strip_prefix(name) in FOREIGN.editors:
+        tool, values = _translate_editor(values)
     if tool not in _NAMES:
         return tool, arguments
     tool, values = _list_by_glob(name, tool, values)
     out = translate_arguments(tool, values, cwd)
-    if tool == "bash" and (patch := heredoc(str(out.get("command", "")))):
+    if tool == "bash" and (patch := read_heredoc(str(out.get("command", "")))):
         return "apply_patch", {"patch": patch[1], **({"workdir": patch[0]} if patch[0] else {})}
     return tool, out
 
 
 def _list_by_glob(name: str, tool: str, values: Json) -> tuple[str, Json]:
     """Turn a recursive listing and a search for a part of a name into calls of glob."""
-    if tool == "ls" and _truth(values.get("recursive")):
+    if tool == "ls" and _is_true(values.get("recursive")):
         return "glob", {**values, "pattern": "**/*"}
-    if tool == "glob" and _bare(name) == "filesearch":
-        pairs = [("pattern", f"**/*{v}*") if plain(k) == "query" else (k, v) for k, v in values.items()]
+    if tool == "glob" and _strip_prefix(name) == "filesearch":
+        pairs = [("pattern", f"**/*{v}*") if normalize(k) == "query" else (k, v) for k, v in values.items()]
         return "glob", dict(pairs)
     return tool, values
 
@@ -246,7 +246,7 @@ def translate_arguments(tool: str, arguments: Json, cwd: Path) -> Json:
     if special is not None:
         special(named, rest, cwd)
     _check_text(tool, named)
-    return named | {k: v for k, v in rest.items() if plain(k) not in FOREIGN.dropped}
+    return named | {k: v for k, v in rest.items() if normalize(k) not in FOREIGN.dropped}
 
 
 def _map_names(names: Mapping[str, str], values: Json) -> tuple[Json, Json]:
@@ -255,7 +255,7 @@ def _map_names(names: Mapping[str, str], values: Json) -> tuple[Json, Json]:
     named: Json = {}
     rest: Json = {}
     for key, value in values.items():
-        ours = key if key in exact else names.get(plain(key).lstrip("-"))
+        ours = key if key in exact else names.get(normalize(key).lstrip("-"))
         if ours is not None and ours not in named and (key in exact or ours not in exact):
             named[ours] = value
         else:
@@ -267,7 +267,7 @@ def _unwrap(arguments: Json) -> Json:
     """Unwrap arguments that a model wrapped once more: `{"arguments": {…}}`."""
     if len(arguments) == 1:
         ((key, value),) = arguments.items()
-        if plain(key) in FOREIGN.wrappers and isinstance(value, dict):
+        if normalize(key) in FOREIGN.wrappers and isinstance(value, dict):
             return cast("Json", value)
     return arguments
 
@@ -279,26 +279,26 @@ def _check_text(tool: str, named: Json) -> None:
             raise ToolError(f"{tool} was called with wrong arguments: {key} holds a NUL character. Leave it out.")
 
 
-def _truth(value: Any) -> bool:
+def _is_true(value: Any) -> bool:
     return value is True or (isinstance(value, str) and value.strip().lower() in ("true", "yes", "1"))
 
 
 def _take(rest: Json, *names: str) -> Any:
     """Remove and return the first of `names` (normalised) that is present."""
     for key in list(rest):
-        if plain(key).lstrip("-") in names:
+        if normalize(key).lstrip("-") in names:
             return rest.pop(key)
     return None
 
 
-def _whole(value: Any) -> int | None:
+def _to_integer(value: Any) -> int | None:
     try:
         return int(float(value))
     except (TypeError, ValueError, OverflowError):
         return None
 
 
-def _one(named: Json, key: str) -> None:
+def _unwrap_single(named: Json, key: str) -> None:
     """Replace a list of one text by that text, however deep it is wrapped."""
     while isinstance(value := named.get(key), list) and len(cast("list[Any]", value)) == 1:
         named[key] = value[0]
@@ -307,11 +307,11 @@ def _one(named: Json, key: str) -> None:
 # --- each tool --------------------------------------------------------------------------------------------------------
 
 
-def _bash(named: Json, rest: Json, cwd: Path) -> None:
+def _translate_bash(named: Json, rest: Json, cwd: Path) -> None:
     command = named.get("command")
     if isinstance(command, list):
         named["command"] = _join_words([str(w) for w in cast("list[Any]", command)])
-    if command is None and _truth(_take(rest, "restart")):
+    if command is None and _is_true(_take(rest, "restart")):
         named["command"] = ":"
     folder = _take(rest, "workdir", "workingdirectory", "cwd", "cd", "directory", "dir", "dirpath", "path")
     if isinstance(folder, str) and folder.strip() and resolve_path(cwd, folder) != cwd and "command" in named:
@@ -327,10 +327,10 @@ def _join_words(words: Sequence[str]) -> str:
 
 def _set_timeout(named: Json, rest: Json) -> None:
     """Translate a time limit in any unit to seconds."""
-    millis = _whole(_take(rest, "timeoutms", "timeoutmillis", "timeoutmilliseconds"))
+    millis = _to_integer(_take(rest, "timeoutms", "timeoutmillis", "timeoutmilliseconds"))
     if isinstance(limit := named.get("timeout"), str) and (match := _DURATION.fullmatch(limit)):
         named["timeout"] = math.ceil(float(match[1]) * _UNITS[match[2].lower()])
-    timeout = _whole(named["timeout"]) if "timeout" in named else None
+    timeout = _to_integer(named["timeout"]) if "timeout" in named else None
     seconds = -(-millis // 1000) if millis is not None else timeout
     if seconds is None:
         return
@@ -339,15 +339,15 @@ def _set_timeout(named: Json, rest: Json) -> None:
         del named["timeout"]
 
 
-def _read(named: Json, rest: Json, _cwd: Path) -> None:
+def _translate_read(named: Json, rest: Json, _cwd: Path) -> None:
     _set_path(named, rest)
-    offset, last = _line_range(named, rest)
+    offset, last = _take_line_range(named, rest)
     if offset is not None:
         named["offset"] = max(1, offset)
     start = named.get("offset", 1)
     if last is not None and isinstance(start, int) and last >= start:
         named["limit"] = last - start + 1
-    if (limit := _whole(named.get("limit"))) is not None and limit < 1:
+    if (limit := _to_integer(named.get("limit"))) is not None and limit < 1:
         del named["limit"]
 
 
@@ -356,7 +356,7 @@ def _set_path(named: Json, rest: Json) -> None:
     for key in ("paths", "filepaths", "files"):
         if "path" not in named and (path := _take(rest, key)) is not None:
             named["path"] = path
-    _one(named, "path")
+    _unwrap_single(named, "path")
     _take(rest, "include")  # globs beside the paths
     inner = named.get("path")
     one = cast("Json", inner) if isinstance(inner, dict) else {}
@@ -368,33 +368,33 @@ def _set_path(named: Json, rest: Json) -> None:
         raise ToolError("read reads one file: call it once for each; calls of one answer run at once.")
 
 
-def _line_range(named: Json, rest: Json) -> tuple[int | None, int | None]:
+def _take_line_range(named: Json, rest: Json) -> tuple[int | None, int | None]:
     """First and last line that a call asks for, in any of the forms that models write."""
-    offset, last = _whole(named.get("offset")), _whole(_take(rest, "endline", "lineend", "lastline", "toline",
+    offset, last = _to_integer(named.get("offset")), _to_integer(_take(rest, "endline", "lineend", "lastline", "toline",
                                                             "endlineoneindexedinclusive"))  # fmt: skip
     view = _take(rest, "viewrange", "linerange", "range")
     if isinstance(view, list) and len(cast("list[Any]", view)) == 2:
-        offset, last = _whole(view[0]), _whole(view[1])
+        offset, last = _to_integer(view[0]), _to_integer(view[1])
     pages = _take(rest, "pages", "page")
     if pages is not None and (page_range := re.fullmatch(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?", str(pages))):
         offset, last = int(page_range[1]), int(page_range[2] or page_range[1])
     return offset, last
 
 
-def _write(named: Json, _rest: Json, _cwd: Path) -> None:
-    _one(named, "path")
+def _translate_write(named: Json, _rest: Json, _cwd: Path) -> None:
+    _unwrap_single(named, "path")
     content = named.get("content")
     if isinstance(content, dict | list):  # the object itself where the text of a JSON file was meant
         named["content"] = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
-def _edit(named: Json, rest: Json, _cwd: Path) -> None:
-    _one(named, "path")
+def _translate_edit(named: Json, rest: Json, _cwd: Path) -> None:
+    _unwrap_single(named, "path")
     _list_edits(named, rest)
     single = {k: named.pop(k) for k in ("old", "new", "all") if k in named}
-    line, text = _insertion(named, rest)
-    single |= {k: rest.pop(k) for k in list(rest) if plain(k) in _REPLACEMENT}
-    if (_whole(_take(rest, "expectedreplacements", "count")) or 1) > 1:
+    line, text = _take_insertion(named, rest)
+    single |= {k: rest.pop(k) for k in list(rest) if normalize(k) in _REPLACEMENT}
+    if (_to_integer(_take(rest, "expectedreplacements", "count")) or 1) > 1:
         single["all"] = True
     _set_edits(named, single, line, text)
 
@@ -402,9 +402,9 @@ def _edit(named: Json, rest: Json, _cwd: Path) -> None:
 def _set_edits(named: Json, single: Json, line: int | None, text: Any) -> None:
     """Make a list of edits of a `single` replacement, or of a text to insert behind a line."""
     if line is not None:
-        named["edits"] = [{"old": "", "new": str(text or _change(single).get("new", "")), "after": line}]
+        named["edits"] = [{"old": "", "new": str(text or _translate_replacement(single).get("new", "")), "after": line}]
     elif "edits" not in named and single.keys() - {"all"}:
-        named["edits"] = [_change(single)]
+        named["edits"] = [_translate_replacement(single)]
     elif single.get("all") and isinstance(there := named.get("edits"), list):
         only = cast("list[Any]", there)
         if len(only) == 1 and isinstance(only[0], dict):
@@ -415,30 +415,32 @@ def _list_edits(named: Json, rest: Json) -> None:
     """Read the replacements of a call from JSON, search-and-replace blocks or a diff."""
     edits = named.get("edits")
     if isinstance(edits, str):
-        edits = blocks(edits) if "<<<<" in edits else load_text(edits)
+        edits = parse_blocks(edits) if "<<<<" in edits else load_text(edits)
     listed: Any = [edits] if isinstance(edits, dict) else edits
     if isinstance(listed, list):
-        each = _of_one_file(named, cast("list[Any]", listed))
-        named["edits"] = [_change(e) for e in each]
+        each = _take_path(named, cast("list[Any]", listed))
+        named["edits"] = [_translate_replacement(e) for e in each]
     diff = _take(rest, "diff", "patch", "searchreplace")
     if edits is None and isinstance(diff, str):
-        named["edits"] = blocks(diff) or hunks(diff)
+        named["edits"] = parse_blocks(diff) or parse_hunks(diff)
 
 
-def _insertion(named: Json, rest: Json) -> tuple[int | None, Any]:
+def _take_insertion(named: Json, rest: Json) -> tuple[int | None, Any]:
     """Line after which a call inserts a text, and that text; None for a call that inserts nothing."""
-    line = _whole(_take(rest, "insertline"))
+    line = _to_integer(_take(rest, "insertline"))
     text = _take(rest, "inserttext") if line is not None else None
-    if "edits" not in named and (before := _whole(_take(rest, "line"))) is not None:  # insert_content: before that line
+    if (
+        "edits" not in named and (before := _to_integer(_take(rest, "line"))) is not None
+    ):  # insert_content: before that line
         return max(0, before - 1), _take(rest, "content")
     return line, text
 
 
 def _list_paths(tables: Sequence[Json]) -> set[str]:
-    return {str(v) for e in tables for k, v in e.items() if _NAMES["edit"].get(plain(k)) == "path"}
+    return {str(v) for e in tables for k, v in e.items() if _NAMES["edit"].get(normalize(k)) == "path"}
 
 
-def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
+def _take_path(named: Json, edits: list[Any]) -> list[Any]:
     """Move the file that all `edits` name from them to the call's `path`."""
     tables = [cast("Json", e) for e in edits if isinstance(e, dict)]
     paths = _list_paths(tables)
@@ -449,16 +451,16 @@ def _of_one_file(named: Json, edits: list[Any]) -> list[Any]:
     if len(paths) > 1:
         raise ToolError("edit changes one file: call it once for each file.")
     named["path"] = paths.pop()
-    return [{k: v for k, v in e.items() if _NAMES["edit"].get(plain(k)) != "path"} for e in tables]
+    return [{k: v for k, v in e.items() if _NAMES["edit"].get(normalize(k)) != "path"} for e in tables]
 
 
-def _field_of_replacement(key: str, value: Any) -> str:
-    if plain(key) == "after" and isinstance(value, int):  # a line to insert behind, not a text
+def _translate_field(key: str, value: Any) -> str:
+    if normalize(key) == "after" and isinstance(value, int):  # a line to insert behind, not a text
         return "after"
-    return _REPLACEMENT.get(plain(key), key)
+    return _REPLACEMENT.get(normalize(key), key)
 
 
-def _change(value: Any) -> Any:
+def _translate_replacement(value: Any) -> Any:
     """Translate the argument names of one replacement."""
     if isinstance(value, list) and len(pair := cast("list[Any]", value)) == 2:
         return {"old": pair[0], "new": pair[1]}
@@ -466,16 +468,16 @@ def _change(value: Any) -> Any:
         return cast("Any", value)
     out: Json = {}
     for key, each in cast("Json", value).items():
-        name = plain(key)
-        ours = _field_of_replacement(key, each)
+        name = normalize(key)
+        ours = _translate_field(key, each)
         is_one_of_ours = name in _REPLACEMENT or name == "after"
         if each is not None and ours not in out and (is_one_of_ours or name not in FOREIGN.dropped):
             out[ours] = each
     return out
 
 
-def _glob(named: Json, _rest: Json, _cwd: Path) -> None:
-    _one(named, "pattern")
+def _translate_glob(named: Json, _rest: Json, _cwd: Path) -> None:
+    _unwrap_single(named, "pattern")
     pattern = named.get("pattern")
     if not isinstance(pattern, str):
         return
@@ -490,9 +492,9 @@ def _glob(named: Json, _rest: Json, _cwd: Path) -> None:
         named["pattern"] = "/".join(parts)
 
 
-def _grep(named: Json, rest: Json, _cwd: Path) -> None:
+def _translate_grep(named: Json, rest: Json, _cwd: Path) -> None:
     for key in ("path", "pattern", "include"):
-        _one(named, key)
+        _unwrap_single(named, key)
     if isinstance(named.get("include"), list):
         named["include"] = "{" + ",".join(map(str, named["include"])) + "}"
     _set_grep_limits(named, rest)
@@ -510,54 +512,67 @@ def _set_opposite(named: Json, rest: Json, ours: str, theirs: str) -> None:
     """Set our flag by one that means the opposite."""
     value = _take(rest, theirs)
     if value is not None and ours not in named:
-        named[ours] = not _truth(value)
+        named[ours] = not _is_true(value)
 
 
 def _set_grep_limits(named: Json, rest: Json) -> None:
     """Bring the lines of context and the number of results into their bounds."""
     around = [
-        n for n in (_whole(_take(rest, "a", "aftercontext", "before")), _whole(_take(rest, "b", "beforecontext"))) if n
+        n
+        for n in (
+            _to_integer(_take(rest, "a", "aftercontext", "before")),
+            _to_integer(_take(rest, "b", "beforecontext")),
+        )
+        if n
     ]
     if around and "context" not in named:
         named["context"] = max(around)
-    if (context := _whole(named.get("context"))) is not None:
+    if (context := _to_integer(named.get("context"))) is not None:
         named["context"] = min(max(0, context), 10)
-    if (limit := _whole(named.get("limit"))) is not None:
+    if (limit := _to_integer(named.get("limit"))) is not None:
         if limit < 1:
             del named["limit"]
         else:
             named["limit"] = min(limit, 1_000)
 
 
-def _id(named: Json, _rest: Json, _cwd: Path) -> None:
+def _translate_id(named: Json, _rest: Json, _cwd: Path) -> None:
     if isinstance(named.get("id"), int | float):
-        named["id"] = str(_whole(named["id"]))
+        named["id"] = str(_to_integer(named["id"]))
 
 
-def _patch(named: Json, _rest: Json, _cwd: Path) -> None:
+def _translate_patch(named: Json, _rest: Json, _cwd: Path) -> None:
     patch = named.get("patch")
     if isinstance(patch, list):  # ["apply_patch", "*** Begin Patch …"]
         words = [str(word) for word in cast("list[Any]", patch)]
         named["patch"] = next((word for word in words if "*** Begin Patch" in word), "\n".join(words))
 
 
-def _ls(named: Json, _rest: Json, _cwd: Path) -> None:
-    _one(named, "path")
+def _translate_ls(named: Json, _rest: Json, _cwd: Path) -> None:
+    _unwrap_single(named, "path")
 
 
 _SPECIAL: dict[str, Callable[[Json, Json, Path], None]] = {
-    "bash": _bash, "read": _read, "write": _write, "edit": _edit, "ls": _ls, "glob": _glob, "grep": _grep,
-    "bash_output": _id, "kill": _id, "apply_patch": _patch,
-}  # fmt: skip
+    "bash": _translate_bash,
+    "read": _translate_read,
+    "write": _translate_write,
+    "edit": _translate_edit,
+    "ls": _translate_ls,
+    "glob": _translate_glob,
+    "grep": _translate_grep,
+    "bash_output": _translate_id,
+    "kill": _translate_id,
+    "apply_patch": _translate_patch,
+}
 
 
-def _editor(given: Json) -> tuple[str, Json]:
+def _translate_editor(given: Json) -> tuple[str, Json]:
     """Translate a call of an editor tool, whose `command` selects the operation."""
     rest = dict(given)
-    command = plain(str(rest.pop("command", "view")))
+    command = normalize(str(rest.pop("command", "view")))
     tool = {"create": "write", "write": "write", "strreplace": "edit", "insert": "edit", "edit": "edit"}.get(command)
     if tool is None and command not in ("view", "read"):
         raise ToolError(f"There is no command {command} here; use read, write or edit.")
     unused = {"write": ("oldstr", "newstr", "viewrange", "insertline"), "edit": ("filetext", "viewrange")}
     dropped = unused.get(tool or "", ("filetext", "oldstr", "newstr", "insertline"))
-    return tool or "read", {k: v for k, v in rest.items() if plain(k) not in dropped}
+    return tool or "read", {k: v for k, v in rest.items() if normalize(k) not in dropped}

@@ -17,7 +17,7 @@ from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import ToolError
 from sakti.core.text import format_duration
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs
 from sakti.store.threads.runs import StoredJob
 
@@ -28,7 +28,7 @@ LAST_LINES, LONGEST_LINE = 20, 400  # of the output that is shown of an ended co
 _PAST = {"lost": "lost: sakti was killed while it ran", "stopped": "stopped: sakti ended"}
 
 
-async def keep(run: ToolContext, running: Running) -> str:
+async def register(run: ToolContext, running: Running) -> str:
     """Keep a command running in the background; return its number, which is never reused."""
     state = run.state
     state.started += 1
@@ -66,7 +66,7 @@ async def log_end(state: ToolState, running: Running) -> None:
         await state.job_log.end(running)
 
 
-def is_over(running: Running | StoredJob) -> bool:
+def has_ended(running: Running | StoredJob) -> bool:
     """Return whether nothing of a command runs."""
     return isinstance(running, StoredJob) or running.exit_code is not None
 
@@ -81,33 +81,33 @@ def describe_state(running: Running | StoredJob) -> str:
     return f"running for {format_duration(int(time.monotonic() - running.began) * 1000)}"
 
 
-def last_lines(running: Running | StoredJob, count: int = LAST_LINES) -> str:
+def read_last_lines(running: Running | StoredJob, count: int = LAST_LINES) -> str:
     """Return the end of a command's output; for a command of an earlier process, its saved output."""
     text = _read_end(running.file) if isinstance(running, StoredJob) else running.output.current_text()
     lines = [line[:LONGEST_LINE] for line in text.rstrip().split("\n")[-count:]]
-    return masked("\n".join(lines))
+    return mask_secrets("\n".join(lines))
 
 
 def _save_end(running: Running) -> None:
     """Save the last lines of a command, which a later process shows."""
-    path = _end_file(str(running.output.path))
+    path = _find_end_file(str(running.output.path))
     with contextlib.suppress(OSError), os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as f:
-        f.write(last_lines(running))
+        f.write(read_last_lines(running))
 
 
 def _read_end(file: str) -> str:
     try:
-        return _end_file(file).read_text("utf-8", "replace")
+        return _find_end_file(file).read_text("utf-8", "replace")
     except OSError:
         return "Its output was not saved."
 
 
-def _end_file(file: str) -> Path:
+def _find_end_file(file: str) -> Path:
     """Return the file with the last lines of a command, beside that of its output."""
     return Path(file).with_suffix(".end")
 
 
-def find(run: ToolContext, number: str) -> Running:
+def find_job(run: ToolContext, number: str) -> Running:
     """Return the command with a number. Raises `ToolError` if no command has it."""
     if number not in run.state.background:
         running = ", ".join(run.state.background) or "none"
@@ -166,24 +166,24 @@ def make_wait(is_steered: Callable[[], bool]) -> Tool:
         timeout: Annotated[Annotated[int, Meta(ge=1, le=600)], "seconds"] = 60,
     ) -> Outcome:
         """Wait for a background command."""
-        running = find(run, job)
+        running = find_job(run, job)
         running.output.watch(text)
         why = f"{timeout} s have passed; it still runs" + (", and the text has not appeared" if text else "")
         try:
             async with asyncio.timeout(timeout):
-                while not (reason := _reason(running, text, is_steered)):  # noqa: ASYNC110 - an output has no event
+                while not (reason := _explain_end(running, text, is_steered)):  # noqa: ASYNC110 - an output has no event
                     await asyncio.sleep(INTERVAL)
                 why = reason
         except TimeoutError:
             pass
-        tail = last_lines(running)
+        tail = read_last_lines(running)
         details = {runs.ENDED: int(job)} if running.is_reported else {}
         return Outcome(f"[{why}]\n{tail}".rstrip(), details={"exit_code": running.exit_code, **details})
 
     return wait
 
 
-def _reason(running: Running, text: str, is_steered: Callable[[], bool]) -> str:
+def _explain_end(running: Running, text: str, is_steered: Callable[[], bool]) -> str:
     """Return why the wait is over; "" if it is not."""
     running.drain()
     if text and running.output.is_matched:
@@ -200,7 +200,7 @@ def _reason(running: Running, text: str, is_steered: Callable[[], bool]) -> str:
 @tool(effect="own", parallel=True)
 async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gave"]) -> Outcome:
     """Return what a background command has printed since the last call, and whether it still runs."""
-    running = find(run, id)
+    running = find_job(run, id)
     running.drain()
     text = running.output.take_unread().removeprefix("\r").rstrip("\n") or "[nothing new]"
     members = running.members()
@@ -214,7 +214,7 @@ async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gav
 @tool(effect="own", parallel=True)
 async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) -> Outcome:
     """End a background command and everything that it started."""
-    running = find(run, id)
+    running = find_job(run, id)
     over = not running.members()
     survivors = await running.stop()
     run.state.background.pop(id, None)

@@ -42,7 +42,7 @@ class Parameter(Struct, frozen=True):
 Parameters: TypeAlias = Mapping[str, Parameter]
 
 
-def parameters_of(function: Callable[..., Any]) -> dict[str, Parameter]:
+def list_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
     """Return the parameters of a tool's function but the first, which is the context of the call."""
     hints = typing.get_type_hints(function, include_extras=True)
     out: dict[str, Parameter] = {}
@@ -79,7 +79,7 @@ def check_arguments(tool: str, parameters: Parameters, arguments: Json) -> Json:
     return values
 
 
-def schema_of(parameters: Parameters) -> Json:
+def make_schema(parameters: Parameters) -> Json:
     """Return the JSON Schema of the arguments: plain enough for all servers and grammars.
 
     No `$ref`, no choice with null (an optional field needs none), no titles, which only cost tokens.
@@ -89,9 +89,9 @@ def schema_of(parameters: Parameters) -> Json:
     for (name, parameter), each in zip(parameters.items(), types, strict=True):
         if each.get("unlisted"):
             continue
-        plain = _plain(each, shared)
+        plain = _simplify(each, shared)
         if parameter.default is not REQUIRED and parameter.default is not None:
-            plain["default"] = _plain(msgspec.to_builtins(parameter.default), {})
+            plain["default"] = _simplify(msgspec.to_builtins(parameter.default), {})
         if parameter.description:
             plain["description"] = parameter.description
         properties[name] = plain
@@ -100,15 +100,15 @@ def schema_of(parameters: Parameters) -> Json:
     return {**schema, "required": required} if required else schema
 
 
-def _plain(schema: Any, shared: Mapping[str, Any]) -> Any:
+def _simplify(schema: Any, shared: Mapping[str, Any]) -> Any:
     if isinstance(schema, list | tuple):  # a default may be a tuple, which a stored schema is not
-        return [_plain(each, shared) for each in typing.cast("list[Any]", schema)]
+        return [_simplify(each, shared) for each in typing.cast("list[Any]", schema)]
     if not isinstance(schema, dict):
         return schema
     table = _resolve(typing.cast("dict[str, Any]", schema), shared)
-    out = {k: _plain(v, shared) for k, v in table.items() if k not in ("title", "properties")}
+    out = {k: _simplify(v, shared) for k, v in table.items() if k not in ("title", "properties")}
     if "properties" in table:
-        out["properties"] = {n: _plain(s, shared) for n, s in table["properties"].items() if not s.get("unlisted")}
+        out["properties"] = {n: _simplify(s, shared) for n, s in table["properties"].items() if not s.get("unlisted")}
     return out
 
 
@@ -131,11 +131,11 @@ ToolFunction = Callable[..., Awaitable[Outcome]]
 Paths: TypeAlias = Callable[[Mapping[str, Any]], Sequence[str]]
 
 
-def _no_path(_arguments: Mapping[str, Any]) -> Sequence[str]:
+def _list_no_path(_arguments: Mapping[str, Any]) -> Sequence[str]:
     return ()
 
 
-def one_path(arguments: Mapping[str, Any]) -> Sequence[str]:
+def list_path(arguments: Mapping[str, Any]) -> Sequence[str]:
     """Return the argument `path`, by default the current folder."""
     return (str(arguments.get("path", ".")),)
 
@@ -155,7 +155,7 @@ class Tool(Struct, frozen=True):
     function: ToolFunction
     effect: Effect
     parallel: bool = False  # neighbouring calls may run at once
-    paths: Paths = _no_path
+    paths: Paths = _list_no_path
     rule_name: str = ""
     small: int | None = None
     small_without: frozenset[str] = frozenset()
@@ -168,7 +168,7 @@ class Tool(Struct, frozen=True):
         return self.paths(arguments)
 
     def spec(self) -> ToolSpec:
-        return ToolSpec(self.name, self.description, schema_of(self.parameters))
+        return ToolSpec(self.name, self.description, make_schema(self.parameters))
 
     def short_spec(self) -> ToolSpec:
         """Return its description for a small model: one sentence, and only the arguments for such models."""
@@ -218,7 +218,7 @@ def tool(
 
     def make(function: ToolFunction) -> Tool:
         tool_name = name or function.__name__
-        parameters = parameters_of(function)
+        parameters = list_parameters(function)
         prompt = f"tools/{tool_name}"
         description = read_prompt(prompt) if has_prompt(prompt) else inspect.cleandoc(function.__doc__ or "")
         return Tool(
@@ -228,7 +228,7 @@ def tool(
             function,
             effect,
             effect == "read" if parallel is None else parallel,
-            paths or (one_path if "path" in parameters else _no_path),
+            paths or (list_path if "path" in parameters else _list_no_path),
             rule_name or tool_name,
             small,
             frozenset(small_without),

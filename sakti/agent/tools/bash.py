@@ -23,7 +23,7 @@ from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools import background as kept
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import tool
-from sakti.agent.tools.changes import unified_diff
+from sakti.agent.tools.changes import make_diff
 from sakti.agent.tools.context import AgentCommand, Outcome, ToolContext
 from sakti.agent.tools.processes import Output, Running, spawn
 from sakti.core.errors import ToolError
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 STREAM_INTERVAL = 0.1  # seconds between two pieces for the screen
 LINGER = 0.3  # seconds that what a command started has to end with it
 DIFF_ROWS, DIFF_CHARACTERS = 60, 4_000  # of the files that a command changed
-OWN = "the user's own command"
 RELAY, PORT = Path(relay.__file__), 3128  # the port is one of the sandbox's own
 LONGEST_PATH = 16_384  # bytes of the current folder
 LONGEST_ARGUMENT = 100_000  # bytes; Linux takes no argument of more than 128 KiB
@@ -50,7 +49,7 @@ trap __sakti EXIT
 """
 
 
-class Started(Struct, frozen=True):
+class StartedCommand(Struct, frozen=True):
     """Started command, with its temporary folder for the current folder, and its allowed hosts.
 
     `begin` is a time before its start (ns), by the clock that files are dated with.
@@ -68,7 +67,7 @@ class Started(Struct, frozen=True):
         return Path(self.notes.name) / "cwd"
 
 
-def _shorten(command: str, folder: Path) -> str:
+def _pass_by_file(command: str, folder: Path) -> str:
     """Return `command`, or one that reads it from a file if it is too long to pass."""
     if len(command.encode("utf-8", "replace")) <= LONGEST_ARGUMENT:
         return command
@@ -76,11 +75,13 @@ def _shorten(command: str, folder: Path) -> str:
     return f". {shlex.quote(str(folder / 'command'))}"
 
 
-def start(run: ToolContext, command: str, *, track: bool = True, outside: str = "", way: Path | None = None) -> Started:
+def start(
+    run: ToolContext, command: str, *, track: bool = True, outside: str = "", proxy_socket: Path | None = None
+) -> StartedCommand:
     """Start a command. Raises `ToolError` if it cannot be started.
 
-    `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox; `way`: the socket
-    of the proxy that it reaches hosts by.
+    `track`: follow its changes of the current folder; `outside`: why it runs outside of the sandbox; `proxy_socket`:
+    the socket of the proxy that it reaches hosts by.
     """
     program = find_program("bash", run.state.workspace, run.state.env.get("PATH"))
     if program is None:
@@ -91,33 +92,37 @@ def start(run: ToolContext, command: str, *, track: bool = True, outside: str = 
     folder = Path(notes.name)
     (folder / "cwd").touch()
     begin = (folder / "cwd").stat().st_ctime_ns
-    script_text = _shorten(command, folder)
+    script_text = _pass_by_file(command, folder)
     prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
     # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
-    sandbox = None if outside or run.state.level.name == "unsandboxed" else run.state.sandbox
-    env = _environment(run, cwd, outside, inside=sandbox is not None)
+    is_outside = bool(outside) or run.is_user_command or run.state.level.name == "unsandboxed"
+    sandbox = None if is_outside else run.state.sandbox
+    env = _choose_environment(run, cwd, inside=sandbox is not None)
     argv, read = [program, "-c", script, program, script_text], ()
-    if way is not None and sandbox is not None:
-        argv, read = [sys.executable, "-I", "-S", str(RELAY), str(way), str(PORT), *argv], (way.parent,)
-        env = {**env, **environment.proxy_variables(PORT)}
+    if proxy_socket is not None and sandbox is not None:
+        argv, read = (
+            [sys.executable, "-I", "-S", str(RELAY), str(proxy_socket), str(PORT), *argv],
+            (proxy_socket.parent,),
+        )
+        env = {**env, **environment.make_proxy_variables(PORT)}
     try:
         with _enclose(run, sandbox, argv, cwd, folder.resolve(), read) as enclosed:
             process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors)
     except (OSError, ValueError) as e:
         notes.cleanup()
         raise ToolError(f"bash cannot be started: {getattr(e, 'strerror', None) or e}.") from e
-    return Started(Running(command, process, output), notes, begin, sandbox)
+    return StartedCommand(Running(command, process, output), notes, begin, sandbox)
 
 
-def _environment(run: ToolContext, folder: Path, outside: str, *, inside: bool) -> Mapping[str, str]:
+def _choose_environment(run: ToolContext, folder: Path, *, inside: bool) -> Mapping[str, str]:
     """Return the variables of a command; one that the user types gets the user's own, with the user's git."""
     state, user_env = run.state, run.state.own_env or {}
-    if outside == OWN and user_env:
+    if run.is_user_command and user_env:
         return user_env
-    network = {} if inside else environment.network_variables(user_env)
-    git = environment.variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
+    network = {} if inside else environment.choose_network_variables(user_env)
+    git = environment.make_git_variables(user_env or state.env, folder, state.workspace, reads=run.read_only)
     return {**state.env, **network, **git}
 
 
@@ -147,7 +152,7 @@ async def bash(
     """Run a command without a terminal or input; its last folder is kept for the next one."""
     if "\0" in command:
         raise ToolError("bash was called with wrong arguments: command holds a NUL character. Leave it out.")
-    appeared = _watch(run)
+    appeared = _begin_watch(run)
     if background:
         return await _run_in_background(run, command, outside, reach or ())
     before = run.state.files.list_unchanged()
@@ -162,8 +167,8 @@ async def bash(
         if not remaining:
             survivors = await running.stop()
         running.output.settle()
-        changed = _changes(run, AgentCommand(command, started.begin, time.time_ns()), before)
-        _follow(run, started)
+        changed = _describe_changes(run, AgentCommand(command, started.begin, time.time_ns()), before)
+        _change_folder(run, started)
         if started.sandbox is not None:
             appeared += started.sandbox.watch.look()
     if piece := running.output.take_unread():
@@ -173,9 +178,9 @@ async def bash(
         remaining,
         changed,
         quarantine.describe_moves(appeared),
-        _refused_hosts(run, started),
+        _describe_refused_hosts(run, started),
     ]
-    return _result(run, running, limit if timed_out else None, [*notes, _explain_failure(run, started)])
+    return _make_outcome(run, running, limit if timed_out else None, [*notes, _explain_failure(run, started)])
 
 
 async def _run_in_background(run: ToolContext, command: str, outside: str, reach: Sequence[str]) -> Outcome:
@@ -184,7 +189,7 @@ async def _run_in_background(run: ToolContext, command: str, outside: str, reach
     if started.sandbox is not None:
         started.sandbox.watch.job()
     started.running.notes = started.notes
-    number = await kept.keep(run, started.running)
+    number = await kept.register(run, started.running)
     return Outcome(f"Running in the background as {number}.{local}", details={"background": number})
 
 
@@ -205,17 +210,17 @@ def describe_survivors(names: Sequence[str]) -> str:
 
 async def _start_enclosed(
     run: ToolContext, command: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
-) -> Started:
+) -> StartedCommand:
     """Start a command, inside the sandbox with a way to the hosts that it may reach. Raises `ToolError`."""
-    way: Path | None = None
+    proxy_socket: Path | None = None
     level = run.state.level
     if reach and run.state.network is not None and not outside and level.name != "unsandboxed" and level.own_network:
         try:
-            way = await run.state.network.socket(reach)
+            proxy_socket = await run.state.network.socket(reach)
         except OSError as e:
             raise ToolError(f"The network of the sandbox cannot be opened: {e.strerror or e}.") from e
-    started = start(run, command, track=track, outside=outside, way=way)
-    return replace(started, reach=tuple(reach) if way is not None else ())
+    started = start(run, command, track=track, outside=outside, proxy_socket=proxy_socket)
+    return replace(started, reach=tuple(reach) if proxy_socket is not None else ())
 
 
 async def _stream(run: ToolContext, running: Running, limit: int) -> bool:
@@ -254,13 +259,13 @@ async def _describe_jobs(run: ToolContext, running: Running) -> str:
         running.close()
         note = "[something that it started left its process group and may still run; its output is no longer read]"
         return note if held else ""
-    number = await kept.keep(run, running)
+    number = await kept.register(run, running)
     names = [f"{name} (process {pid})" for pid, name in members.items()]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     return f"[left running, in the background as {number}: {shown}. bash_output reads on, kill ends it]"
 
 
-def _follow(run: ToolContext, started: Started) -> None:
+def _change_folder(run: ToolContext, started: StartedCommand) -> None:
     """Change to the folder in which the command ended."""
     where = _read_note(started.folder).removesuffix("\n")
     if where and Path(where).is_dir():
@@ -282,7 +287,7 @@ def _read_note(file: Path) -> str:
         os.close(number)
 
 
-def _watch(run: ToolContext) -> list[tuple[str, str]]:
+def _begin_watch(run: ToolContext) -> list[tuple[str, str]]:
     """Look at the protected names before a command; return what one in the background left there."""
     if run.state.sandbox is None or run.state.level.name == "unsandboxed":
         return []
@@ -290,7 +295,7 @@ def _watch(run: ToolContext) -> list[tuple[str, str]]:
     return run.state.sandbox.watch.begin(running=running)
 
 
-def _explain_failure(run: ToolContext, started: Started) -> str:
+def _explain_failure(run: ToolContext, started: StartedCommand) -> str:
     """Tell the model where the sandbox may have made a command fail."""
     running = started.running
     if started.sandbox is None or not running.process.returncode:
@@ -306,28 +311,28 @@ def _explain_failure(run: ToolContext, started: Started) -> str:
     return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 
-def _refused_hosts(run: ToolContext, started: Started) -> str:
+def _describe_refused_hosts(run: ToolContext, started: StartedCommand) -> str:
     """Tell the model which hosts a command asked for that it may not reach."""
     if run.state.network is None or not (refused := run.state.network.list_refused(started.reach)):
         return ""
     return f"[the sandbox blocked access to {', '.join(refused)}. Name them in `reach`: the user is asked.]"
 
 
-def _changes(run: ToolContext, command: AgentCommand, before: Sequence[Path]) -> str:
+def _describe_changes(run: ToolContext, command: AgentCommand, before: Sequence[Path]) -> str:
     """Describe a command's changes of files that the model knows: it may go on editing them."""
     parts: list[str] = []
     rows = size = 0
     for path, old, new in run.state.files.ran(command, before):
         name = run.state.show(path)
         was, now = (textfile.decode(data) if data is not None else None for data in (old, new))
-        diff = unified_diff(name, was.text, now.text) if was and now else ""
+        diff = make_diff(name, was.text, now.text) if was and now else ""
         rows, size = rows + diff.count("\n"), size + len(diff)
         short = diff and rows <= DIFF_ROWS and size <= DIFF_CHARACTERS
         parts.append(diff if short else f"{name}: too much to show; read it again before you rely on it")
     return "[changed by this command, of the files that you have read:]\n" + "\n".join(parts) if parts else ""
 
 
-def _result(run: ToolContext, running: Running, stopped_after: int | None, notes: Sequence[str]) -> Outcome:
+def _make_outcome(run: ToolContext, running: Running, stopped_after: int | None, notes: Sequence[str]) -> Outcome:
     output, code = running.output, running.process.returncode
     text = output.text().rstrip("\n")
     details: dict[str, object] = {"exit_code": code}
@@ -340,12 +345,12 @@ def _result(run: ToolContext, running: Running, stopped_after: int | None, notes
         end = f"[stopped after {stopped_after} s, with every process that it started]"
         details["timeout"] = stopped_after
     else:
-        end = _end(code or 0)
+        end = _describe_end(code or 0)
     body = "\n".join(part for part in (text, end, *notes) if part)
     return Outcome(body or "[no output]", is_error=bool(code) or stopped_after is not None, details=details)
 
 
-def _end(code: int) -> str:
+def _describe_end(code: int) -> str:
     """Describe how a command ended, unless it succeeded."""
     if code >= 0:
         return f"[exit code {code}]" if code else ""

@@ -15,12 +15,12 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.types import PREFIX, Json, ToolCallPart, display_name
-from sakti.store.secrets import marks_in, marks_of
+from sakti.store.secrets import find_all_marks, find_marks
 
 log = logging.getLogger(__name__)
 
 
-class Denied(ToolError):
+class DeniedCall(ToolError):
     """A call that must not run. `why` is a short reason for people, or ""."""
 
     def __init__(self, message: str, why: str) -> None:
@@ -28,7 +28,7 @@ class Denied(ToolError):
         self.why = why
 
 
-class Judged(Struct, frozen=True):
+class GuardDecision(Struct, frozen=True):
     """A call as a guard leaves it.
 
     `verdict` is what it wants: "allow" may spare a question that a rule of the user could spare, "ask" asks one, with
@@ -44,12 +44,12 @@ class Judged(Struct, frozen=True):
 class Guard(Protocol):
     """Decides on calls beside permissions: what the user's and the project's hooks are."""
 
-    async def before(self, call: ToolCallPart) -> Judged:
-        """Return the verdict on a call whose arguments are valid. Raises `Denied`."""
+    async def before(self, call: ToolCallPart) -> GuardDecision:
+        """Return the verdict on a call whose arguments are valid. Raises `DeniedCall`."""
         ...
 
-    async def ask_hooks(self, call: ToolCallPart) -> Judged:
-        """Return the verdict on a call that the user would be asked about. Raises `Denied`.
+    async def ask_hooks(self, call: ToolCallPart) -> GuardDecision:
+        """Return the verdict on a call that the user would be asked about. Raises `DeniedCall`.
 
         Without a verdict the user is asked.
         """
@@ -79,14 +79,14 @@ class CallHook(Protocol):
         ...
 
 
-async def before(hooks: Sequence[CallHook], call: ToolCallPart) -> ToolCallPart:
+async def run_before(hooks: Sequence[CallHook], call: ToolCallPart) -> ToolCallPart:
     """Return the call as all hooks leave it, in order."""
     for hook in hooks:
         call = await hook.before(call)
     return call
 
 
-async def after(hooks: Sequence[CallHook], call: ToolCallPart, outcome: Outcome) -> Outcome:
+async def run_after(hooks: Sequence[CallHook], call: ToolCallPart, outcome: Outcome) -> Outcome:
     """Return the outcome as all hooks leave it, the last hook first."""
     for hook in reversed(hooks):
         outcome = await hook.after(call, outcome)
@@ -111,12 +111,12 @@ def add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outc
     return replace(outcome, content="\n".join([outcome.content, *(f"[{n}]" for n in notes)]))
 
 
-def explain_denial(call: ToolCallPart, decision: Decision, note: str, *, interactive: bool) -> Denied:
+def explain_denial(call: ToolCallPart, decision: Decision, note: str, *, interactive: bool) -> DeniedCall:
     """Return the error of a call that was not approved; `note` is what the user, or the policy, says."""
     if not interactive:
         why = explain_change(call, decision) or note
-        return Denied(f"Denied: {why}.", why)
-    return Denied(f"The user denied this call.{f' They say: {note}' if note else ''}", note)
+        return DeniedCall(f"Denied: {why}.", why)
+    return DeniedCall(f"The user denied this call.{f' They say: {note}' if note else ''}", note)
 
 
 def explain_change(call: ToolCallPart, decision: Decision) -> str:
@@ -143,13 +143,13 @@ def find_unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str,
 
     Those are left out whose value the changed file holds.
     """
-    marks = marks_in(arguments) if tool.effect in ("write", "run", "fetch", "search", "remote") else ()
+    marks = find_marks(arguments) if tool.effect in ("write", "run", "fetch", "search", "remote") else ()
     if not marks or tool.effect != "write":
         return marks
     held: set[str] = set()
     for name in tool.list_paths(arguments):
         try:
-            held |= marks_of(read_file(run.resolve(name))[1].text)
+            held |= find_all_marks(read_file(run.resolve(name))[1].text)
         except (OSError, ToolError):  # no such file yet, or none with a text
             continue
     return tuple(mark for mark in marks if mark not in held)

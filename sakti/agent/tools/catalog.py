@@ -11,25 +11,25 @@ from msgspec import structs
 
 from sakti.agent import tools
 from sakti.agent.tools import memory_search, task_mutate
-from sakti.agent.tools.actions import ActionTool, action_tool
+from sakti.agent.tools.actions import ActionTool, make_action_tool
 from sakti.agent.tools.base import Tool
 from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.task_mutate import MISSING, QUERY_FIELDS
 from sakti.core.errors import TaskError
 from sakti.core.events import Event, TasksChanged
 from sakti.core.types import Json
-from sakti.memory.working import schema as page_schema
-from sakti.memory.working.pages import Pages
+from sakti.memory import pages as memory_pages
+from sakti.memory.pages import Pages
 from sakti.store.database import Store
 from sakti.tasks import queries
 
 
-def all_tools(store: Store, **of_session: Any) -> list[Tool]:
+def make_all_tools(store: Store, **of_session: Any) -> list[Tool]:
     """Return every tool of a session; `of_session` goes to the memory tools (see `make_tools`)."""
-    return [*workspace_tools(), *make_tools(store, **of_session)]
+    return [*list_workspace_tools(), *make_tools(store, **of_session)]
 
 
-def workspace_tools() -> list[Tool]:
+def list_workspace_tools() -> list[Tool]:
     """Return the tools that work on files and commands."""
     names = [module.name for module in pkgutil.iter_modules(tools.__path__)]
     files = [importlib.import_module(f"{tools.__name__}.{name}") for name in names]
@@ -52,15 +52,17 @@ def make_tools(
     `owner` (host:pid:uuid) is the process that its claims end with, `in_window` gives the ids of the messages that
     the model sees already.
     """
-    mutate = task_mutate.make(
+    mutate = task_mutate.make_task_mutate(
         store, resource_id=pages.resource_id, owner=owner, pages=pages, changed=lambda: emit(TasksChanged())
     )
     schema = pages.schema()
     if schema is not None:
         mutate = structs.replace(
-            mutate, description=f"{mutate.description}\n\n{page_schema.schema_instructions(schema)}"
+            mutate, description=f"{mutate.description}\n\n{memory_pages.schema_instructions(schema)}"
         )
-    search = memory_search.make(store, resource_id=resource_id, counter=pages.counter, in_window=in_window)
+    search = memory_search.make_memory_search(
+        store, resource_id=resource_id, counter=pages.counter, in_window=in_window
+    )
     return [make_task_query(store, pages.resource_id), mutate, search]
 
 
@@ -71,7 +73,7 @@ def make_task_query(store: Store, resource_id: str) -> ActionTool:
         return await store.read(queries.ready, resource_id, limit)
 
     async def show(run: ToolContext, *, id: str) -> Json:
-        return await store.read(queries.show, resource_id, id)
+        return await store.read(queries.show_task, resource_id, id)
 
     async def list_(
         run: ToolContext,
@@ -100,4 +102,4 @@ def make_task_query(store: Store, resource_id: str) -> ActionTool:
         return await store.read(queries.search, resource_id, query, limit, includeMessages)
 
     actions = {"ready": ready, "show": show, "list": list_, "search": search}
-    return action_tool("task-query", QUERY_FIELDS, actions, parallel=True, missing=MISSING)
+    return make_action_tool("task-query", QUERY_FIELDS, actions, parallel=True, missing=MISSING)

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import errno
 import os
 import re
 import secrets as randomness
 import stat
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,57 +19,22 @@ from msgspec import Struct
 
 from sakti.agent.tools import textfile
 from sakti.agent.tools.context import ToolContext
-from sakti.agent.tools.files import read_file, regular
+from sakti.agent.tools.files import link_error, open_folder, read_file, require_file
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
 from sakti.store.secrets import reveal_marks
 
-_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-
-@contextlib.contextmanager
-def folder_of(path: Path) -> Generator[int]:
-    """Give a descriptor of the folder of `path`, which is resolved; missing folders are made.
-
-    Raises `ToolError` where a link stands on the way now.
-    """
-    at = os.open(path.anchor, _FOLDER)
-    try:
-        for part in path.parts[1:-1]:
-            below = _enter(at, part, path)
-            os.close(at)
-            at = below
-        yield at
-    finally:
-        os.close(at)
-
-
-def _enter(at: int, part: str, path: Path) -> int:
-    try:
-        return os.open(part, _FOLDER, dir_fd=at)
-    except FileNotFoundError:
-        os.mkdir(part, dir_fd=at)
-        return os.open(part, _FOLDER, dir_fd=at)
-    except OSError as e:
-        if e.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise _link_error(path) from e
-        raise
-
-
-def stat_beneath(folder: int, path: Path) -> os.stat_result | None:
+def stat_in_folder(folder: int, path: Path) -> os.stat_result | None:
     """Return the status of `path` in its folder, or None. Raises `ToolError` for a link."""
     try:
         status = os.stat(path.name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
     if stat.S_ISLNK(status.st_mode):
-        raise _link_error(path)
+        raise link_error(path)
     return status
-
-
-def _link_error(path: Path) -> ToolError:
-    return ToolError(f"{path} now leads elsewhere: a link appeared in its path. Nothing was written there.")
 
 
 _NEW = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -95,41 +59,41 @@ def write_content(run: ToolContext, path: str, content: str) -> ChangedFile:
     name = run.state.show(target)
     if not os.path.lexists(target):
         return ChangedFile(target, name, None, content, FileText("").encode(content))
-    regular(run, path)
+    require_file(run, path)
     run.state.check_unchanged(target, whole=True)
-    writable(target, name)
+    require_writable(target, name)
     try:
         _, there = read_file(target)
     except ToolError:  # binary or very large: replaced as it was asked for, without a diff
         return ChangedFile(target, name, "", content, FileText("").encode(content))
     content = reveal_marks(content, there.text)
     there.check_whole(content)
-    return ChangedFile(target, name, there.text, content, there.encode(_kept_ends(there.text, content)))
+    return ChangedFile(target, name, there.text, content, there.encode(_keep_line_ends(there.text, content)))
 
 
-def _kept_ends(before: str, content: str) -> str:
+def _keep_line_ends(before: str, content: str) -> str:
     r"""Give the new content of a file its former line ends, and keep unchanged lines exactly.
 
     A content with line ends other than \n is taken literally.
     """
     if "\r" in content or "\r" not in before:
         return content
-    old = textfile.lines(before)
+    old = textfile.split_lines(before)
     if not any("\r" in line.end for line in old):
         return content
-    new = [textfile.Line(line.body, line.end) for line in textfile.lines(content)]
+    new = [textfile.Line(line.body, line.end) for line in textfile.split_lines(content)]
     plain = [textfile.Line(line.body, "\n" if line.end else "") for line in old]
-    return textfile.merge_change(old, plain, new, textfile.usual_end(old))
+    return textfile.merge_change(old, plain, new, textfile.find_line_end(old))
 
 
-def writable(path: Path, name: str) -> None:
+def require_writable(path: Path, name: str) -> None:
     """Raise `ToolError` for a read-only file: replacing it would not even be noticed."""
     mode = stat.S_IMODE(path.stat().st_mode)
     if not mode & 0o222:
         raise ToolError(f"{name} is read-only (mode {mode:04o}); nothing was changed: make it writable.")
 
 
-def put(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
+def write_changes(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
     """Write all changes; the model knows these files as they are then.
 
     Raises `ToolError` where a path leads to another file than the one that was judged, or the file is another than the
@@ -140,8 +104,8 @@ def put(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
             raise ToolError(f"{change.name} is another file than the one that was allowed; nothing was changed.")
         if change.path in run.shown and run.shown[change.path] != change.before:
             raise ToolError(f"{change.name} has changed since the change was shown; nothing was changed. Call again.")
-    new = 0o666 & ~current_umask()
-    temporaries = [_temporary_for(c.path) for c in changes]
+    new = 0o666 & ~read_umask()
+    temporaries = [_name_temporary(c.path) for c in changes]
     files = [(c.path, c.data, stat.S_IFREG | new) for c in changes]
     with run.state.recorder.writing(files, temporaries):
         for change, temporary in zip(changes, temporaries, strict=True):
@@ -153,7 +117,7 @@ def put(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
                 run.state.saw(change.path, change.data)
 
 
-def _temporary_for(path: Path) -> Path:
+def _name_temporary(path: Path) -> Path:
     return path.with_name(f".{path.name[:100]}.{randomness.token_hex(8)}")
 
 
@@ -164,12 +128,12 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
     in its stead would lose the other names or the owner, which nobody asked for, while a crash in that moment costs at
     most what its checkpoint has. A symbolic link is resolved before: its target is written, the link stays.
     """
-    with folder_of(path) as folder:
-        there = stat_beneath(folder, path)
-        if there is not None and (there.st_nlink > 1 or _of_another(there) or not os.access(path.parent, os.W_OK)):
+    with open_folder(path, make=True) as folder:
+        there = stat_in_folder(folder, path)
+        if there is not None and (there.st_nlink > 1 or _is_foreign(there) or not os.access(path.parent, os.W_OK)):
             _overwrite(folder, path, data)
             return
-        mode = stat.S_IMODE(there.st_mode) if there else 0o666 & ~current_umask()
+        mode = stat.S_IMODE(there.st_mode) if there else 0o666 & ~read_umask()
         handle = os.open(temporary, _NEW, 0o600, dir_fd=folder)
         try:
             with os.fdopen(handle, "wb") as f:
@@ -182,15 +146,15 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
             raise
-        _flush(folder)
+        _flush_descriptor(folder)
 
 
 def remove_file(path: Path) -> None:
     """Delete a file durably."""
-    with folder_of(path) as folder:
-        stat_beneath(folder, path)
+    with open_folder(path, make=True) as folder:
+        stat_in_folder(folder, path)
         os.unlink(path.name, dir_fd=folder)
-        _flush(folder)
+        _flush_descriptor(folder)
 
 
 def flush_folder(folder: Path) -> None:
@@ -203,7 +167,7 @@ def flush_folder(folder: Path) -> None:
             os.close(handle)
 
 
-def _flush(folder: int) -> None:
+def _flush_descriptor(folder: int) -> None:
     with contextlib.suppress(OSError):
         handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
         try:
@@ -212,7 +176,7 @@ def _flush(folder: int) -> None:
             os.close(handle)
 
 
-def _of_another(there: os.stat_result) -> bool:
+def _is_foreign(there: os.stat_result) -> bool:
     return hasattr(os, "geteuid") and there.st_uid != os.geteuid()
 
 
@@ -225,7 +189,7 @@ def _overwrite(folder: int, path: Path, data: bytes) -> None:
         os.fsync(f.fileno())
 
 
-def current_umask() -> int:
+def read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
@@ -234,12 +198,12 @@ def current_umask() -> int:
 def format_diff(run: ToolContext, changes: Sequence[ChangedFile]) -> str:
     """Return the diff of changes that the user is asked about; no other ones are made then."""
     run.shown.update({c.path: c.before for c in changes})
-    return str(details(changes)["diff"])
+    return str(make_details(changes)["diff"])
 
 
-def details(changes: Sequence[ChangedFile]) -> dict[str, Any]:
+def make_details(changes: Sequence[ChangedFile]) -> dict[str, Any]:
     """Return what the screen shows of changes: names, diff, numbers of lines."""
-    diffs = [unified_diff(c.name, c.before or "", c.after) for c in changes]
+    diffs = [make_diff(c.name, c.before or "", c.after) for c in changes]
     bodies = [row for diff in diffs for row in diff.split("\n")[2:]]
     return {
         "path": ", ".join(c.name for c in changes),
@@ -254,26 +218,26 @@ LARGEST_DIFF = 50_000  # lines that are compared
 _HUNK = lazy_pattern(r"^@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@$")
 
 
-def unified_diff(name: str, before: str, after: str) -> str:
+def make_diff(name: str, before: str, after: str) -> str:
     """Compare both texts line by line; a changed line end shows as ␍ at the end of its line."""
-    old, new = textfile.bodies(before), textfile.bodies(after)
+    old, new = textfile.split_bodies(before), textfile.split_bodies(after)
     if old == new and before != after:
-        old, new = _with_ends(before), _with_ends(after)
-    start, tail = _common(old, new)
+        old, new = _show_ends(before), _show_ends(after)
+    start, tail = _count_common(old, new)
     old, new = old[start : len(old) - tail], new[start : len(new) - tail]
     if len(old) + len(new) > LARGEST_DIFF:
         return f"--- a/{name}\n+++ b/{name}\n@@ lines {start + 1} to {start + len(new)}: too many to compare @@"
     rows = difflib.unified_diff(old, new, f"a/{name}", f"b/{name}", lineterm="", n=CONTEXT)
-    return "\n".join(_HUNK.sub(lambda m: _hunk(m, start), row) for row in rows)
+    return "\n".join(_HUNK.sub(lambda m: _shift_header(m, start), row) for row in rows)
 
 
-def _hunk(found: re.Match[str], start: int) -> str:
+def _shift_header(header: re.Match[str], start: int) -> str:
     """Return the header of a hunk, shifted by the lines before the compared part."""
-    old, old_size, new, new_size = found.groups(default="")
+    old, old_size, new, new_size = header.groups(default="")
     return f"@@ -{int(old) + start}{old_size} +{int(new) + start}{new_size} @@"
 
 
-def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+def _count_common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     """Return how many lines at the beginning and end are equal and need no comparing, without context."""
     shortest = min(len(old), len(new))
     head = next((i for i in range(shortest) if old[i] != new[i]), shortest)
@@ -281,5 +245,5 @@ def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     return max(0, head - CONTEXT), max(0, tail - CONTEXT)
 
 
-def _with_ends(text: str) -> list[str]:
-    return [line.body + ("␍" if "\r" in line.end else "") for line in textfile.lines(text)]
+def _show_ends(text: str) -> list[str]:
+    return [line.body + ("␍" if "\r" in line.end else "") for line in textfile.split_lines(text)]

@@ -21,7 +21,7 @@ CHUNK = 1 << 16
 KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")
 
 
-class Ended(Struct):
+class ChildEnd(Struct):
     """End of a child process: its exit code (None if killed at the deadline) and its stderr."""
 
     code: int | None = None
@@ -29,7 +29,7 @@ class Ended(Struct):
 
 
 @functools.cache
-def ripgrep() -> str | None:
+def find_ripgrep() -> str | None:
     """Return the program of the installed ripgrep package, or None if this platform has none.
 
     PATH is not used: anyone may have written what is there.
@@ -47,7 +47,7 @@ def ripgrep() -> str | None:
     return None
 
 
-def script(name: str) -> list[str]:
+def make_command(name: str) -> list[str]:
     """Return the command for a program beside this file, which imports nothing of sakti's.
 
     `-P` keeps the current folder out of the import path.
@@ -55,13 +55,13 @@ def script(name: str) -> list[str]:
     return [sys.executable, "-P", "-B", str(Path(__file__).with_name(name))]
 
 
-def environment() -> dict[str, str]:
+def choose_environment() -> dict[str, str]:
     """Return the variables for our own helper programs."""
     return {name: os.environ[name] for name in KEPT if name in os.environ}
 
 
-async def chunks(
-    command: Sequence[str], cwd: Path, ended: Ended, *, data: bytes = b"", deadline: float
+async def read_chunks(
+    command: Sequence[str], cwd: Path, ended: ChildEnd, *, data: bytes = b"", deadline: float
 ) -> AsyncGenerator[bytes, None]:
     """Yield what a program prints, as it comes, until `deadline` (of the running loop's clock).
 
@@ -70,14 +70,14 @@ async def chunks(
     process = await asyncio.create_subprocess_exec(
         *command,
         cwd=cwd,
-        env=environment(),
+        env=choose_environment(),
         stdin=asyncio.subprocess.PIPE if data else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stderr is not None
-    helpers = [asyncio.create_task(_head(process.stderr))]
+    helpers = [asyncio.create_task(_read_head(process.stderr))]
     if process.stdin is not None:
         helpers.append(asyncio.create_task(_write_input(process.stdin, data)))
     try:
@@ -97,7 +97,7 @@ async def chunks(
         await process.wait()
 
 
-async def _head(stream: asyncio.StreamReader) -> str:
+async def _read_head(stream: asyncio.StreamReader) -> str:
     """Return the beginning of a program's stderr; the rest is read so that it does not block."""
     head = b""
     while piece := await stream.read(CHUNK):

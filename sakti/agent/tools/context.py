@@ -25,7 +25,7 @@ from sakti.core.errors import ToolError
 from sakti.core.text import clean_surrogates, head_and_tail
 from sakti.core.tokens import Counter, cut_to_tokens
 from sakti.core.types import ImagePart, Json, Usage
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 if TYPE_CHECKING:
     from asyncio import Task
@@ -338,7 +338,7 @@ class ToolState(Struct):
 
     def limit_output(self, outcome: Outcome, call_id: str) -> Outcome:
         """Mask secrets in `outcome` and cut it to `output_bytes` for the model; a file keeps all of it."""
-        content = masked(clean_surrogates(outcome.content))
+        content = mask_secrets(clean_surrogates(outcome.content))
         if outcome.is_limited or len(content) <= self.output_bytes:
             return replace(outcome, content=content)
         size = max(len(content), outcome.details.get("characters", 0))
@@ -353,9 +353,11 @@ class ToolContext(Struct):
     """Context of one call: the tool state, the folder, the judged files, and the sink of its output.
 
     `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
-    the files that the call may change (None: none was judged), `shown` their texts in the question to the user.
+    the files that the call may read or change (None: none was judged), `shown` the texts of those that it would change
+    in the question to the user.
     `read_only`: a command of the call needs to write nothing, or must not (`is_planning`); `is_alone`: no other may use
-    its network. `hosts` are those that redirects may lead to, "*" for any; `show_progress` shows how far the call is.
+    its network. `is_user_command`: the user typed it, so that it runs outside of the sandbox with their environment.
+    `hosts` are those that redirects may lead to, "*" for any; `show_progress` shows how far the call is.
     """
 
     state: ToolState
@@ -369,12 +371,20 @@ class ToolContext(Struct):
     read_only: bool = False
     is_planning: bool = False
     is_alone: bool = False
+    is_user_command: bool = False
     hosts: tuple[str, ...] = ()
     show_progress: Callable[[str], None] = lambda _text: None
 
     def resolve(self, path: str) -> Path:
         """Resolve `path` against the call's folder, with symlinks and `..` followed; raises nothing."""
         return resolve_path(self.cwd, path)
+
+    def resolve_judged(self, path: str) -> Path:
+        """Resolve `path`. Raises `ToolError` where it leads to another file than the one that was judged."""
+        target = self.resolve(path)
+        if self.judged is not None and target not in self.judged:
+            raise ToolError(f"{path} is another file than the one that was allowed; nothing was done. Call again.")
+        return target
 
     def place(self) -> WorkspaceView:
         """Return where the call acts, for judging it."""

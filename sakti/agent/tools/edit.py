@@ -17,11 +17,11 @@ from sakti.agent.tools import patch as patches
 from sakti.agent.tools.base import UNLISTED, tool
 from sakti.agent.tools.changes import ChangedFile
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.files import read_file, regular
+from sakti.agent.tools.files import read_file, require_file
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.text import counted
-from sakti.store.secrets import marks_in, reveal_marks
+from sakti.store.secrets import find_marks, reveal_marks
 
 
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
@@ -34,7 +34,7 @@ class Edit(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _preview_edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> str:
-    return changes.format_diff(run, [_edit(run, path, edits)])
+    return changes.format_diff(run, [_plan_edit(run, path, edits)])
 
 
 @tool(effect="write", small=2, preview=_preview_edit)
@@ -44,20 +44,20 @@ async def edit(
     edits: Annotated[list[Edit], "replacements, applied in order, all or none"],
 ) -> Outcome:
     """Change parts of a file by replacing text."""
-    change = await asyncio.to_thread(_edit, run, path, edits)
-    await asyncio.to_thread(changes.put, run, [change])
-    details = changes.details([change])
+    change = await asyncio.to_thread(_plan_edit, run, path, edits)
+    await asyncio.to_thread(changes.write_changes, run, [change])
+    details = changes.make_details([change])
     verb = "created" if change.before is None else "changed"
     return Outcome(f"{change.name} {verb} (+{details['added']} −{details['removed']} lines).", details=details)
 
 
-def _edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> ChangedFile:
+def _plan_edit(run: ToolContext, path: str, edits: Sequence[Edit]) -> ChangedFile:
     if len(edits) == 1 and not edits[0].old and edits[0].after is None and _is_empty(run.resolve(path)):
         return changes.write_content(run, path, edits[0].new)  # how other programs make a file by their edit tool
-    target = regular(run, path)
+    target = require_file(run, path)
     name = run.state.show(target)
     run.state.check_unchanged(target)
-    changes.writable(target, name)
+    changes.require_writable(target, name)
     _, there = read_file(target)
     after = apply_edits(there.text, [_unmask(one, there.text) for one in edits], name)
     return ChangedFile(target, name, there.text, after, there.encode(after))
@@ -85,7 +85,7 @@ def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
             if change.after is not None:
                 text = _insert(text, change.after, change.new)
             else:
-                text = matching.apply(text, matching.Change(change.old, change.new, change.all), name)
+                text = matching.apply_change(text, matching.Change(change.old, change.new, change.all), name)
         except ToolError as e:
             if len(edits) == 1:
                 raise ToolError(e.message[0].upper() + e.message[1:]) from e
@@ -94,11 +94,11 @@ def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
 
 
 def _insert(text: str, after: int, new: str) -> str:
-    lines = textfile.lines(text)
+    lines = textfile.split_lines(text)
     if not 0 <= after <= len(lines):
         raise ToolError(f"the file has {counted(len(lines), 'line')}; there is no line {after} to insert after.")
-    end = textfile.usual_end(lines)
-    put = [textfile.Line(line.body, end) for line in textfile.lines(new)]
+    end = textfile.find_line_end(lines)
+    put = [textfile.Line(line.body, end) for line in textfile.split_lines(new)]
     head = lines[:after]
     if head and not head[-1].end:
         head[-1] = textfile.Line(head[-1].body, end)
@@ -117,40 +117,40 @@ async def write(
 ) -> Outcome:
     """Create a file, or replace one that was read before, with the given content."""
     change = await asyncio.to_thread(changes.write_content, run, path, content)
-    await asyncio.to_thread(changes.put, run, [change])
+    await asyncio.to_thread(changes.write_changes, run, [change])
     what = "created" if change.before is None else "replaced"
-    number = len(textfile.bodies(content))
-    return Outcome(f"{change.name} {what}: {counted(number, 'line')}.", details=changes.details([change]))
+    number = len(textfile.split_bodies(content))
+    return Outcome(f"{change.name} {what}: {counted(number, 'line')}.", details=changes.make_details([change]))
 
 
-def _named_by_patch(arguments: Mapping[str, Any]) -> list[str]:
+def _list_patch_paths(arguments: Mapping[str, Any]) -> list[str]:
     folder = str(arguments.get("workdir") or "")
-    named = patches.paths(str(arguments.get("patch", "")))
+    named = patches.list_paths(str(arguments.get("patch", "")))
     return [p if p.startswith("~") else os.path.join(folder, p) for p in named]  # noqa: PTH118  # they may be no paths
 
 
 def _preview_patch(run: ToolContext, patch: str, workdir: str | None) -> str:
-    return changes.format_diff(run, _apply(run, patch, workdir))
+    return changes.format_diff(run, _plan_patch(run, patch, workdir))
 
 
-@tool(effect="write", paths=_named_by_patch, rule_name="edit", preview=_preview_patch)
+@tool(effect="write", paths=_list_patch_paths, rule_name="edit", preview=_preview_patch)
 async def apply_patch(
     run: ToolContext,
     patch: Annotated[str, "the whole patch, from *** Begin Patch to *** End Patch"],
     workdir: Annotated[str | None, UNLISTED] = None,
 ) -> Outcome:
     """Change, add, move and delete files by a patch."""
-    done = await asyncio.to_thread(_apply, run, patch, workdir)
-    await asyncio.to_thread(changes.put, run, done)
-    rows = [f"{_sign(c)} {c.name}" for c in done]
-    return Outcome("\n".join(["Done:", *rows]), details=changes.details(done))
+    done = await asyncio.to_thread(_plan_patch, run, patch, workdir)
+    await asyncio.to_thread(changes.write_changes, run, done)
+    rows = [f"{_letter(c)} {c.name}" for c in done]
+    return Outcome("\n".join(["Done:", *rows]), details=changes.make_details(done))
 
 
-def _sign(change: ChangedFile) -> str:
+def _letter(change: ChangedFile) -> str:
     return "D" if change.data is None else "A" if change.before is None else "M"
 
 
-def _apply(run: ToolContext, text: str, workdir: str | None) -> list[ChangedFile]:
+def _plan_patch(run: ToolContext, text: str, workdir: str | None) -> list[ChangedFile]:
     """Return the changes of a patch; either all of it fits or nothing is done."""
     folder = resolve_path(run.cwd, workdir or ".")
     out: dict[Path, ChangedFile] = {}
@@ -159,22 +159,24 @@ def _apply(run: ToolContext, text: str, workdir: str | None) -> list[ChangedFile
         target = run.resolve(path)
         if change.kind == "add":
             if os.path.lexists(target) and target not in out:
-                run.state.check_unchanged(regular(run, path), whole=True)
+                run.state.check_unchanged(require_file(run, path), whole=True)
             out[target] = changes.write_content(run, path, change.content)
             continue
-        there = _current(run, out, path, target)
+        there = _find_current(run, out, path, target)
         if change.kind == "delete":
             out[target] = ChangedFile(target, there.name, there.before, "", None)
             continue
         goal = run.resolve(str(resolve_path(folder, change.move_to))) if change.move_to else target
-        out |= {c.path: c for c in _update(run, change, there, goal)}
+        out |= {c.path: c for c in _list_updates(run, change, there, goal)}
     return list(out.values())
 
 
-def _update(run: ToolContext, change: patches.FileChange, there: ChangedFile, goal: Path) -> Iterator[ChangedFile]:
+def _list_updates(
+    run: ToolContext, change: patches.FileChange, there: ChangedFile, goal: Path
+) -> Iterator[ChangedFile]:
     """Yield the changes of a file that a patch changes in its place, or moves to `goal`."""
     before, encoded = there.after, textfile.decode(there.data or b"") or FileText("")
-    after = patches.apply_update(before, _with_values(change, before), there.name)
+    after = patches.apply_update(before, _unmask_patch(change, before), there.name)
     if goal == there.path:
         yield ChangedFile(goal, there.name, there.before, after, encoded.encode(after))
         return
@@ -184,9 +186,9 @@ def _update(run: ToolContext, change: patches.FileChange, there: ChangedFile, go
     yield ChangedFile(goal, run.state.show(goal), None, after, encoded.encode(after))
 
 
-def _with_values(change: patches.FileChange, there: str) -> patches.FileChange:
+def _unmask_patch(change: patches.FileChange, there: str) -> patches.FileChange:
     """Return a change with its marks replaced by the file's secret values."""
-    if not marks_in([row for hunk in change.hunks for row in (*hunk.old, *hunk.new)]):
+    if not find_marks([row for hunk in change.hunks for row in (*hunk.old, *hunk.new)]):
         return change
 
     def rows(given: tuple[str, ...]) -> tuple[str, ...]:
@@ -196,14 +198,14 @@ def _with_values(change: patches.FileChange, there: str) -> patches.FileChange:
     return replace(change, hunks=hunks)
 
 
-def _current(run: ToolContext, done: dict[Path, ChangedFile], path: str, found: Path) -> ChangedFile:
+def _find_current(run: ToolContext, done: dict[Path, ChangedFile], path: str, target: Path) -> ChangedFile:
     """Return a file as it is, or as an earlier part of the patch leaves it."""
-    if found in done:
-        return done[found]
-    regular(run, path)
-    name = run.state.show(found)
-    changes.writable(found, name)
-    if run.state.files.state(found) == "changed":
-        run.state.check_unchanged(found)
-    data, there = read_file(found)
-    return ChangedFile(found, name, there.text, there.text, data)
+    if target in done:
+        return done[target]
+    require_file(run, path)
+    name = run.state.show(target)
+    changes.require_writable(target, name)
+    if run.state.files.state(target) == "changed":
+        run.state.check_unchanged(target)
+    data, there = read_file(target)
+    return ChangedFile(target, name, there.text, there.text, data)

@@ -14,11 +14,11 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-from sakti.agent.judge.workspace_view import WorkspaceView, other_name, secret_reason
+from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret, make_link_test
 from sakti.agent.tools import child
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.files import MAX_RESULTS, SECONDS, Listing, listing, matcher, notes, one_row
+from sakti.agent.tools.files import MAX_RESULTS, SECONDS, Listing, list_folder, list_notes, make_matcher, show_in_row
 from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
 
@@ -62,7 +62,7 @@ async def grep(
     limit: Annotated[int, Meta(ge=1, le=1000), "matches shown"] = MAX_RESULTS,
 ) -> Outcome:
     """Search file contents."""
-    root = run.resolve(path)
+    root = run.resolve_judged(path)
     search = Search(pattern, ignore_case, literal, context, files_only, limit)
     deadline = asyncio.get_running_loop().time() + SECONDS
     place = run.place()
@@ -72,41 +72,41 @@ async def grep(
     else:
         _check_file(root, path, place)
         files, base, names, secret = Listing(), root.parent, [root.name], list[str]()
-    show = _shower(run, base)
+    show = _make_formatter(run, base)
     search.skipped += [f"{show(n)} (its name has a line end)" for n in names if "\n" in n]
     names = [n for n in names if "\n" not in n]
-    timed_out, hidden = False, functools.cache(_name_if_secret(base, other_name(place)))
-    async with contextlib.aclosing(_output(search, base, names, deadline)) as rows:
+    timed_out, hidden = False, functools.cache(_name_if_secret(base, make_link_test(place)))
+    async with contextlib.aclosing(_stream_rows(search, base, names, deadline)) as rows:
         async for row in rows:
             if row is None:
                 timed_out = True
             elif name := hidden(row.partition(b"\0")[0]):
                 secret += [] if name in secret else [name]
-            elif not _take(search, row, show):
+            elif not _add_row(search, row, show):
                 break
     return _build_outcome(search, show, files, secret, timed_out)
 
 
 async def _list_folder(root: Path, place: WorkspaceView, include: str | None) -> tuple[Listing, list[str], list[str]]:
     """List a folder, the files in it to search, and those left out as secret."""
-    files = await listing(root, place, seconds=SECONDS)
+    files = await list_folder(root, place, seconds=SECONDS)
     if include is None:
         return files, files.paths, list(files.secret)
-    fits = matcher(include, root)
+    fits = make_matcher(include, root)
     names = await asyncio.to_thread(lambda: [p for p in files.paths if fits(p)])
     return files, names, [p for p in files.secret if fits(p)]
 
 
-def _shower(run: ToolContext, base: Path) -> Callable[[str], str]:
+def _make_formatter(run: ToolContext, base: Path) -> Callable[[str], str]:
     prefix = run.state.show(base)
-    return lambda name: one_row(name if prefix == "." else f"{prefix.rstrip('/')}/{name}")
+    return lambda name: show_in_row(name if prefix == "." else f"{prefix.rstrip('/')}/{name}")
 
 
 def _name_if_secret(base: Path, secret: Callable[[Path], bool]) -> Callable[[bytes], str]:
     """Return a function that names a file with hits if it is secret under another name, else ""."""
 
     def name_of(raw: bytes) -> str:
-        name = _name(raw)
+        name = _decode_name(raw)
         return name if secret(base / name) else ""
 
     return name_of
@@ -124,16 +124,16 @@ def _check_file(file: Path, path: str, place: WorkspaceView) -> None:
     """Raise `ToolError` unless a file can be searched."""
     if not file.is_file():
         raise ToolError(f"There is no {path}." if not file.exists() else f"{path} is not a regular file.")
-    if reason := secret_reason(file, place):
+    if reason := explain_secret(file, place):
         raise ToolError(f"{path} cannot be searched: {reason}.")
 
 
-def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
+def _add_row(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
     """Add one row of output; False when there are enough."""
     name, separator, rest = row.partition(b"\0")
     if not separator:
         if match := _BINARY.match(row):
-            search.skipped.append(f"{show(_name(match[1]))} (binary, it matches)")
+            search.skipped.append(f"{show(_decode_name(match[1]))} (binary, it matches)")
         return True
     if search.files_only:
         number, sign, text = rest.rstrip(b"\r"), b":", b""
@@ -149,18 +149,18 @@ def _take(search: Search, row: bytes, show: Callable[[str], str]) -> bool:
         search.matches += 1
     mark = sign.decode()
     shown = _decode_row(text.rstrip(b"\r"))
-    line = f"{show(_name(name))}{mark}{number.decode()}"
+    line = f"{show(_decode_name(name))}{mark}{number.decode()}"
     search.rows.append(line if search.files_only else f"{line}{mark}{shown}")
     return True
 
 
-def _name(name: bytes) -> str:
+def _decode_name(name: bytes) -> str:
     text = os.fsdecode(name)
     return text.removeprefix("./")
 
 
 def _build_outcome(
-    search: Search, show: Callable[[str], str], found: Listing, secret: list[str], timed_out: bool
+    search: Search, show: Callable[[str], str], listed: Listing, secret: list[str], timed_out: bool
 ) -> Outcome:
     only = "" if search.pattern.isascii() else " Only files in UTF-8 and UTF-16 were searched for it."
     rows = search.rows or [f"No match.{only}"]
@@ -172,21 +172,21 @@ def _build_outcome(
     if search.skipped:
         rest = len(search.skipped) - 5
         rows += [f"[Skipped: {', '.join(search.skipped[:5])}{f' and {rest} more' if rest > 0 else ''}]"]
-    rows += notes(found, [show(p) for p in secret])
+    rows += list_notes(listed, [show(p) for p in secret])
     return Outcome("\n".join(rows), details={"matches": search.matches})
 
 
-async def _output(
+async def _stream_rows(
     search: Search, base: Path, names: Sequence[str], deadline: float
 ) -> AsyncGenerator[bytes | None, None]:
     """Yield rows of output over all files, in order; None when time was up."""
-    program = child.ripgrep()
+    program = child.find_ripgrep()
     if program is None:
-        _check(search)
-    for command, data in _commands(program, search, names):
-        ended = child.Ended()
+        _check_pattern(search)
+    for command, data in _list_commands(program, search, names):
+        ended = child.ChildEnd()
         rest = b""
-        stream = child.chunks(command, base, ended, data=data, deadline=deadline)
+        stream = child.read_chunks(command, base, ended, data=data, deadline=deadline)
         async with contextlib.aclosing(stream) as pieces:
             async for piece in pieces:
                 *rows, rest = (rest + piece).split(b"\n")
@@ -196,11 +196,11 @@ async def _output(
             yield None
             return
         if "regex parse error" in ended.errors or "error: " in ended.errors:
-            raise _wrong(search.pattern, ended.errors)
-        search.skipped += _unread(ended.errors)
+            raise _pattern_error(search.pattern, ended.errors)
+        search.skipped += _list_unread(ended.errors)
 
 
-def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iterator[tuple[list[str], bytes]]:
+def _list_commands(program: str | None, search: Search, names: Sequence[str]) -> Iterator[tuple[list[str], bytes]]:
     """Yield the commands that search all files, each with its standard input."""
     # a wrong pattern is told even where there is nothing to search
     targets = [n if n == os.devnull else f"./{n}" for n in names or (os.devnull,)]
@@ -214,9 +214,9 @@ def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iter
             "columns": MAX_LINE,
             "files": targets,
         }
-        yield child.script("scan.py"), json.dumps(task).encode()
+        yield child.make_command("scan.py"), json.dumps(task).encode()
         return
-    command = _ripgrep_command(program, search)
+    command = _make_ripgrep_command(program, search)
     part: list[str] = []
     size = 0
     for target in targets:
@@ -229,7 +229,7 @@ def _commands(program: str | None, search: Search, names: Sequence[str]) -> Iter
         yield [*command, *part], b""
 
 
-def _ripgrep_command(program: str, search: Search) -> list[str]:
+def _make_ripgrep_command(program: str, search: Search) -> list[str]:
     command = [program, "--no-config", "--null", "--with-filename", "--color=never", "--threads=1", "--crlf"]
     command += ["--count"] if search.files_only else ["--line-number", "--no-heading", f"--context={search.context}"]
     command += [f"--max-columns={MAX_LINE}", "--max-columns-preview"]
@@ -240,16 +240,16 @@ def _ripgrep_command(program: str, search: Search) -> list[str]:
     return [*command, f"--regexp={search.pattern}", "--"]
 
 
-def _check(search: Search) -> None:
+def _check_pattern(search: Search) -> None:
     """Refuse what ripgrep would: an expression means the same on every platform."""
     if search.literal:
         return
     for sign, what in ((_LOOK, "look-around"), (_BACK, "backreferences")):
         if sign.search(search.pattern):
-            raise _wrong(search.pattern, f"{what} is not supported")
+            raise _pattern_error(search.pattern, f"{what} is not supported")
 
 
-def _wrong(pattern: str, errors: str) -> ToolError:
+def _pattern_error(pattern: str, errors: str) -> ToolError:
     if "look-around" in errors or "backreferences" in errors:
         return ToolError(
             f"{pattern!r} uses look-around or backreferences, which grep does not support. Search for the plain part "
@@ -262,7 +262,7 @@ def _wrong(pattern: str, errors: str) -> ToolError:
     )
 
 
-def _unread(errors: str) -> list[str]:
+def _list_unread(errors: str) -> list[str]:
     """Return the files that could not be read, with the reason."""
     pairs = re.findall(r"^rg: (?:\./)?(.+?): (.+?)(?: \(os error \d+\))?$", errors, re.MULTILINE)
     return [f"{name} ({reason})" for name, reason in pairs]

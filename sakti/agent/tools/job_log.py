@@ -10,7 +10,7 @@ from pathlib import Path
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import StoreError
 from sakti.store.database import Store
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs
 from sakti.store.threads.runs import StoredJob
 
@@ -30,7 +30,7 @@ class JobLog:
             number = max(number, await self._store.read(runs.newest_job_number, thread_id) + 1)
             pid, file = running.process.pid, str(running.output.path)
             now = self._store.clock.now()
-            job = StoredJob(thread_id, number, masked(running.command), pid, read_start_time(pid), file, now)
+            job = StoredJob(thread_id, number, mask_secrets(running.command), pid, read_start_time(pid), file, now)
             await self._store.write(runs.begin_job, job)
         running.job = (thread_id, number)
         return number

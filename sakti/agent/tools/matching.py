@@ -51,8 +51,8 @@ class FileLines:
     r"""Lines of a file, and the same with \n for every line end."""
 
     def __init__(self, text: str) -> None:
-        self.lines = textfile.lines(text)
-        self.end = textfile.usual_end(self.lines)
+        self.lines = textfile.split_lines(text)
+        self.end = textfile.find_line_end(self.lines)
 
     def places(self, old: str, fold: Callable[[str], str], back: Callable[[str, int], int]) -> list[MatchPlace]:
         """Return where `old` occurs, both seen through `fold` line by line.
@@ -108,8 +108,8 @@ class FileLines:
         bodies = [fold(line.body).strip() for line in self.lines]
         out: list[MatchPlace] = []
         behind = 0
-        for i in _runs(bodies, bare):
-            indents = _indents(old_lines, [line.body for line in self.lines[i : i + len(bare)]])
+        for i in _find_runs(bodies, bare):
+            indents = _map_indents(old_lines, [line.body for line in self.lines[i : i + len(bare)]])
             if i < behind or indents is None:
                 continue
             behind = i + len(bare)
@@ -119,13 +119,13 @@ class FileLines:
 
     def replace_at(self, places: Sequence[MatchPlace], change: Change) -> str:
         """Return the entire text after the change at all `places`, which are in order."""
-        old, new = _pieces(change.old), _pieces(change.new)
+        old, new = _split_lines(change.old), _split_lines(change.new)
         out: list[str] = []
         line = column = 0
         for place in places:
             out.append(self._get_between(line, column, place.first, place.start))
             there = self._cut(place)
-            adapt = _reindent(place.indents) if place.indents else str
+            adapt = _make_reindent(place.indents) if place.indents else str
             out.append(merge_change(there, old, new, self._end_near(place), adapt))
             line, column = place.last, place.end
             if column > len(self.lines[line].body):
@@ -156,13 +156,13 @@ class FileLines:
         return next((line.end for line in near if line.end), self.end)
 
 
-def _pieces(text: str) -> list[Line]:
+def _split_lines(text: str) -> list[Line]:
     pieces = text.split("\n")
     last = pieces.pop()
     return [*(Line(p, "\n") for p in pieces), *([Line(last, "")] if last else [])]
 
 
-def _same(_body: str, column: int) -> int:
+def _keep_column(_body: str, column: int) -> int:
     return column
 
 
@@ -174,10 +174,10 @@ def _fold(body: str) -> str:
     return fold_text(body).rstrip(" \t")
 
 
-def levels(text: FileLines, old: str) -> Iterator[list[MatchPlace]]:
+def list_matches(text: FileLines, old: str) -> Iterator[list[MatchPlace]]:
     """Yield the matches of each level, the most exact first."""
-    yield text.places(old, str, _same)
-    yield text.places(old, _trim, _same)
+    yield text.places(old, str, _keep_column)
+    yield text.places(old, _trim, _keep_column)
     yield text.find_indented(old, _trim)
     yield text.places(old, _fold, unfold)
     yield text.find_indented(old, _fold)
@@ -191,7 +191,7 @@ def _check_change(change: Change) -> None:
         raise ToolError("the old text is empty; say which text is to be replaced. To create a new file use write.")
 
 
-def apply(text: str, change: Change, name: str) -> str:
+def apply_change(text: str, change: Change, name: str) -> str:
     """Return `text` after one change, with its line ends.
 
     Raises `ToolError` where the old text does not occur, or more than once; `name` is the file's, for the message.
@@ -200,15 +200,15 @@ def apply(text: str, change: Change, name: str) -> str:
     if (replaced := _replace_exact(text, change, name)) is not None:
         return replaced
     full_text = FileLines(text)
-    plain_change = Change(textfile.plain(change.old), textfile.plain(change.new), change.all)
+    plain_change = Change(textfile.normalize_ends(change.old), textfile.normalize_ends(change.new), change.all)
     for each in (plain_change, strip_line_numbers(plain_change)):
-        for places in levels(full_text, each.old) if each is not None else ():
+        for places in list_matches(full_text, each.old) if each is not None else ():
             if len(places) > 1 and not change.all:
                 raise _ambiguity_error(len(places), [p.first + 1 for p in places], name)
             if places:
                 assert each is not None
                 return full_text.replace_at(places, each)
-    raise ToolError(f"that text is not in {name}; nothing was changed.{_hint(full_text, plain_change)}")
+    raise ToolError(f"that text is not in {name}; nothing was changed.{_describe_near(full_text, plain_change)}")
 
 
 def _replace_exact(text: str, change: Change, name: str) -> str | None:
@@ -247,11 +247,11 @@ def strip_line_numbers(change: Change) -> Change | None:
 # --- indentation ------------------------------------------------------------------------------------------------------
 
 
-def _indent(line: str) -> str:
+def _get_indent(line: str) -> str:
     return line[: len(line) - len(line.lstrip(" \t"))]
 
 
-def _runs(bodies: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
+def _find_runs(bodies: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
     anchor = next(i for i, w in enumerate(wanted) if w)
     for i, body in enumerate(bodies):
         start = i - anchor
@@ -259,23 +259,23 @@ def _runs(bodies: Sequence[str], wanted: Sequence[str]) -> Iterator[int]:
             yield start
 
 
-def _indents(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str] | None:
+def _map_indents(wanted: Sequence[str], there: Sequence[str]) -> dict[str, str] | None:
     """Map each indentation in `wanted` to the file's; None if one maps to two."""
     out: dict[str, str] = {}
     for theirs, ours in zip(wanted, there, strict=True):
-        if theirs.strip() and out.setdefault(_indent(theirs), _indent(ours)) != _indent(ours):
+        if theirs.strip() and out.setdefault(_get_indent(theirs), _get_indent(ours)) != _get_indent(ours):
             return None
     return out
 
 
-def _reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
+def _make_reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
     """Return a function that gives a new line the file's indentation.
 
     That of a line that was indented alike, else of the nearest shorter one, with the difference in the file's own
     unit.
     """
     tabs = any("\t" in there for there in indents.values())
-    unit = _unit(indents)
+    unit = _find_tab_width(indents)
 
     def more(extra: str) -> str:
         if tabs and "\t" not in extra:
@@ -283,7 +283,7 @@ def _reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
         return extra if tabs else extra.replace("\t", " " * unit)
 
     def adapt(line: str) -> str:
-        indent = _indent(line)
+        indent = _get_indent(line)
         if not line.strip() or indent in indents:
             return indents.get(indent, indent) + line[len(indent) :]
         shorter = [closest for closest in indents if indent.startswith(closest)]
@@ -297,7 +297,7 @@ def _reindent(indents: Mapping[str, str]) -> Callable[[str], str]:
     return adapt
 
 
-def _unit(indents: Mapping[str, str]) -> int:
+def _find_tab_width(indents: Mapping[str, str]) -> int:
     """Return the number of blanks of a tab by the known pairs; 4 if they do not show it."""
     pairs = [(a, b) if "\t" in b else (b, a) for a, b in indents.items()]
     widths = [len(blanks) // tabs.count("\t") for blanks, tabs in pairs if "\t" in tabs and "\t" not in blanks]
@@ -307,13 +307,13 @@ def _unit(indents: Mapping[str, str]) -> int:
 # --- what to say where nothing is found -------------------------------------------------------------------------------
 
 
-def _hint(text: FileLines, change: Change) -> str:
-    done = text.places(change.new, str, _same) if change.new.strip() else []
+def _describe_near(text: FileLines, change: Change) -> str:
+    done = text.places(change.new, str, _keep_column) if change.new.strip() else []
     already = f" The new text is already there, at line {done[0].first + 1}." if len(done) == 1 else ""
-    return already + _nearest(text, change.old)
+    return already + _describe_nearest(text, change.old)
 
 
-def _nearest(text: FileLines, old: str) -> str:
+def _describe_nearest(text: FileLines, old: str) -> str:
     """Describe where text similar to `old` occurs, with the first difference made visible."""
     old_lines = old.removesuffix("\n").split("\n")
     bodies = [line.body.strip() for line in text.lines]
@@ -337,11 +337,11 @@ def _render_lines(text: FileLines, wanted: Sequence[str], at: int) -> str:
     return (
         f" The nearest, at line {at + 1}, is:\n{body}\n"
         f"[First difference, in line {at + n + 1}; · is a blank, → a tab:\n"
-        f"file:  {visible(ours)}\nyours: {visible(theirs)}]"
+        f"file:  {show_blanks(ours)}\nyours: {show_blanks(theirs)}]"
     )
 
 
-def visible(line: str) -> str:
+def show_blanks(line: str) -> str:
     """Make white space and non-ASCII characters of a line visible, at most 300 characters."""
     out = line[:300].replace(" ", "·").replace("\t", "→").replace("\r", "␍")
     return "".join(c if c.isprintable() or c in "·→␍" else f"\\u{ord(c):04x}" for c in out)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from sakti.agent.tools.actions import ActionTool, Field, Run, action_tool
+from sakti.agent.tools.actions import ActionTool, Field, Run, make_action_tool
 from sakti.agent.tools.context import ToolContext
-from sakti.agent.tools.task_mutate import MISSING, QUERY, text, texts, whole
+from sakti.agent.tools.task_mutate import MISSING, QUERY, integer_schema, list_schema, text_schema
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, plain_text
@@ -68,7 +68,7 @@ def find_hits(db: Database, request: HitRequest, counter: Counter, in_window: se
             if new == request.limit:
                 break
             entry, cost = (
-                _build_short_entry(hit) if hit.id in in_window else _entry(db, hit, request.around, counter, room)
+                _build_short_entry(hit) if hit.id in in_window else _build_entry(db, hit, request.around, counter, room)
             )
             if cost > room:
                 return _build_result(results, total, at, notes)
@@ -90,7 +90,7 @@ def _build_result(results: Sequence[Json], total: int, at: int, notes: Sequence[
     return {"results": list(results), "totalHits": total} | more | ({"notes": list(notes)} if notes else {})
 
 
-def _head(hit: Hit) -> Json:
+def _make_head(hit: Hit) -> Json:
     entry: Json = {
         "id": hit.id,
         "source": hit.source,
@@ -104,26 +104,28 @@ def _head(hit: Hit) -> Json:
 
 
 def _build_short_entry(hit: Hit) -> tuple[Json, int]:
-    return _head(hit) | {"text": "[already in the conversation above]"}, 0
+    return _make_head(hit) | {"text": "[already in the conversation above]"}, 0
 
 
-def _entry(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[Json, int]:
+def _build_entry(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[Json, int]:
     """Return a hit for the model, and its tokens, no more than all hits may have."""
-    entry = _head(hit)
+    entry = _make_head(hit)
     text = hit.text
     if len(text) > FULL_HIT_TOKENS * 6 or counter.count(text) > min(FULL_HIT_TOKENS, room):
         start = max(0, hit.start - PASSAGE // 3)
-        text = _cut(hit.text[start : start + PASSAGE], ALL_HITS_TOKENS, counter)
+        text = _cut_text(hit.text[start : start + PASSAGE], ALL_HITS_TOKENS, counter)
         entry["charOffset"] = start
     entry["text"] = text
     cost = counter.count(text)
     if hit.kind == "message" and hit.thread_id and (around.before or around.after):
-        entry["neighbours"], more = _neighbours(db, hit, around, counter, ALL_HITS_TOKENS - cost)
+        entry["neighbours"], more = _list_neighbours(db, hit, around, counter, ALL_HITS_TOKENS - cost)
         cost += more
     return entry, cost
 
 
-def _neighbours(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[list[Json], int]:
+def _list_neighbours(
+    db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int
+) -> tuple[list[Json], int]:
     """Return the messages around a hit in their order, and their tokens.
 
     The farthest are left out if there is no room.
@@ -135,20 +137,20 @@ def _neighbours(db: Database, hit: Hit, around: MessageRange, counter: Counter, 
         full_text = plain_text(row.parts)
         if row.id == hit.id or row.state != "saved" or not full_text.strip():
             continue
-        text = _cut(full_text, NEIGHBOUR_TOKENS, counter)
+        text = _cut_text(full_text, NEIGHBOUR_TOKENS, counter)
         remaining -= (size := counter.count(text))
         if remaining < 0:
-            return sorted(entries, key=_position), room - remaining - size
+            return sorted(entries, key=_get_position), room - remaining - size
         one: Json = {"id": row.id, "position": row.index - hit.position, "role": row.role, "text": text}
         entries.append(one | ({"cut": True} if text != full_text else {}))
-    return sorted(entries, key=_position), room - remaining
+    return sorted(entries, key=_get_position), room - remaining
 
 
-def _position(told: Json) -> int:
+def _get_position(told: Json) -> int:
     return told["position"]
 
 
-def _cut(text: str, tokens: int, counter: Counter) -> str:
+def _cut_text(text: str, tokens: int, counter: Counter) -> str:
     """Return the beginning of a text that has so many tokens at most."""
     text = text[: tokens * LONGEST_TOKEN]
     while (size := counter.count(text)) > tokens:
@@ -159,7 +161,7 @@ def _cut(text: str, tokens: int, counter: Counter) -> str:
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
 
 
-def _range(value: Any) -> MessageRange:
+def _read_range(value: Any) -> MessageRange:
     """Parse how many messages come with a hit: a number for both sides, or `{before, after}`."""
     if isinstance(value, str) and value.strip().isdecimal():
         value = int(value)
@@ -171,31 +173,35 @@ def _range(value: Any) -> MessageRange:
 
 FIELDS = (
     QUERY,
-    Field("limit", whole(minimum=1, maximum=20), ("max", "maxResults", "count", "n", "top", "topK")),
-    Field("offset", whole("continue from an earlier answer's `next`", minimum=0), ("skip", "start")),
-    Field("kinds", texts(enum=list(KINDS)), ("kind", "types", "type"), {"memory": "working_memory"}),
-    Field("scope", text(enum=["thread", "workspace"]), (), {"resource": "workspace", "all": "workspace"}),
+    Field("limit", integer_schema(minimum=1, maximum=20), ("max", "maxResults", "count", "n", "top", "topK")),
+    Field("offset", integer_schema("continue from an earlier answer's `next`", minimum=0), ("skip", "start")),
+    Field("kinds", list_schema(enum=list(KINDS)), ("kind", "types", "type"), {"memory": "working_memory"}),
+    Field("scope", text_schema(enum=["thread", "workspace"]), (), {"resource": "workspace", "all": "workspace"}),
     Field(
         "messageRange",
-        whole("messages around each hit", minimum=0, maximum=10),
+        integer_schema("messages around each hit", minimum=0, maximum=10),
         ("around", "context"),
-        read=_range,
+        read=_read_range,
     ),
-    Field("id", text("recall: message or group id, or its short form"), ("messageId", "groupId", "cursor", "range")),
-    Field("page", whole("recall: pages forward (1, 2 …) or back (-1, -2 …); 0 is the place itself")),
-    Field("detail", text(enum=["low", "high"])),
-    Field("partIndex", whole("recall: one part, in full", minimum=0), ("part",)),
-    Field("charOffset", whole("recall: where in that part to start", minimum=0)),
+    Field(
+        "id", text_schema("recall: message or group id, or its short form"), ("messageId", "groupId", "cursor", "range")
+    ),
+    Field("page", integer_schema("recall: pages forward (1, 2 …) or back (-1, -2 …); 0 is the place itself")),
+    Field("detail", text_schema(enum=["low", "high"])),
+    Field("partIndex", integer_schema("recall: one part, in full", minimum=0), ("part",)),
+    Field("charOffset", integer_schema("recall: where in that part to start", minimum=0)),
 )
 
 
-def make(store: Store, *, resource_id: str, counter: Counter, in_window: Callable[[], set[str]]) -> ActionTool:
+def make_memory_search(
+    store: Store, *, resource_id: str, counter: Counter, in_window: Callable[[], set[str]]
+) -> ActionTool:
     """Make the tool for one workspace; `in_window` gives the ids of messages that the model sees already."""
     actions = {
         "search": _make_search(store, resource_id, counter, in_window),
         "recall": _make_recall(store, resource_id, counter),
     }
-    return action_tool("memory-search", FIELDS, actions, parallel=True, missing=MISSING, usual="search")
+    return make_action_tool("memory-search", FIELDS, actions, parallel=True, missing=MISSING, usual="search")
 
 
 def _make_search(store: Store, resource_id: str, counter: Counter, in_window: Callable[[], set[str]]) -> Run:

@@ -22,7 +22,7 @@ from typing import Literal
 from msgspec import Struct
 
 from sakti.agent.tools import textfile
-from sakti.agent.tools.matching import visible
+from sakti.agent.tools.matching import show_blanks
 from sakti.agent.tools.textfile import Line, fold_text, merge_change
 from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
@@ -61,16 +61,16 @@ class FileChange(Struct, frozen=True):
     hunks: tuple[Hunk, ...] = ()
 
 
-def paths(text: str) -> list[str]:
+def list_paths(text: str) -> list[str]:
     """Return every path in a patch, however broken the rest of it is."""
-    rows = textfile.plain(text).split("\n")
+    rows = textfile.normalize_ends(text).split("\n")
     names = [m[m.lastindex or 1].strip() for row in rows if (m := _FILE.match(row.strip()) or _MOVE.match(row.strip()))]
     return list(dict.fromkeys(names))
 
 
 def parse(text: str) -> list[FileChange]:
     """Parse the changes of a patch. Raises `ToolError` naming the invalid line."""
-    rows = textfile.plain(text).split("\n")
+    rows = textfile.normalize_ends(text).split("\n")
     at, stop = _find_body(rows)
     out: list[FileChange] = []
     while at < stop:
@@ -84,7 +84,7 @@ def parse(text: str) -> list[FileChange]:
                 "'*** Delete File: ' is expected; nothing was changed."
             )
         end = next((i for i in range(at + 1, stop) if _FILE.fullmatch(rows[i].strip()) and rows[i][0] == "*"), stop)
-        out.append(_file(head[1], head[2].strip(), rows[at + 1 : end]))
+        out.append(_parse_file(head[1], head[2].strip(), rows[at + 1 : end]))
         at = end
     if not out:
         raise ToolError("The patch names no file; nothing was changed.")
@@ -103,13 +103,13 @@ def _find_body(rows: Sequence[str]) -> tuple[int, int]:
     return start, stop
 
 
-def _file(kind: str, path: str, rows: Sequence[str]) -> FileChange:
+def _parse_file(kind: str, path: str, rows: Sequence[str]) -> FileChange:
     if kind == "Delete":
         return FileChange("delete", path)
     if kind == "Add":
         return FileChange("add", path, content=_read_content(path, rows))
     move = _MOVE.fullmatch(rows[0].strip()) if rows else None
-    hunks = _hunks(path, rows[1:] if move else rows)
+    hunks = _parse_hunks(path, rows[1:] if move else rows)
     if not hunks and move is None:
         raise ToolError(f"The patch changes nothing in {path}.")
     return FileChange("update", path, move[1].strip() if move else None, hunks=tuple(hunks))
@@ -131,7 +131,7 @@ def _drop_empty_end(rows: Sequence[str]) -> list[str]:
     return lines
 
 
-def _hunks(path: str, rows: Sequence[str]) -> list[Hunk]:
+def _parse_hunks(path: str, rows: Sequence[str]) -> list[Hunk]:
     out: list[Hunk] = []
     context: list[str] = []
     old: list[str] = []
@@ -170,8 +170,8 @@ def apply_update(text: str, change: FileChange, name: str) -> str:
 
     Raises `ToolError` where a hunk does not match.
     """
-    lines = textfile.lines(text)
-    end = textfile.usual_end(lines)
+    lines = textfile.split_lines(text)
+    end = textfile.find_line_end(lines)
     spots: list[tuple[int, Hunk]] = []
     at = 0
     for number, hunk in enumerate(change.hunks, 1):
@@ -195,7 +195,9 @@ def _replace(there: list[Line], hunk: Hunk, end: str) -> list[Line]:
     old = [Line(body, "\n") for body in hunk.old]
     new = [Line(body, "\n") for body in hunk.new]
     near = next((line.end for line in there if line.end), end)
-    return textfile.lines(merge_change(there, old, new, near)) if there else [Line(line.body, near) for line in new]
+    return (
+        textfile.split_lines(merge_change(there, old, new, near)) if there else [Line(line.body, near) for line in new]
+    )
 
 
 # What is compared, the strictest first: the line, without blanks at its end, without blanks round it, plain signs.
@@ -205,7 +207,7 @@ _LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda b
 def _skip_context(bodies: Sequence[str], hunk: Hunk, at: int, what: str) -> int:
     """Return the index behind the lines after '@@' of a hunk. Raises `ToolError` if one is missing."""
     for name in hunk.context:
-        index = _find(bodies, [name], at)
+        index = _find_rows(bodies, [name], at)
         if index is None:
             raise ToolError(f"{what}: the line {name!r} of its '@@' is not there; nothing was changed.")
         at = index + 1
@@ -219,20 +221,20 @@ def _locate(lines: Sequence[Line], hunk: Hunk, at: int, what: str) -> int:
     if not hunk.old:
         return at if hunk.context else len(bodies)
     tail = len(bodies) - len(hunk.old)
-    if hunk.at_end and tail >= at and _find(bodies[tail:], hunk.old, 0) is not None:
+    if hunk.at_end and tail >= at and _find_rows(bodies[tail:], hunk.old, 0) is not None:
         return tail
-    index = _find(bodies, hunk.old, at)
+    index = _find_rows(bodies, hunk.old, at)
     if index is None and hunk.context and hunk.old[0].strip() == hunk.context[-1].strip():
-        index = _find(bodies, hunk.old, max(0, at - 1))  # a context line that is given twice, as name and as line
+        index = _find_rows(bodies, hunk.old, max(0, at - 1))  # a context line that is given twice, as name and as line
     if index is None:
         raise ToolError(
-            f"{what} does not fit: its lines are not in the file{_after(at)}; nothing was changed."
-            f"{_near(bodies, hunk.old)}"
+            f"{what} does not fit: its lines are not in the file{_describe_start(at)}; nothing was changed."
+            f"{_describe_nearest(bodies, hunk.old)}"
         )
     return index
 
 
-def _find(bodies: Sequence[str], wanted: Sequence[str], at: int) -> int | None:
+def _find_rows(bodies: Sequence[str], wanted: Sequence[str], at: int) -> int | None:
     for look in _LOOKS:
         sought = [look(w) for w in wanted]
         there = [look(b) for b in bodies]
@@ -242,7 +244,7 @@ def _find(bodies: Sequence[str], wanted: Sequence[str], at: int) -> int | None:
     return None
 
 
-def _after(at: int) -> str:
+def _describe_start(at: int) -> str:
     return f" after line {at}" if at else ""
 
 
@@ -256,7 +258,7 @@ def _find_most_alike(bodies: Sequence[str], wanted: Sequence[str]) -> int | None
     return best
 
 
-def _near(bodies: Sequence[str], wanted: Sequence[str]) -> str:
+def _describe_nearest(bodies: Sequence[str], wanted: Sequence[str]) -> str:
     """Describe where most of the lines occur, and the first that differs."""
     folded_there = [b.strip() for b in bodies]
     folded_wanted = [w.strip() for w in wanted]
@@ -266,6 +268,6 @@ def _near(bodies: Sequence[str], wanted: Sequence[str]) -> str:
     n = next((n for n, w in enumerate(folded_wanted) if folded_there[best + n : best + n + 1] != [w]), 0)
     there = bodies[best + n] if best + n < len(bodies) else "(the end of the file)"
     return (
-        f" It comes nearest at line {best + 1}; line {best + n + 1} there is\n{visible(there)}\n"
-        f"and the patch has\n{visible(wanted[n])}"
+        f" It comes nearest at line {best + 1}; line {best + n + 1} there is\n{show_blanks(there)}\n"
+        f"and the patch has\n{show_blanks(wanted[n])}"
     )

@@ -28,9 +28,9 @@ LARGEST = 100_000_000  # bytes of a file
 TEXT = 20_000  # characters of the text of PDF pages
 
 
-def kind(head: bytes) -> str | None:
+def detect_kind(head: bytes) -> str | None:
     """Return `image` or `pdf` by a file's first bytes; None for anything else."""
-    if content.look(head) is not None:
+    if content.read_image_header(head) is not None:
         return "image"
     return "pdf" if b"%PDF-" in head[:1024] else None
 
@@ -39,8 +39,8 @@ async def show(path: Path, name: str, what: str, offset: int, limit: int | None)
     """Return an image, or the pages `offset`… of a PDF, with a description."""
     size = path.stat().st_size
     if size > LARGEST:
-        raise ToolError(f"{name} has {content.in_words(size)}: too large to be shown.")
-    return await (_image(path, name) if what == "image" else _pdf(path, name, offset, limit))
+        raise ToolError(f"{name} has {content.format_size(size)}: too large to be shown.")
+    return await (_show_image(path, name) if what == "image" else _show_pdf(path, name, offset, limit))
 
 
 def find_damage(path: Path) -> str:
@@ -48,8 +48,8 @@ def find_damage(path: Path) -> str:
     request = json.dumps({"check": str(path)}).encode()
     try:
         run = subprocess.run(
-            child.script("draw.py"), input=request, capture_output=True, timeout=SECONDS, env=child.environment(),
-            check=False,
+            child.make_command("draw.py"), input=request, capture_output=True,
+            timeout=SECONDS, env=child.choose_environment(), check=False,
         )  # fmt: skip
         return str(json.loads(run.stdout).get("error", ""))
     except subprocess.TimeoutExpired:
@@ -58,33 +58,33 @@ def find_damage(path: Path) -> str:
         return "its decoding failed"
 
 
-async def _image(path: Path, name: str) -> Outcome:
+async def _show_image(path: Path, name: str) -> Outcome:
     data = await asyncio.to_thread(path.read_bytes)
-    kind = content.look(data[: content.HEAD])
+    kind = content.read_image_header(data[: content.HEAD])
     assert kind is not None
     media_type, width, height = kind
-    description = f"{name}: {media_type}, {width} × {height} pixels, {content.in_words(len(data))}"
+    description = f"{name}: {media_type}, {width} × {height} pixels, {content.format_size(len(data))}"
     fits = 0 < max(width, height) <= LONG_EDGE and len(data) <= content.LIMIT
     if fits:
         if damage := await asyncio.to_thread(find_damage, path):
             raise ToolError(f"{name} cannot be shown: {damage}.")
         part = ImagePart(media_type, base64.b64encode(data).decode("ascii"), name, width, height)
         return Outcome(f"{description}; it is shown below.", details={"path": name}, images=(part,))
-    drawn = await _drawn({"image": str(path), "edge": LONG_EDGE, "bytes": content.LIMIT}, name)
-    part = _part(drawn["images"][0], name)
+    drawn = await _draw({"image": str(path), "edge": LONG_EDGE, "bytes": content.LIMIT}, name)
+    part = _make_part(drawn["images"][0], name)
     note = f"; it is shown below at {part.width} × {part.height}."
     return Outcome(description + note, details={"path": name}, images=(part,))
 
 
-async def _pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome:
+async def _show_pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome:
     number = min(limit or PAGES, MOST_PAGES)
     request = {"pdf": str(path), "first": offset, "number": number, "edge": LONG_EDGE, "bytes": content.LIMIT}
-    drawn = await _drawn(request, name)
+    drawn = await _draw(request, name)
     total = int(drawn["pages"])
     if offset > total:
         raise ToolError(f"{name} has {counted(total, 'page')}; there is no page {offset}.")
     pages = range(offset, offset + len(drawn["images"]))
-    parts = tuple(_part(i, f"{name}, page {n}") for n, i in zip(pages, drawn["images"], strict=True))
+    parts = tuple(_make_part(i, f"{name}, page {n}") for n, i in zip(pages, drawn["images"], strict=True))
     last = pages[-1]
     rows = [f"{name}: pages {offset} to {last} of {total}, shown below. Their text:"]
     room = TEXT
@@ -99,7 +99,7 @@ async def _pdf(path: Path, name: str, offset: int, limit: int | None) -> Outcome
 
 async def read_pdf_text(path: Path, name: str, most: int) -> str:
     """Return the text of a PDF's first `most` pages. Raises `ToolError`."""
-    drawn = await _drawn({"pdf": str(path), "first": 1, "number": most, "edge": 0}, name)
+    drawn = await _draw({"pdf": str(path), "first": 1, "number": most, "edge": 0}, name)
     total, texts = int(drawn["pages"]), [str(text).strip() for text in drawn["texts"]]
     rows = [f"--- page {n} of {total} ---\n{text or '(no text)'}" for n, text in enumerate(texts, 1)]
     if total > len(texts):
@@ -107,15 +107,15 @@ async def read_pdf_text(path: Path, name: str, most: int) -> str:
     return "\n".join(rows)
 
 
-def _part(drawn: dict[str, Any], name: str) -> ImagePart:
+def _make_part(drawn: dict[str, Any], name: str) -> ImagePart:
     return ImagePart(drawn["type"], drawn["data"], name, drawn["width"], drawn["height"])
 
 
-async def _drawn(request: dict[str, Any], name: str) -> dict[str, Any]:
-    ended = child.Ended()
+async def _draw(request: dict[str, Any], name: str) -> dict[str, Any]:
+    ended = child.ChildEnd()
     deadline = asyncio.get_running_loop().time() + SECONDS
-    stream = child.chunks(
-        child.script("draw.py"), Path("/"), ended, data=json.dumps(request).encode(), deadline=deadline
+    stream = child.read_chunks(
+        child.make_command("draw.py"), Path("/"), ended, data=json.dumps(request).encode(), deadline=deadline
     )
     out: list[bytes] = []
     async with contextlib.aclosing(stream) as pieces:

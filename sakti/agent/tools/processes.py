@@ -96,7 +96,7 @@ class Output(Struct):
             return
         self._unsaved += text
         if len(self._unsaved) >= CHUNK:
-            self._save(secrets.whole_until(self._unsaved))
+            self._save(secrets.find_safe_cut(self._unsaved))
 
     def save(self) -> None:
         """Write the unsaved output to the file; a short output is in no file until then."""
@@ -104,7 +104,7 @@ class Output(Struct):
 
     def _save(self, end: int) -> None:
         """Append the text up to `end` to the file, secrets masked."""
-        data = secrets.masked(self._unsaved[:end]).encode("utf-8", "replace")
+        data = secrets.mask_secrets(self._unsaved[:end]).encode("utf-8", "replace")
         self._unsaved = self._unsaved[end:]
         if not data:
             return
@@ -159,7 +159,7 @@ class ProcessTree:
             return {}
         pids = self.process.members()
         self.over = not pids
-        return {pid: _command_line(pid) for pid in pids}
+        return {pid: _read_command_line(pid) for pid in pids}
 
     async def end(self, grace: float = GRACE) -> dict[int, str]:
         """End all processes: TERM, a grace period, KILL; return those that could not be ended.
@@ -281,7 +281,7 @@ class Running(ProcessTree):
         return [f"{name} (process {pid})" for pid, name in survivors.items()]
 
 
-def _command_line(pid: int) -> str:
+def _read_command_line(pid: int) -> str:
     try:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
@@ -338,7 +338,7 @@ class Process:
         if self._ended and supervisor_code is not None and supervisor_code >= 0:
             return set()  # the supervisor ended by itself: it saw to the end of all
         starting = {self.pid} if not self._session and supervisor_code is None else set[int]()
-        return starting | supervisor.below(self.pid, supervisor.processes(), self._session)
+        return starting | supervisor.list_descendants(self.pid, supervisor.list_processes(), self._session)
 
 
 def spawn(

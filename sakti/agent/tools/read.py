@@ -10,15 +10,23 @@ from typing import Annotated, BinaryIO
 
 from msgspec import Meta, Struct
 
-from sakti.agent.judge.workspace_view import secret_reason
+from sakti.agent.judge.workspace_view import explain_secret
 from sakti.agent.tools import files, pictures, textfile
 from sakti.agent.tools.base import tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.agent.tools.files import MAX_RESULTS, SECONDS, describe_omitted, listing, matcher, notes, one_row
+from sakti.agent.tools.files import (
+    MAX_RESULTS,
+    SECONDS,
+    format_omitted,
+    list_folder,
+    list_notes,
+    make_matcher,
+    show_in_row,
+)
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
 from sakti.core.text import counted
-from sakti.store.secrets import masked_lines
+from sakti.store.secrets import mask_lines
 
 MAX_ENTRIES = 1_000  # of a folder
 MAX_LINE = 2_000
@@ -34,13 +42,13 @@ async def read(
     limit: Annotated[Annotated[int, Meta(ge=1)] | None, "how many lines; 2000 by default"] = None,
 ) -> Outcome:
     """Read a text file, an image, or pages of a PDF."""
-    if run.resolve(path).is_dir():
+    if run.resolve_judged(path).is_dir():
         return await ls(run, {"path": path})
-    target = files.regular(run, path)
+    target = files.require_file(run, path)
     name = run.state.show(target)
-    with await asyncio.to_thread(target.open, "rb") as file:
+    with await asyncio.to_thread(files.open_file, target) as file:
         head = file.read(textfile.HEAD)
-    if (kind := pictures.kind(head)) is not None:
+    if (kind := pictures.detect_kind(head)) is not None:
         return await pictures.show(target, name, kind, offset, limit)
     if await asyncio.to_thread(lambda: target.stat().st_size) > files.MAX_FILE_BYTES:
         return await asyncio.to_thread(_read_large, run, target, head, offset, limit or 2000)
@@ -52,7 +60,7 @@ async def read(
     if offset > len(bodies):
         raise ToolError(f"{path} has {counted(len(bodies), 'line')}; line {offset} is after its end.")
     selected = bodies[offset - 1 : offset - 1 + (limit or 2000)]
-    rows = _rows(selected, offset, len(str(offset + len(selected) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
+    rows = _number_lines(selected, offset, len(str(offset + len(selected) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
     last = offset + len(rows) - 1
     remaining = len(bodies) - last
     more = (
@@ -66,19 +74,19 @@ def _split_masked(text: str) -> list[str]:
 
     A very large file is masked by the lines that are shown.
     """
-    return textfile.bodies(masked_lines(text) if len(text) <= MASKED_AT_ONCE else text)
+    return textfile.split_bodies(mask_lines(text) if len(text) <= MASKED_AT_ONCE else text)
 
 
 def _describe_form(text: FileText) -> str:
     """Describe the file's encoding and line ends if they are unusual."""
     what = [] if text.encoding == "utf-8" else [text.label]
-    end = textfile.usual_end(textfile.lines(text.text)) if "\r" in text.text else "\n"
+    end = textfile.find_line_end(textfile.split_lines(text.text)) if "\r" in text.text else "\n"
     what += [{"\r\n": "CRLF line ends", "\r": "CR line ends"}[end]] if end != "\n" else []
     only = "; new text has to be ASCII" if text.guess else ""
     return f"\n[Written with {' and '.join(what)}, which edit and write keep{only}.]" if what else ""
 
 
-def _rows(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]:
+def _number_lines(bodies: Iterable[str], first: int, width: int, room: int) -> list[str]:
     """Return numbered lines, as many complete ones as fit in `room` characters, at least one."""
     out: list[str] = []
     for n, body in enumerate(bodies, first):
@@ -95,9 +103,9 @@ def _read_large(run: ToolContext, path: Path, head: bytes, offset: int, limit: i
     """Read lines of a file too large for memory; its number of lines is not known."""
     if b"\0" in head:
         raise ToolError(f"{path.name} is a binary file of {path.stat().st_size:,} bytes.")
-    with path.open("rb") as file:
-        selected = _lines(file, offset, limit + 1)
-        rows = _rows(selected, offset, len(str(offset + limit)), run.state.output_bytes - ROOM_FOR_NOTE)
+    with files.open_file(path) as file:
+        selected = _read_lines(file, offset, limit + 1)
+        rows = _number_lines(selected, offset, len(str(offset + limit)), run.state.output_bytes - ROOM_FOR_NOTE)
     if not rows:
         raise ToolError(f"{path.name} has fewer than {offset} lines.")
     name, last = run.state.show(path), offset + min(len(rows), limit) - 1
@@ -107,7 +115,7 @@ def _read_large(run: ToolContext, path: Path, head: bytes, offset: int, limit: i
     return Outcome("\n".join(rows[:limit]) + more, details={"path": name, "lines": f"{offset}-{last}"})
 
 
-def _lines(file: BinaryIO, offset: int, limit: int) -> Iterator[str]:
+def _read_lines(file: BinaryIO, offset: int, limit: int) -> Iterator[str]:
     """Yield lines from the `offset`-th on, each cut to the shown length."""
     number = 1
     while number < offset + limit and not file.closed:
@@ -132,34 +140,34 @@ class _ListedEntry(Struct, frozen=True):
 @tool(effect="read", small=6)
 async def ls(run: ToolContext, path: Annotated[str, "folder"] = ".") -> Outcome:
     """List a folder: folders end with a slash, files show their size in bytes."""
-    folder = run.resolve(path)
+    folder = run.resolve_judged(path)
     if not folder.is_dir():
         if folder.exists():
             raise ToolError(f"{path} is a file, not a folder; use read.")
         raise ToolError(f"{path} is not a folder.")
-    entries = sorted(await asyncio.to_thread(_entries, run, folder), key=lambda e: (not e.folder, e.name))
+    entries = sorted(await asyncio.to_thread(_list_entries, run, folder), key=lambda e: (not e.folder, e.name))
     rows = [e.row for e in entries if not e.secret]
     secret = [e.name for e in entries if e.secret]
     more = [f"[{len(rows) - MAX_ENTRIES} more; use glob with a pattern]"] if len(rows) > MAX_ENTRIES else []
-    hidden = [describe_omitted(secret)] if secret else []
+    hidden = [format_omitted(secret)] if secret else []
     name = run.state.show(folder)
     text = "\n".join([*rows[:MAX_ENTRIES], *more, *hidden])
     return Outcome(text or f"{name} is empty.", details={"path": name, "entries": len(rows)})
 
 
-def _entries(run: ToolContext, folder: Path) -> list[_ListedEntry]:
+def _list_entries(run: ToolContext, folder: Path) -> list[_ListedEntry]:
     place = run.place()
     out: list[_ListedEntry] = []
     with os.scandir(folder) as entries:
         for entry in entries:
-            secret = bool(secret_reason(place.resolve(entry.path), place) or secret_reason(Path(entry.path), place))
+            secret = bool(explain_secret(place.resolve(entry.path), place) or explain_secret(Path(entry.path), place))
             is_folder = entry.is_dir(follow_symlinks=False)
             try:
                 size = "" if is_folder else f"  {entry.stat(follow_symlinks=False).st_size}"
                 row = f"{entry.name} -> {Path(entry.path).readlink()}" if entry.is_symlink() else f"{entry.name}{size}"
             except OSError:  # gone meanwhile
                 continue
-            out.append(_ListedEntry(entry.name, is_folder, one_row(f"{entry.name}/" if is_folder else row), secret))
+            out.append(_ListedEntry(entry.name, is_folder, show_in_row(f"{entry.name}/" if is_folder else row), secret))
     return out
 
 
@@ -170,24 +178,24 @@ async def glob(
     path: Annotated[str, "folder to look in"] = ".",
 ) -> Outcome:
     """Find files by name, newest first."""
-    root = _folder(run, path)
-    files = await listing(root, run.place(), seconds=SECONDS)
-    fits = matcher(pattern, root)
-    names = await asyncio.to_thread(lambda: sorted(filter(fits, files.paths), key=lambda p: -_mtime(root / p)))
+    root = _require_folder(run, path)
+    files = await list_folder(root, run.place(), seconds=SECONDS)
+    fits = make_matcher(pattern, root)
+    names = await asyncio.to_thread(lambda: sorted(filter(fits, files.paths), key=lambda p: -_read_mtime(root / p)))
     secret = [p for p in files.secret if fits(p)]
-    rows = [one_row(run.state.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
+    rows = [show_in_row(run.state.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
     rows += [f"[{len(names) - MAX_RESULTS} more; narrow the pattern]"] if len(names) > MAX_RESULTS else []
-    return Outcome("\n".join([*rows, *notes(files, secret)]), details={"matches": len(names)})
+    return Outcome("\n".join([*rows, *list_notes(files, secret)]), details={"matches": len(names)})
 
 
-def _folder(run: ToolContext, path: str) -> Path:
-    root = run.resolve(path)
+def _require_folder(run: ToolContext, path: str) -> Path:
+    root = run.resolve_judged(path)
     if not root.is_dir():
         raise ToolError(f"{path} is not a folder.")
     return root
 
 
-def _mtime(path: Path) -> float:
+def _read_mtime(path: Path) -> float:
     try:
         return path.stat().st_mtime
     except OSError:

@@ -77,36 +77,36 @@ def _mark_hits(rows: Iterator[str], expression: re.Pattern[str], *, multiline: b
     if not multiline:
         return ((i, line, bool(expression.search(line))) for i, line in enumerate(r.rstrip("\r") for r in rows))
     lines = list(rows)
-    hits = set(of_text("\n".join(lines), expression))
+    hits = set(find_lines("\n".join(lines), expression))
     return ((i, line.rstrip("\r"), i in hits) for i, line in enumerate(lines))
 
 
-def of_text(text: str, expression: re.Pattern[str]) -> Iterator[int]:
+def find_lines(text: str, expression: re.Pattern[str]) -> Iterator[int]:
     """Yield the lines touched by matches in the entire text."""
     for match in expression.finditer(text):
         first = text.count("\n", 0, match.start())
         yield from range(first, first + match[0].removesuffix("\n").count("\n") + 1)
 
 
-def list_shown(path: bytes, found: Iterator[tuple[int, str, bool]], context: int, columns: int) -> Iterator[bytes]:
+def list_shown(path: bytes, rows: Iterator[tuple[int, str, bool]], context: int, columns: int) -> Iterator[bytes]:
     """Yield matches and the lines around them."""
     before: list[tuple[int, str]] = []
     after = 0
-    for i, line, hit in found:
+    for i, line, hit in rows:
         if hit:
             for n, text in before:
-                yield row(path, n, text, b"-", columns)
+                yield format_row(path, n, text, b"-", columns)
             before.clear()
-            yield row(path, i, line, b":", columns)
+            yield format_row(path, i, line, b":", columns)
             after = context
         elif after:
-            yield row(path, i, line, b"-", columns)
+            yield format_row(path, i, line, b"-", columns)
             after -= 1
         elif context:
             before = [*before[-context + 1 :], (i, line)] if context > 1 else [(i, line)]
 
 
-def row(path: bytes, index: int, line: str, sign: bytes, columns: int) -> bytes:
+def format_row(path: bytes, index: int, line: str, sign: bytes, columns: int) -> bytes:
     text = line[:columns] + (" [... omitted end of long line]" if len(line) > columns else "")
     return b"%s\0%d%s%s\n" % (path, index + 1, sign, text.encode("utf-8", "surrogateescape"))
 

@@ -14,7 +14,7 @@ from sakti.core.errors import ToolError
 NAME = "skill"
 
 
-class Loaded(Protocol):
+class LoadedSkills(Protocol):
     """The skills that were loaded in the open thread."""
 
     def __contains__(self, name: object, /) -> bool: ...
@@ -22,7 +22,7 @@ class Loaded(Protocol):
     async def add(self, skill: Skill) -> None: ...
 
 
-def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
+def make_skill_tool(library: Callable[[], Library], loaded: LoadedSkills) -> Tool:
     """Make the tool of one session."""
 
     @tool(effect="own", name=NAME)
@@ -31,7 +31,7 @@ def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
         offered = {s.name: s for s in library().offered}
         match = offered.get(name.strip().removeprefix("/").removeprefix("$"))
         if match is None:
-            raise ToolError(_unknown(library(), name, offered))
+            raise ToolError(_explain_unknown(library(), name, offered))
         if match.name in loaded:
             return Outcome(f"The skill {match.name} is already loaded: its text is in this conversation.")
         await loaded.add(match)
@@ -40,7 +40,7 @@ def make(library: Callable[[], Library], loaded: Loaded) -> Tool:
     return skill
 
 
-def _unknown(library: Library, name: str, known: Collection[str]) -> str:
+def _explain_unknown(library: Library, name: str, known: Collection[str]) -> str:
     near = skills.find_similar(library, name)
     if near:
         return "There is no such skill. Similar ones:\n" + "\n".join(f"- {s.name}: {s.description}" for s in near)

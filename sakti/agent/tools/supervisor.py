@@ -24,10 +24,10 @@ _RESTORED = (*_IGNORED, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD)
 _ROUNDS = 100
 
 
-def processes() -> dict[int, tuple[int, int, int]]:
+def list_processes() -> dict[int, tuple[int, int, int]]:
     """Return parent, group and session of each living process; without /proc, session is the group."""
     if os.path.exists("/proc/self/stat"):  # noqa: PTH110 - imports cost each command
-        return dict(_by_proc())
+        return dict(_read_proc())
     table: dict[int, tuple[int, int, int]] = {}
     out = subprocess.run(("ps", "-axo", "pid=,ppid=,pgid=,state="), capture_output=True, text=True, check=False).stdout
     for row in out.splitlines():
@@ -37,7 +37,7 @@ def processes() -> dict[int, tuple[int, int, int]]:
     return table
 
 
-def _by_proc() -> Iterator[tuple[int, tuple[int, int, int]]]:
+def _read_proc() -> Iterator[tuple[int, tuple[int, int, int]]]:
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdecimal():
             with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/stat", "rb") as f:  # noqa: PTH123
@@ -46,7 +46,7 @@ def _by_proc() -> Iterator[tuple[int, tuple[int, int, int]]]:
                     yield int(name), (int(parent), int(group), int(session))
 
 
-def below(top: int, table: Mapping[int, tuple[int, int, int]], session: int = 0) -> set[int]:
+def list_descendants(top: int, table: Mapping[int, tuple[int, int, int]], session: int = 0) -> set[int]:
     """Return the processes that descend from `top` or belong to a session, without `top` itself."""
     members = {pid for pid, facts in table.items() if session and session in (*facts[1:], pid)} | {top}
     while True:
@@ -78,7 +78,7 @@ def _start(control: int, command: list[str]) -> int:
     os._exit(127)
 
 
-def _forget_files(kept: set[int]) -> None:
+def _close_files(kept: set[int]) -> None:
     """Close what only the command needs: its output must end with it."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
@@ -110,7 +110,7 @@ def _is_closed(control: int) -> bool:
 
 def _end_all(command: int, control: int) -> None:
     for _ in range(_ROUNDS):
-        for pid in below(os.getpid(), processes(), command):
+        for pid in list_descendants(os.getpid(), list_processes(), command):
             with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGKILL)
         if not _reap(command, control):
@@ -128,7 +128,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     _adopt_orphans()
     command = _start(control, sys.argv[2:])
-    _forget_files({control, reading, writing})
+    _close_files({control, reading, writing})
     while _reap(command, control):
         ready, _, _ = select.select([control, reading], [], [])
         if reading in ready:

@@ -10,29 +10,29 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sakti.agent.tools.actions import ActionTool, Field, Missing, Run, action_tool
+from sakti.agent.tools.actions import ActionTool, Field, MissingArgument, Run, make_action_tool
 from sakti.agent.tools.context import ToolContext
 from sakti.core.errors import TaskError
 from sakti.core.types import Json
-from sakti.memory.working.pages import Pages, Scope
+from sakti.memory.pages import Pages, Scope
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.tasks.deadlocks import EDGE_TYPES
 from sakti.store.tasks.questions import Task
 from sakti.tasks import service
 from sakti.tasks.changes import REASONS, TYPES
-from sakti.tasks.graph import EDGE_TYPES
 from sakti.tasks.queries import describe
 
 
-def text(about: str = "", **more: Any) -> Json:
+def text_schema(about: str = "", **more: Any) -> Json:
     return {"type": "string", **({"description": about} if about else {}), **more}
 
 
-def whole(about: str = "", **bounds: int) -> Json:
+def integer_schema(about: str = "", **bounds: int) -> Json:
     return {"type": "integer", **bounds, **({"description": about} if about else {})}
 
 
-def texts(about: str = "", **items: Any) -> Json:
+def list_schema(about: str = "", **items: Any) -> Json:
     return {
         "type": "array",
         "items": {"type": "string", **items},
@@ -40,7 +40,7 @@ def texts(about: str = "", **items: Any) -> Json:
     }
 
 
-def flag(about: str = "") -> Json:
+def flag_schema(about: str = "") -> Json:
     return {"type": "boolean", **({"description": about} if about else {})}
 
 
@@ -55,24 +55,29 @@ _DROPPED = ("wont_fix", "won't fix", "wont-fix", "cancelled", "canceled", "obsol
 REASON_WORDS: dict[str, str] = {**dict.fromkeys(_DONE, "completed"), **dict.fromkeys(_DROPPED, "wontfix")}
 
 
-def _word(value: Any) -> str:
+def _read_word(value: Any) -> str:
     """Return a word; the action validates it."""
     if not isinstance(value, str):
         raise ValueError(f"a word, not {value!r}.")
     return value.strip().lower()
 
 
-ID = Field("id", text("task id or handle"), ("taskId", "task", "handle", "issue", "issueId", "todoId"))
-LIMIT = Field("limit", whole(minimum=1, maximum=100), ("max", "maxResults", "count", "n", "top", "topK", "perPage"))
-QUERY = Field("query", text(), ("q", "pattern", "search", "searchTerm", "keywords", "text"))
-TYPE = Field(
-    "type", text("of a task; on dep: of the dependency", enum=[*TYPES, *EDGE_TYPES]), ("kind", "issueType"), read=_word
+ID = Field("id", text_schema("task id or handle"), ("taskId", "task", "handle", "issue", "issueId", "todoId"))
+LIMIT = Field(
+    "limit", integer_schema(minimum=1, maximum=100), ("max", "maxResults", "count", "n", "top", "topK", "perPage")
 )
-TASK_TYPE = Field("type", text(enum=list(TYPES)), ("kind", "issueType"))
-ASSIGNEE = Field("assignee", text("a person"), ("owner", "assignedTo"))
+QUERY = Field("query", text_schema(), ("q", "pattern", "search", "searchTerm", "keywords", "text"))
+TYPE = Field(
+    "type",
+    text_schema("of a task; on dep: of the dependency", enum=[*TYPES, *EDGE_TYPES]),
+    ("kind", "issueType"),
+    read=_read_word,
+)
+TASK_TYPE = Field("type", text_schema(enum=list(TYPES)), ("kind", "issueType"))
+ASSIGNEE = Field("assignee", text_schema("a person"), ("owner", "assignedTo"))
 
 
-def _page(value: Any) -> str:
+def _read_page(value: Any) -> str:
     """Return the content of a page of memory; a model may write an object instead of its JSON."""
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
@@ -86,61 +91,61 @@ QUERY_FIELDS = (
     QUERY,
     Field(
         "status",
-        text("list: not closed by default", enum=["open", "ready", "blocked", "in_progress", "closed", "all"]),
+        text_schema("list: not closed by default", enum=["open", "ready", "blocked", "in_progress", "closed", "all"]),
         ("state",),
         STATUS_WORDS,
     ),
     TASK_TYPE,
-    Field("label", text(), ("tag", "labels")),
+    Field("label", text_schema(), ("tag", "labels")),
     ASSIGNEE,
     LIMIT,
-    Field("offset", whole(minimum=0), ("skip", "start")),
-    Field("includeMessages", flag("search: also messages")),
+    Field("offset", integer_schema(minimum=0), ("skip", "start")),
+    Field("includeMessages", flag_schema("search: also messages")),
 )
 
 MUTATE_FIELDS = (
     ID,
-    Field("title", text(), ("name", "subject"), only={"create": ("content",)}),
-    Field("description", text(), ("body", "details", "desc"), only={"create": ("content",)}),
-    Field("priority", whole("0 is most urgent", minimum=0, maximum=4), (), PRIORITY_WORDS),
+    Field("title", text_schema(), ("name", "subject"), only={"create": ("content",)}),
+    Field("description", text_schema(), ("body", "details", "desc"), only={"create": ("content",)}),
+    Field("priority", integer_schema("0 is most urgent", minimum=0, maximum=4), (), PRIORITY_WORDS),
     TYPE,
-    Field("labels", texts(), ("tags", "label")),
+    Field("labels", list_schema(), ("tags", "label")),
     ASSIGNEE,
     Field("metadata", {"type": "object", "description": "your own keys; null removes one"}, ("meta",)),
-    Field("parent", text("parent task"), ("parentId", "epic")),
+    Field("parent", text_schema("parent task"), ("parentId", "epic")),
     Field(
         "dependsOn",
-        texts("tasks that it waits for"),
+        list_schema("tasks that it waits for"),
         ("blockedBy", "dependencies", "deps", "waitsFor", "addBlockedBy", "on"),
     ),
-    Field("reason", text(enum=list(REASONS)), ("closeReason", "resolution"), REASON_WORDS),
-    Field("summary", text("close: what was done, in which files"), ("result", "notes", "outcome")),
-    Field("force", flag("although it is blocked, has open children or is claimed by someone else")),
-    Field("add", flag("dep: false removes the dependency")),
-    Field("messageId", text(), ("message",)),
-    Field("content", text("update_context: Markdown sections, or a JSON object"), ("context",), read=_page),
+    Field("reason", text_schema(enum=list(REASONS)), ("closeReason", "resolution"), REASON_WORDS),
+    Field("summary", text_schema("close: what was done, in which files"), ("result", "notes", "outcome")),
+    Field("force", flag_schema("although it is blocked, has open children or is claimed by someone else")),
+    Field("add", flag_schema("dep: false removes the dependency")),
+    Field("messageId", text_schema(), ("message",)),
+    Field("content", text_schema("update_context: Markdown sections, or a JSON object"), ("context",), read=_read_page),
     Field(
         "scope",
-        text("update_context: the workspace's page, or this thread's own", enum=["resource", "thread"]),
+        text_schema("update_context: the workspace's page, or this thread's own", enum=["resource", "thread"]),
         (),
         {"workspace": "resource"},
     ),
-    Field("replace", flag("update_context: the whole page")),
+    Field("replace", flag_schema("update_context: the whole page")),
 )
 
 HINTS = {"status": "The status changes by claim, release, close (with a summary) and reopen."}
 MISSING = {
-    "id": Missing("needs id, the id or handle of a task", "not_found"),
-    "title": Missing("needs a title", "empty_title"),
-    "query": Missing("needs a query: words of a title, a summary, a file"),
-    "summary": Missing("needs a summary: what was done, in which files"),
-    "dependsOn": Missing("needs dependsOn: the tasks that it waits for"),
-    "messageId": Missing("needs messageId, the id of a message", "not_found"),
-    "content": Missing("needs content: Markdown sections, each under its heading"),
+    "id": MissingArgument("needs id, the id or handle of a task", "not_found"),
+    "title": MissingArgument("needs a title", "empty_title"),
+    "query": MissingArgument("needs a query: words of a title, a summary, a file"),
+    "summary": MissingArgument("needs a summary: what was done, in which files"),
+    "dependsOn": MissingArgument("needs dependsOn: the tasks that it waits for"),
+    "messageId": MissingArgument("needs messageId, the id of a message", "not_found"),
+    "content": MissingArgument("needs content: Markdown sections, each under its heading"),
 }
 
 
-def make(
+def make_task_mutate(
     store: Store,
     *,
     resource_id: str,
@@ -168,15 +173,20 @@ def make(
         changed()
         return {"workingMemory": page, "changed": list(sections)}
 
-    actions = {**_fields(store, change), **_claims(change), **_edges(change), "update_context": update_context}
-    return action_tool("task-mutate", MUTATE_FIELDS, actions, missing=MISSING, hints=HINTS)
+    actions = {
+        **_make_field_actions(store, change),
+        **_make_claim_actions(change),
+        **_make_edge_actions(change),
+        "update_context": update_context,
+    }
+    return make_action_tool("task-mutate", MUTATE_FIELDS, actions, missing=MISSING, hints=HINTS)
 
 
 def _build_result(task: Task) -> Json:
     return {"task": describe(task)}
 
 
-def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
+def _make_field_actions(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
     async def create(
         run: ToolContext,
         *,
@@ -226,7 +236,7 @@ def _fields(store: Store, change: Callable[..., Any]) -> dict[str, Run]:
     return {"create": create, "update": update}
 
 
-def _claims(change: Callable[..., Any]) -> dict[str, Run]:
+def _make_claim_actions(change: Callable[..., Any]) -> dict[str, Run]:
     async def claim(run: ToolContext, *, id: str) -> Json:
         task, previous = await change(run, service.claim, id)
         note = {"note": f"{previous} stays in progress; {task.handle} is now the active task."} if previous else {}
@@ -235,7 +245,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
     async def release(run: ToolContext, *, id: str, force: bool = False) -> Json:
         def back(db: Database, actor: service.Actor) -> tuple[Task, Task | None]:
             released = service.release(db, actor, id, force=force)
-            return released, service.active_task(db, run.thread_id, run.thread_id)
+            return released, service.get_active_task(db, run.thread_id, run.thread_id)
 
         task, active = await change(run, back)
         return _build_result(task) | ({"note": f"{active.handle} is the active task."} if active else {})
@@ -243,7 +253,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
     async def close(run: ToolContext, *, id: str, summary: str, reason: str = "completed", force: bool = False) -> Json:
         def end(db: Database, actor: service.Actor) -> tuple[Task, tuple[Task, ...], list[Task]]:
             task, freed = service.close(db, actor, id, reason, summary, force=force)
-            return task, freed, service.finished_containers(db, task.id)
+            return task, freed, service.list_finished_containers(db, task.id)
 
         task, freed, finished = await change(run, end)
         ready = {"readyToClose": [describe(t) for t in finished]} if finished else {}
@@ -255,7 +265,7 @@ def _claims(change: Callable[..., Any]) -> dict[str, Run]:
     return {"claim": claim, "release": release, "close": close, "reopen": reopen}
 
 
-def _edges(change: Callable[..., Any]) -> dict[str, Run]:
+def _make_edge_actions(change: Callable[..., Any]) -> dict[str, Run]:
     async def dep(
         run: ToolContext,
         *,

@@ -53,7 +53,7 @@ class TerminalText:
     def feed(self, text: str) -> str:
         """Return the text that no later output can change."""
         text = self._unfinished + text
-        start = _start_of_unfinished(text)
+        start = _find_unfinished(text)
         text, self._unfinished = text[:start], text[start:]
         if _CONTROL.search(text):
             text = _IGNORED.sub("", text.replace("\r\n", "\n").replace("\x9b", "\x1b["))
@@ -105,7 +105,7 @@ class TerminalText:
             before, *redraws = line.split("\r")
             self._put(before)
             self._column = 0
-            self._put(_overlaid(redraws))
+            self._put(_overlay(redraws))
             self._column = len(redraws[-1])
             return
         for token in _TOKEN.finditer(line):
@@ -125,7 +125,7 @@ class TerminalText:
         if self._column is None:
             self._rows[self._row] = row + text
             return
-        end = self._column + _width(text)
+        end = self._column + _measure(text)
         self._rows[self._row] = (_split(row, self._column)[0] + text + _split(row, end)[1]).rstrip(" ")
         self._column = end
 
@@ -157,7 +157,7 @@ class TerminalText:
             return
         row = self._rows[self._row]
         if part == "0":
-            self._rows[self._row] = _split(row, min(column, _width(row)))[0].rstrip(" ")
+            self._rows[self._row] = _split(row, min(column, _measure(row)))[0].rstrip(" ")
             if kind == "J":
                 del self._rows[self._row + 1 :]
         else:
@@ -172,7 +172,7 @@ class TerminalText:
         self._column = column or (0 if self._rows[self._row] else None)
 
     def _current_column(self) -> int:
-        return _width(self._rows[self._row]) if self._column is None else self._column
+        return _measure(self._rows[self._row]) if self._column is None else self._column
 
 
 def plain_text(output: str) -> str:
@@ -183,16 +183,16 @@ def plain_text(output: str) -> str:
 
 def split_unfinished(output: str) -> tuple[str, str]:
     """Split off an escape sequence whose end has not arrived yet."""
-    start = _start_of_unfinished(output)
+    start = _find_unfinished(output)
     return output[:start], output[start:]
 
 
-def _start_of_unfinished(text: str) -> int:
+def _find_unfinished(text: str) -> int:
     match = _UNFINISHED.search(text, max(0, len(text) - LONGEST_ESCAPE - 4))
     return match.start() if match else len(text)
 
 
-def _overlaid(redraws: list[str]) -> str:
+def _overlay(redraws: list[str]) -> str:
     """Return a line that was drawn several times from its start, with what shows of earlier, longer ones."""
     text = redraws[-1]
     for earlier in reversed(redraws):
@@ -205,12 +205,12 @@ def _is_narrow(text: str) -> bool:
     return text.isascii() or _NARROW.fullmatch(text) is not None
 
 
-def _width(text: str) -> int:
-    return len(text) if _is_narrow(text) else sum(map(_columns, text))
+def _measure(text: str) -> int:
+    return len(text) if _is_narrow(text) else sum(map(_count_columns, text))
 
 
 @lru_cache(maxsize=4096)
-def _columns(sign: str) -> int:
+def _count_columns(sign: str) -> int:
     """Return the columns of a character: 0 for one that joins the character before it, 2 for a wide one."""
     if unicodedata.combining(sign) or unicodedata.category(sign) in ("Mn", "Me", "Cf"):
         return 0
@@ -223,7 +223,7 @@ def _split(row: str, column: int) -> tuple[str, str]:
         return row[:column].ljust(column), row[column:]
     at = 0
     for index, sign in enumerate(row):
-        columns = _columns(sign)
+        columns = _count_columns(sign)
         if at >= column and columns:
             return row[:index], row[index:]
         if at + columns > column:

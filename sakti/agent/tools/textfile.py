@@ -72,7 +72,7 @@ class FileText(Struct, frozen=True):
 
         Raises `ToolError` if its encoding lacks a character, or is guessed and `text` has new ones beyond ASCII.
         """
-        if self.guess and (new := _new_text(self.text, text)):
+        if self.guess and (new := _find_new_text(self.text, text)):
             raise ToolError(
                 f"The file is written in {self.label}, so {new[:40]!r}, which is not in it yet, may come out wrong; "
                 "nothing was changed. Use ASCII for new text, or convert the file to UTF-8 first."
@@ -88,7 +88,7 @@ class FileText(Struct, frozen=True):
 
     def check_whole(self, text: str) -> None:
         """Raise `ToolError` if replacing the file by `text` would lose text whose encoding is guessed."""
-        if self.guess and (lost := _new_text(text, self.text)):
+        if self.guess and (lost := _find_new_text(text, self.text)):
             raise ToolError(
                 f"The file is written in {self.label}, and writing it whole would lose {lost[:40]!r}, which may be "
                 "other text than it looks; nothing was changed. Change parts with edit, or convert the file to UTF-8 "
@@ -96,7 +96,7 @@ class FileText(Struct, frozen=True):
             )
 
 
-def _new_text(old: str, new: str) -> str:
+def _find_new_text(old: str, new: str) -> str:
     """Return the first text beyond ASCII that occurs more often in `new` than in `old`, or "".
 
     A part of a text that goes is not new.
@@ -109,19 +109,19 @@ def _new_text(old: str, new: str) -> str:
 def decode(data: bytes) -> FileText | None:
     """Decode `data`; None for a binary file."""
     for mark, encoding in _MARKS:
-        if data.startswith(mark) and (text := _exact(data[len(mark) :], encoding, mark=mark)):
+        if data.startswith(mark) and (text := _decode_exactly(data[len(mark) :], encoding, mark=mark)):
             return text
-    wide = _wide(data)
+    wide = _decode_utf16(data)
     if wide is not None:
         return wide
     if b"\0" in data[:HEAD]:
         return None
-    if text := _exact(data, "utf-8"):
+    if text := _decode_exactly(data, "utf-8"):
         return text
     return _decode_by_declaration(data) or _decode_by_guess(data)
 
 
-def _exact(data: bytes, encoding: str, *, mark: bytes = b"", errors: str = "strict") -> FileText | None:
+def _decode_exactly(data: bytes, encoding: str, *, mark: bytes = b"", errors: str = "strict") -> FileText | None:
     """Decode `data` by an encoding, if it encodes to the same bytes."""
     try:
         text = data.decode(encoding, errors)
@@ -131,7 +131,7 @@ def _exact(data: bytes, encoding: str, *, mark: bytes = b"", errors: str = "stri
     return FileText(text, encoding, mark, errors) if same else None
 
 
-def _wide(data: bytes) -> FileText | None:
+def _decode_utf16(data: bytes) -> FileText | None:
     """Decode UTF-16 without a mark, recognised by every second byte of its ASCII being zero."""
     head = data[:HEAD]
     if len(data) < 4 or len(data) % 2 or b"\0" not in head:
@@ -139,7 +139,7 @@ def _wide(data: bytes) -> FileText | None:
     even, odd = head[::2].count(0), head[1::2].count(0)
     if min(even, odd) or max(even, odd) * 5 < len(head):  # two fifths of its characters at least
         return None
-    text = _exact(data, "utf-16-le" if odd else "utf-16-be")
+    text = _decode_exactly(data, "utf-16-le" if odd else "utf-16-be")
     return text if text and not _CONTROL.search(text.text[:HEAD]) else None
 
 
@@ -153,7 +153,7 @@ def _decode_by_declaration(data: bytes) -> FileText | None:
     except (LookupError, ValueError):
         return None
     return (
-        _exact(data, info.name)
+        _decode_exactly(data, info.name)
         if _STATELESS.match(info.name.replace("-", "_").replace("iso8859_", "iso8859"))
         else None
     )
@@ -162,18 +162,20 @@ def _decode_by_declaration(data: bytes) -> FileText | None:
 def _decode_by_guess(data: bytes) -> FileText:
     """Guess the encoding: UTF-8 with a few wrong bytes, else the likeliest one; Latin-1 has every byte."""
     many = sum(len(m) for m in _MANY.findall(data))
-    if many > len(data.translate(None, _ASCII)) // 2 and (decoded := _exact(data, "utf-8", errors="surrogateescape")):
+    if many > len(data.translate(None, _ASCII)) // 2 and (
+        decoded := _decode_exactly(data, "utf-8", errors="surrogateescape")
+    ):
         return decoded
     evidence = len(data.translate(None, _ASCII))
-    for name in content.likely(data) if evidence >= FEW else ():
-        if text := _exact(data, name):
+    for name in content.guess_encodings(data) if evidence >= FEW else ():
+        if text := _decode_exactly(data, name):
             return replace(text, guess="likely" if evidence >= EVIDENCE else "weak")
     return replace(_decode_western(data), guess="weak")
 
 
 def _decode_western(data: bytes) -> FileText:
     has_controls = any(0x80 <= b <= 0x9F for b in data)
-    return (has_controls and _exact(data, "cp1252")) or FileText(data.decode("latin-1"), "latin-1")
+    return (has_controls and _decode_exactly(data, "cp1252")) or FileText(data.decode("latin-1"), "latin-1")
 
 
 # --- lines: they end with \n, \r\n, or, in a file that has no \n at all, with \r --------------------------------------
@@ -186,19 +188,19 @@ class Line(Struct, frozen=True):
     end: str
 
 
-def lines(text: str) -> list[Line]:
+def split_lines(text: str) -> list[Line]:
     """Split `text` into lines; form feeds, U+2028 and the like are characters, as for compilers and grep."""
-    return list(_lines(text))
+    return list(_yield_lines(text))
 
 
-def bodies(text: str) -> list[str]:
+def split_bodies(text: str) -> list[str]:
     """Return the lines of `text` without their ends."""
     if "\r" in text:
-        return [line.body for line in _lines(text)]
+        return [line.body for line in _yield_lines(text)]
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _lines(text: str) -> Iterator[Line]:
+def _yield_lines(text: str) -> Iterator[Line]:
     only = "\r" if "\r" in text and "\n" not in text else "\n"
     pieces = text.split(only)
     last = pieces.pop()
@@ -211,15 +213,15 @@ def _lines(text: str) -> Iterator[Line]:
         yield Line(last, "")
 
 
-def usual_end(of: list[Line]) -> str:
+def find_line_end(of: list[Line]) -> str:
     r"""Return the line end of most lines, \n without any."""
     ends = [line.end for line in of if line.end]
     return max(("\n", "\r\n", "\r"), key=ends.count) if ends else "\n"
 
 
-def plain(text: str) -> str:
+def normalize_ends(text: str) -> str:
     r"""Convert every line end of `text` to \n, as models see and write it."""
-    return "".join(line.body + ("\n" if line.end else "") for line in lines(text))
+    return "".join(line.body + ("\n" if line.end else "") for line in split_lines(text))
 
 
 LARGEST = 4_000_000  # pairs of lines that are compared; beyond it only the common beginning and end are kept
@@ -240,7 +242,7 @@ _SIGNS = str.maketrans(
 )
 
 
-def clusters(text: str) -> Iterator[str]:
+def split_clusters(text: str) -> Iterator[str]:
     """Yield each character with its combining marks."""
     start = 0
     for i in range(1, len(text)):
@@ -255,18 +257,18 @@ def fold_text(text: str) -> str:
     """Compose `text` (NFC), with plain quotes, dashes and blanks for typographic ones."""
     if text.isascii():
         return text
-    return "".join(_fold(c) for c in clusters(text))
+    return "".join(_fold(c) for c in split_clusters(text))
 
 
 def _fold(cluster: str) -> str:
     return unicodedata.normalize("NFC", cluster).translate(_SIGNS)
 
 
-def _boundaries(text: str) -> dict[int, int]:
+def _map_boundaries(text: str) -> dict[int, int]:
     """Map the boundaries of clusters: offset in the folded text → offset in `text`."""
     out = {0: 0}
     there = here = 0
-    for cluster in clusters(text):
+    for cluster in split_clusters(text):
         there, here = there + len(_fold(cluster)), here + len(cluster)
         out[there] = here
     return out
@@ -276,11 +278,11 @@ def unfold(text: str, offset: int) -> int:
     """Return the offset in `text` of the character at `offset` of the folded text."""
     if text.isascii():
         return offset
-    at = _boundaries(text)
+    at = _map_boundaries(text)
     return at[max(o for o in at if o <= offset)]
 
 
-def carry(old: str, new: str, there: str) -> str:
+def carry_over(old: str, new: str, there: str) -> str:
     """Return `new`, with the parts it shares with `old` at its beginning and end as `there` has them.
 
     `there` is `old` as the file has it; the indentation is that of `new`, trailing blanks of the file stay.
@@ -290,11 +292,11 @@ def carry(old: str, new: str, there: str) -> str:
     if before == present:
         return new
     if fold_text(before) == fold_text(present):
-        return indent + _carry(before, after, present)
+        return indent + _carry_ends(before, after, present)
     bare, blanks = present.rstrip(" \t"), present[len(present.rstrip(" \t")) :]
     if before != before.rstrip(" \t") or after != after.rstrip(" \t") or fold_text(before) != fold_text(bare):
         return new
-    return indent + (after if before == bare else _carry(before, after, bare)) + blanks
+    return indent + (after if before == bare else _carry_ends(before, after, bare)) + blanks
 
 
 def _count_equal(old: str, new: str) -> tuple[int, int]:
@@ -308,9 +310,9 @@ def _count_equal(old: str, new: str) -> tuple[int, int]:
     return shared, back
 
 
-def _carry(old: str, new: str, there: str) -> str:
+def _carry_ends(old: str, new: str, there: str) -> str:
     shared, back = _count_equal(old, new)
-    ours, theirs = {h: t for t, h in _boundaries(old).items()}, _boundaries(there)
+    ours, theirs = {h: t for t, h in _map_boundaries(old).items()}, _map_boundaries(there)
     head = max(h for h, t in ours.items() if h <= shared and t in theirs)
     tail = min(h for h, t in ours.items() if h >= max(head, len(old) - back) and t in theirs)
     return there[: theirs[ours[head]]] + new[head : len(new) - (len(old) - tail)] + there[theirs[ours[tail]] :]
@@ -329,7 +331,7 @@ def merge_change(
     """
     assert len(there) == len(old)
     out: list[Line] = []
-    for tag, i, i_end, j, j_end in _opcodes(old, new):
+    for tag, i, i_end, j, j_end in _compare_lines(old, new):
         if tag == "equal":
             out += there[i:i_end]
             continue
@@ -345,7 +347,7 @@ def _merge_lines(
     """Yield the lines of a change, each adapted to the bytes of the old line in its place."""
     for k, line in enumerate(new):
         paired = k < len(old)
-        body = adapt(carry(old[k].body, line.body, there[k].body) if paired else line.body)
+        body = adapt(carry_over(old[k].body, line.body, there[k].body) if paired else line.body)
         line_end = there[k].end if paired and old[k].end and line.end else ""
         yield Line(body, line_end or (end if line.end else ""))
 
@@ -357,7 +359,7 @@ def _join_lines(lines: Sequence[Line], end: str) -> str:
     )
 
 
-def _opcodes(old: Sequence[Line], new: Sequence[Line]) -> Iterator[tuple[str, int, int, int, int]]:
+def _compare_lines(old: Sequence[Line], new: Sequence[Line]) -> Iterator[tuple[str, int, int, int, int]]:
     head = 0
     while head < min(len(old), len(new)) and old[head] == new[head]:
         head += 1

@@ -31,7 +31,7 @@ def no_notes(_thread_id: str, _names: Sequence[str]) -> str:
     return ""
 
 
-def make(
+def make_search_tools(
     deferred: Callable[[], Mapping[str, ToolSpec]],
     top_k: Callable[[], int],
     notes: Notes = no_notes,
@@ -60,7 +60,7 @@ def make(
             names = list(offered)
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             return Outcome(f"Nothing matches. Available: {', '.join(names[:NAMED]) or 'none'}{more}.")
-        lines = [f"- {t.name}({', '.join(_arguments(t))}): {_first_sentence(t.description)}" for t in hits]
+        lines = [f"- {t.name}({', '.join(_list_arguments(t))}): {_first_sentence(t.description)}" for t in hits]
         return Outcome("\n".join(lines) + notes(run.thread_id, [t.name for t in hits]))
 
     @tool(effect="own", parallel=True)
@@ -88,8 +88,8 @@ def rank(tools: Sequence[ToolSpec], query: str) -> list[ToolSpec]:
 
     A tool whose name, or last part of it, is the query comes first.
     """
-    wanted, exact = set(_words(query)), query.strip().lower()
-    documents = [_document(t) for t in tools]
+    wanted, exact = set(_split_words(query)), query.strip().lower()
+    documents = [_count_words(t) for t in tools]
     mean = sum(d.total() for d in documents) / len(documents) if documents else 0.0
     holding = {word: sum(word in d for d in documents) for word in wanted}
 
@@ -109,16 +109,22 @@ def rank(tools: Sequence[ToolSpec], query: str) -> list[ToolSpec]:
     return [t for named, value, t in sorted(scored, key=lambda e: (not e[0], -e[1])) if named or value > 0]
 
 
-def _document(tool: ToolSpec) -> Counter[str]:
-    return Counter([*_words(tool.name) * _NAME_WEIGHT, *_words(tool.description), *_words(" ".join(_arguments(tool)))])
+def _count_words(tool: ToolSpec) -> Counter[str]:
+    return Counter(
+        [
+            *_split_words(tool.name) * _NAME_WEIGHT,
+            *_split_words(tool.description),
+            *_split_words(" ".join(_list_arguments(tool))),
+        ]
+    )
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     text = re.sub(r"([a-z0-9])([A-Z])", r"\1 \2", text)  # readFile has two
     return [w.removesuffix("s") if len(w) > 3 else w for w in re.findall(r"[^\W_]+", text.lower())]
 
 
-def _arguments(tool: ToolSpec) -> list[str]:
+def _list_arguments(tool: ToolSpec) -> list[str]:
     return list(tool.parameters.get("properties", {}))
 
 

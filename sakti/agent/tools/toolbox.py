@@ -18,7 +18,7 @@ from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, tool_search
 from sakti.agent.tools.approvals import PRESENT_PLAN, Approvals
 from sakti.agent.tools.base import Tool
-from sakti.agent.tools.call_hooks import Denied, Judged
+from sakti.agent.tools.call_hooks import DeniedCall, GuardDecision
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.patch import knows_patches
 from sakti.agent.tools.read import read
@@ -29,7 +29,7 @@ from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, Too
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.types import ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
-from sakti.store.secrets import masked, masked_value
+from sakti.store.secrets import mask_secrets, mask_value
 
 MAX_PARALLEL = 8
 # Tools that a small model gets if its window has room for them.
@@ -41,7 +41,7 @@ PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 
-class _Announced:
+class CallAnnouncer:
     """Sink for the events of one call: its start comes first, but after a question asked at once."""
 
     def __init__(self, call: ToolCallPart, emit: Callable[[Event], None]) -> None:
@@ -150,7 +150,9 @@ class Toolbox(Struct):
         self.searched = frozenset(self.tools.keys() - set(always)) if always is not None else frozenset()
         self.tools |= {
             t.name: t
-            for t in tool_search.make(self.list_deferred, top_k, notes, lambda name: self.explain_missing(name))
+            for t in tool_search.make_search_tools(
+                self.list_deferred, top_k, notes, lambda name: self.explain_missing(name)
+            )
         }
 
     def load_always(self, tools: Sequence[Tool]) -> None:
@@ -189,12 +191,12 @@ class Toolbox(Struct):
         Returns one result for every call, in order. If cancelled, each call that ended has emitted its result.
         """
         results: list[ToolResultPart] = []
-        batches = _batches(self.find, [self._translate(c, self.state.cwd) for c in calls])
+        batches = _group_calls(self.find, [self._translate(c, self.state.cwd) for c in calls])
         for number, batch in enumerate(batches):
             self.later = tuple(c for each in batches[number + 1 :] for c in each)
             tasks = [
                 asyncio.create_task(
-                    self._one(message, c, _Announced(c, emit), repetition.see(c), over=number > MAX_CALLS)
+                    self._one(message, c, CallAnnouncer(c, emit), repetition.see(c), over=number > MAX_CALLS)
                 )
                 for c in batch
             ]
@@ -209,7 +211,7 @@ class Toolbox(Struct):
     async def run_single(self, call: ToolCallPart, thread_id: str, emit: Callable[[Event], None]) -> ToolResultPart:
         """Run one call that no model made; permissions apply as for a model's call."""
         message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
-        announced = _Announced(call, emit)
+        announced = CallAnnouncer(call, emit)
         announced.begin()
         return await self._one(message, call, announced, 0, over=False)
 
@@ -231,7 +233,7 @@ class Toolbox(Struct):
         run = self.state.context(call.id, thread_id, "")
         with contextlib.suppress(SaktiError):  # running it says what is wrong
             tool.check(call.arguments, run.cwd)
-            decision, _ = await self._judge(run, tool, call.arguments, Judged(call))
+            decision, _ = await self._judge(run, tool, call.arguments, GuardDecision(call))
             return decision
         return None
 
@@ -239,11 +241,11 @@ class Toolbox(Struct):
         """Return whether a file may be read now without a question."""
         call = ToolCallPart("", "read", {"path": path})
         run = self.state.context("", thread_id, "")
-        decision, _ = await self._judge(run, read, {"path": path}, Judged(call))
+        decision, _ = await self._judge(run, read, {"path": path}, GuardDecision(call))
         return decision.verdict == "allow"
 
     async def _one(
-        self, message: Message, call: ToolCallPart, emit: _Announced, repeated: int, *, over: bool
+        self, message: Message, call: ToolCallPart, emit: CallAnnouncer, repeated: int, *, over: bool
     ) -> ToolResultPart:
         clock = self.state.clock
         emit.begin_soon()
@@ -256,7 +258,7 @@ class Toolbox(Struct):
             self.images[call.id] = outcome.images
         duration = round((clock.monotonic() - started) * 1000)
         details = {k: clean_surrogates(v) if isinstance(v, str) else v for k, v in outcome.details.items()}
-        details = masked_value(details)
+        details = mask_value(details)
         result = ToolResultPart(call.id, call.name, content, outcome.is_error, {**details, "duration_ms": duration})
         emit(ToolFinished(result, duration))
         return result
@@ -267,15 +269,15 @@ class Toolbox(Struct):
         """Return what came of a call, as its hooks leave it, and since when it ran."""
         clock = self.state.clock
         started = clock.monotonic()
-        judged, ran = Judged(call), False
+        judged, ran = GuardDecision(call), False
         run = self.state.context(
-            call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, masked(text)))
+            call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, mask_secrets(text)))
         )
-        run.show_progress = lambda text: emit(ToolOutput(call.id, "", masked(text)))
+        run.show_progress = lambda text: emit(ToolOutput(call.id, "", mask_secrets(text)))
         try:
             if over:
                 raise ToolError(f"More than {MAX_CALLS} groups of calls in one answer; call again with fewer.")
-            call = await call_hooks.before(self.hooks, call)
+            call = await call_hooks.run_before(self.hooks, call)
             judged = await self._run_hooks(run, call)
             call = judged.call
             tool, arguments, decision = await self._admit(run, judged)
@@ -291,7 +293,7 @@ class Toolbox(Struct):
             outcome = call_hooks.add_notes(outcome, decision, record.lost)
             if tool.effect == "write" and not outcome.is_error:
                 self._note_changes(run, tool, arguments, outcome)
-        except Denied as e:
+        except DeniedCall as e:
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
         except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
@@ -306,14 +308,14 @@ class Toolbox(Struct):
             if started is not None and self.guard is not None:
                 took = round((self.state.clock.monotonic() - started) * 1000)
                 outcome = await self.guard.after(call, outcome, took)
-            return await call_hooks.after(self.hooks, call, outcome)
+            return await call_hooks.run_after(self.hooks, call, outcome)
         except Exception as e:  # what a hook meant to hide must not be shown because it failed
             return call_hooks.describe_failure(call, e)
 
-    def _note_changes(self, run: ToolContext, found: Tool, arguments: Json, outcome: Outcome) -> None:
+    def _note_changes(self, run: ToolContext, tool: Tool, arguments: Json, outcome: Outcome) -> None:
         """Remember changed files that run later, with diffs, until a command that runs them is approved."""
         place = run.place()
-        for path in map(place.resolve, found.list_paths(arguments)):
+        for path in map(place.resolve, tool.list_paths(arguments)):
             if runs_later(path, place):
                 before = self.state.changed.get(path, "")
                 self.state.changed[path] = f"{before}\n{outcome.details.get('diff', '')}".strip("\n")
@@ -325,10 +327,10 @@ class Toolbox(Struct):
             if isinstance(name, str) and isinstance(inner, dict) and (real := self._find_deferred(name)):
                 call = structs.replace(call, name=real, arguments=inner)
         arguments = call.arguments if call.arguments is not None else forms.parse_leniently(call.raw)
-        name = call.name if self.find(call.name) is not None else forms.tool_name(call.name)
+        name = call.name if self.find(call.name) is not None else forms.translate_name(call.name)
         if arguments is not None:
             with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
-                name, arguments = forms.call(call.name, arguments, cwd)
+                name, arguments = forms.translate_call(call.name, arguments, cwd)
         return structs.replace(call, name=name if self.find(name) else call.name, arguments=arguments)
 
     def _find_deferred(self, name: str) -> str:
@@ -337,23 +339,23 @@ class Toolbox(Struct):
         ending = [n for n in names if n.endswith(f"__{name}")]
         return name if name in names else ending[0] if len(ending) == 1 else ""
 
-    async def _run_hooks(self, run: ToolContext, call: ToolCallPart) -> Judged:
-        """Return a call after the guard's changes, if it could run. Raises `Denied`."""
+    async def _run_hooks(self, run: ToolContext, call: ToolCallPart) -> GuardDecision:
+        """Return a call after the guard's changes, if it could run. Raises `DeniedCall`."""
         call = self._translate(call, run.cwd)
         tool = self.find(call.name)
         if self.guard is None or tool is None or call.arguments is None or call.name in self.removed:
-            return Judged(call)
+            return GuardDecision(call)
         try:
             tool.check(call.arguments, run.cwd)
         except ToolError:
-            return Judged(call)  # running it says what is wrong
+            return GuardDecision(call)  # running it says what is wrong
         judged = await self.guard.before(call)
         return structs.replace(judged, call=self._translate(judged.call, run.cwd))
 
-    async def _admit(self, run: ToolContext, judged: Judged) -> tuple[Tool, Json, Decision]:
+    async def _admit(self, run: ToolContext, judged: GuardDecision) -> tuple[Tool, Json, Decision]:
         """Return the tool, the arguments to run it with, and the decision.
 
-        Raises `ToolError` where they are wrong, `Denied` where it must not run.
+        Raises `ToolError` where they are wrong, `DeniedCall` where it must not run.
         """
         call = judged.call
         tool = self.find(call.name)
@@ -362,13 +364,13 @@ class Toolbox(Struct):
         if tool is None:
             if why := self.explain_missing(call.name):
                 raise ToolError(why)
-            forms.call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
+            forms.translate_call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if reason := self.mode_tools.refusal(tool.name, reads=tool.remote is not None and tool.remote.reads_only):
-            raise Denied(f"Refused: {reason}", reason)
+            raise DeniedCall(f"Refused: {reason}", reason)
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {forms.explain_unreadable(call.raw)}; write the call again.")
-        _, values = forms.call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
+        _, values = forms.translate_call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
         return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 
     @property
@@ -408,7 +410,9 @@ class Toolbox(Struct):
         self.mode = mode
         self.approvals.judge_again()
 
-    def _evaluate(self, run: ToolContext, found: Tool, arguments: Json, judged: Judged, mode: SessionMode) -> Decision:
+    def _evaluate(
+        self, run: ToolContext, tool: Tool, arguments: Json, judged: GuardDecision, mode: SessionMode
+    ) -> Decision:
         """Return the decision of permissions on a call, and what the guard's makes of it.
 
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
@@ -417,82 +421,84 @@ class Toolbox(Struct):
         place = self._place(run)
 
         def decide(rules: Rules) -> Decision:
-            decision = judge(found, arguments, mode=mode, rules=rules, place=place)
-            limits = [only[found.name] for only in self.only if found.name in only]
-            if any(judge(found, arguments, mode="ask", rules=r, place=place).verdict != "allow" for r in limits):
+            decision = judge(tool, arguments, mode=mode, rules=rules, place=place)
+            limits = [only[tool.name] for only in self.only if tool.name in only]
+            if any(judge(tool, arguments, mode="ask", rules=r, place=place).verdict != "allow" for r in limits):
                 return structs.replace(decision, verdict="deny", reason=f"the agent {self.agent} may not do this")
-            return call_hooks.ask_about_marks(run, found, arguments, decision)
+            return call_hooks.ask_about_marks(run, tool, arguments, decision)
 
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":
             target = (
-                decision.target or ", ".join(found.list_paths(arguments)) or str(arguments.get("command", found.name))
+                decision.target or ", ".join(tool.list_paths(arguments)) or str(arguments.get("command", tool.name))
             )
             return structs.replace(decision, verdict="ask", reason=judged.reason, target=target, rules=())
         if judged.verdict == "allow" and decision.verdict == "ask" and not decision.outside:
             rules = self._all_rules
-            lifted = decide(structs.replace(rules, allow=(*rules.allow, found.rule_name)))
+            lifted = decide(structs.replace(rules, allow=(*rules.allow, tool.rule_name)))
             return lifted if lifted.verdict == "allow" and not lifted.outside else decision
         return decision
 
     async def _judge(
-        self, run: ToolContext, found: Tool, arguments: Json, judged: Judged
+        self, run: ToolContext, tool: Tool, arguments: Json, judged: GuardDecision
     ) -> tuple[Decision, Callable[[], Decision]]:
         """Return the decision on a call, and a function that decides again by rules and mode of then."""
-        if found.effect == "write":
-            run.judged, run.shown = frozenset(map(run.place().resolve, found.list_paths(arguments))), {}
+        if tool.effect in ("read", "write"):
+            run.judged, run.shown = frozenset(map(run.place().resolve, tool.list_paths(arguments))), {}
         loss = ""
 
         def decide_in(mode: SessionMode) -> Decision:
-            return self._evaluate(run, found, arguments, judged, mode).warn(str(arguments.get("command")), loss)
+            return self._evaluate(run, tool, arguments, judged, mode).warn(str(arguments.get("command")), loss)
 
         def decide() -> Decision:
-            decision = decide_in(mode := self._mode_for(found))
+            decision = decide_in(mode := self._mode_for(tool))
             is_edit = decision.verdict == "ask" and mode == "ask" and decide_in("edits").verdict == "allow"
             return structs.replace(decision, is_edit=is_edit)
 
         decision = decide()
         if decision.verdict != "deny" and self.current_mode != "full":
-            loss = await self.state.recorder.refuses(found.effect, arguments, run.place())
+            loss = await self.state.recorder.refuses(tool.effect, arguments, run.place())
         return decide() if loss else decision, decide
 
-    async def _approve(self, run: ToolContext, found: Tool, judged: Judged, arguments: Json) -> tuple[Json, Decision]:
+    async def _approve(
+        self, run: ToolContext, tool: Tool, judged: GuardDecision, arguments: Json
+    ) -> tuple[Json, Decision]:
         """Return the arguments to run with, and the decision.
 
-        Raises `Denied` where a rule or the user says no, `ToolError` where the call would fail: the user is asked only
-        about what can be done.
+        Raises `DeniedCall` where a rule or the user says no, `ToolError` where the call would fail: the user is asked
+        only about what can be done.
         """
         call = judged.call
-        decision, decide = await self._judge(run, found, arguments, judged)
+        decision, decide = await self._judge(run, tool, arguments, judged)
         if decision.verdict == "ask" and self.guard is not None:
-            found.check(arguments, run.cwd)
+            tool.check(arguments, run.cwd)
             answered = await self.guard.ask_hooks(structs.replace(call, arguments=arguments))
             if answered.verdict == "allow":
                 changed = self._translate(answered.call, run.cwd)
-                _, arguments = forms.call(changed.name, changed.arguments or {}, run.cwd)
+                _, arguments = forms.translate_call(changed.name, changed.arguments or {}, run.cwd)
                 if changed.name != call.name:
                     raise ToolError(f"A hook changed the call of {call.name}: {changed.name}. Nothing was run.")
-                decision, decide = await self._judge(run, found, arguments, answered)
+                decision, decide = await self._judge(run, tool, arguments, answered)
         if decision.verdict == "allow":
-            if found.remote is not None:
-                found.remote.note_use(False)
+            if tool.remote is not None:
+                tool.remote.note_use(False)
             return decision.apply(arguments), decision
         if decision.verdict == "deny":
             raise self._refusal(call, decision)
-        return await self._ask(run, found, call, arguments, decision, decide)
+        return await self._ask(run, tool, call, arguments, decision, decide)
 
     async def _ask(
         self,
         run: ToolContext,
-        found: Tool,
+        tool: Tool,
         call: ToolCallPart,
         arguments: Json,
         decision: Decision,
         decide: Callable[[], Decision],
     ) -> tuple[Json, Decision]:
-        """Ask about a call; return its arguments and the decision. Raises `Denied`, `ToolError`."""
-        values = found.check(arguments, run.cwd)
-        diff = clean_surrogates(self._preview(run, found, arguments, values))
+        """Ask about a call; return its arguments and the decision. Raises `DeniedCall`, `ToolError`."""
+        values = tool.check(arguments, run.cwd)
+        diff = clean_surrogates(self._preview(run, tool, arguments, values))
         request = ApprovalRequested(
             self.state.ids.new(),
             call.name,
@@ -511,22 +517,22 @@ class Toolbox(Struct):
             raise self._refusal(call, decision)
         if not answer.approved:
             raise call_hooks.explain_denial(call, decision, answer.note, interactive=self.approvals.interactive)
-        if found.remote is not None:
-            found.remote.note_use(not answer.is_judged)
+        if tool.remote is not None:
+            tool.remote.note_use(not answer.is_judged)
         self._grant(answer.grant, decision.rules)
         if decision.diff and not answer.is_judged:
             self.state.changed.clear()  # they were on the screen
-        if answer.edited is not None and found.effect == "run":
+        if answer.edited is not None and tool.effect == "run":
             arguments = {**arguments, "command": answer.edited}
             place = self._place(run)
-            decision = judge(found, arguments, mode=self._mode_for(found), rules=self._all_rules, place=place)
+            decision = judge(tool, arguments, mode=self._mode_for(tool), rules=self._all_rules, place=place)
             if decision.verdict == "deny":
                 raise self._refusal(call, decision)
         return decision.apply(arguments), decision
 
-    def _refusal(self, call: ToolCallPart, decision: Decision) -> Denied:
+    def _refusal(self, call: ToolCallPart, decision: Decision) -> DeniedCall:
         after = f" {PLAN_ENDS}" if self.current_mode == "plan" and PRESENT_PLAN in self.tools else ""
-        return Denied(f"Refused: {decision.target or call.name}: {decision.reason}.{after}", decision.reason)
+        return DeniedCall(f"Refused: {decision.target or call.name}: {decision.reason}.{after}", decision.reason)
 
     def _grant(self, grant: Grant, rules: Sequence[str]) -> None:
         """Allow what an answer allows beyond its call, also to the other open questions."""
@@ -543,27 +549,27 @@ class Toolbox(Struct):
             return
         self.approvals.judge_again()
 
-    def _preview(self, run: ToolContext, found: Tool, arguments: Json, values: Json) -> str:
+    def _preview(self, run: ToolContext, tool: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, or "" if it has none to show.
 
         Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
         what is in it, unasked: it hears only that it has not read it.
         """
-        if found.preview is None:
+        if tool.preview is None:
             return ""
         try:
-            return found.preview(run, **values)
+            return tool.preview(run, **values)
         except OSError:
             return ""  # running it says what is wrong
         except ToolError:
             hidden = [
                 path
-                for path in map(run.resolve, found.list_paths(arguments))
+                for path in map(run.resolve, tool.list_paths(arguments))
                 if not run.place().holds(path) and path not in self.state.files.known
             ]
             if not hidden:
                 raise
-            if found.name == "apply_patch":  # which may change what was not read
+            if tool.name == "apply_patch":  # which may change what was not read
                 return ""
             message = f"{self.state.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None
@@ -578,7 +584,7 @@ def _describe_for_recorder(tool: Tool, arguments: Json) -> tuple[str, Json]:
     return tool.effect, {"command": core_types.display_name(tool.name), "confined": tool.remote.is_confined}
 
 
-def _batches(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:
+def _group_calls(find: Callable[[str], Tool | None], calls: Sequence[ToolCallPart]) -> list[list[ToolCallPart]]:
     """Group calls in order: neighbouring parallel ones together, at most eight."""
     batches: list[list[ToolCallPart]] = []
     is_open = False

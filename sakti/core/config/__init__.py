@@ -1,7 +1,7 @@
 """Define settings (`fields`), convert values (`conversion`), read sources (`load`), `check` the sum."""
 
 from sakti.core.config.check import check, model_choices
-from sakti.core.config.conversion import choices, takes
+from sakti.core.config.conversion import choices, describe_values
 from sakti.core.config.fields import (
     APPROVAL_MODES,
     MAX_OUTPUT_TOKENS,
@@ -29,7 +29,7 @@ from sakti.core.config.fields import (
     project_may_set,
     refuse_mode,
 )
-from sakti.core.config.load import LoadedConfig, flat, load, masked_value, replace_setting
+from sakti.core.config.load import LoadedConfig, flatten, load, masked_value, replace_setting
 
 __all__ = [
     "APPROVAL_MODES",
@@ -56,7 +56,8 @@ __all__ = [
     "WorkingMemorySettings",
     "check",
     "choices",
-    "flat",
+    "describe_values",
+    "flatten",
     "load",
     "masked_value",
     "meaning",
@@ -65,5 +66,4 @@ __all__ = [
     "project_may_set",
     "refuse_mode",
     "replace_setting",
-    "takes",
 ]

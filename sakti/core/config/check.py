@@ -42,16 +42,13 @@ def check(config: Config) -> None:
     """Raise `ConfigError` for the first contradiction."""
     for provider, settings in config.providers.items():
         _check_extra(f"providers.{provider}.extra", settings.extra)
-        for header, value in settings.headers.items():
-            if not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - as the file has it
-                raise ConfigError(f'providers.{provider}.headers.{header} must be text, as in {header} = "{value}".')
     _check_memory(config.memory)
     for number, hook in enumerate(config.hooks, 1):
-        if why := wrong(hook):
+        if why := explain_wrong_hook(hook):
             raise ConfigError(f"hooks[{number}]: {why}")
 
 
-def wrong(hook: HookSettings) -> str:
+def explain_wrong_hook(hook: HookSettings) -> str:
     """Return the error in a hook's settings, "" if it can run."""
     if not event_name(hook.event):
         near = difflib.get_close_matches(hook.event, EVENTS, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import difflib
 import math
 import types
@@ -13,8 +12,9 @@ from functools import cache
 from typing import Any, Literal
 
 import msgspec
+from msgspec import Struct, structs
 
-from sakti.core.config.fields import Config, Meaning, meaning
+from sakti.core.config.fields import Config, Meaning, group_fields, meaning
 from sakti.core.errors import ConfigError
 from sakti.core.text import show_value
 
@@ -29,7 +29,7 @@ def choices(name: str) -> tuple[str, ...]:
 
 
 @cache
-def takes(name: str) -> str:
+def describe_values(name: str) -> str:
     """Describe the values of a setting: `off, bell or desktop`, `a number above 0`."""
     if words := choices(name):
         return _either(words)
@@ -38,7 +38,7 @@ def takes(name: str) -> str:
 
 def _describe(hint: Any, bounds: str = "", *, quoted: bool = False) -> str:
     """Describe the values of a type: numbers with their bounds, texts in quotes if `quoted`."""
-    kinds = dict.fromkeys(_kind(part, quoted) for part in _parts(hint))
+    kinds = dict.fromkeys(_describe_type(part, quoted) for part in _union_members(hint))
     return _either([f"{kind} {bounds}" if bounds and "number" in kind else kind for kind in kinds if kind])
 
 
@@ -46,41 +46,41 @@ def _either(words: typing.Sequence[str]) -> str:
     return " or ".join(p for p in (", ".join(words[:-1]), *words[-1:]) if p)
 
 
-def _parts(hint: Any) -> tuple[Any, ...]:
+def _union_members(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return tuple(part for one in typing.get_args(hint) for part in _parts(one))
+        return tuple(part for one in typing.get_args(hint) for part in _union_members(one))
     return (hint,)
 
 
-def _kind(hint: Any, quoted: bool) -> str:
+def _describe_type(hint: Any, quoted: bool) -> str:
     if hint is type(None):
         return '"none"' if quoted else "none"
     if typing.get_origin(hint) is Literal:
         return _either([repr(a) if quoted and isinstance(a, str) else str(a).lower() for a in typing.get_args(hint)])
     kind = typing.get_origin(hint) or hint
     if kind is tuple:
-        return "a list of tables" if dataclasses.is_dataclass(typing.get_args(hint)[0]) else "a list of texts"
+        return "a list of tables" if is_group(typing.get_args(hint)[0]) else "a list of texts"
     names: dict[Any, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
     return names.get(kind, "a table" if kind in (Mapping, dict) else "")
 
 
 def _hint(name: str) -> Any:
     """Return the type of a setting; of one that does not exist, none."""
-    kind: Any = Config
+    hint: Any = Config
     path = name.split(".")
     while path:
-        hint: Any = _hints(kind).get(path.pop(0))
-        if hint is None:
+        if not is_group(hint) or path[0] not in group_fields(hint):
             return type(None)
-        if typing.get_origin(hint) is not None and path:
-            hint = typing.get_args(hint)[-1]  # what a mapping holds, behind the key that the user chose
+        hint, _ = group_fields(hint)[path.pop(0)]
+        if typing.get_origin(hint) is Mapping and path:
+            hint = typing.get_args(hint)[1]  # the values of a table, whose keys the user chooses
             path.pop(0)
-        kind = hint
-    return kind
+    return hint
 
 
-def _hints(kind: Any) -> dict[str, Any]:
-    return typing.get_type_hints(kind) if dataclasses.is_dataclass(kind) else {}
+def is_group(hint: Any) -> bool:
+    """Return whether a type is a class of settings."""
+    return isinstance(hint, type) and issubclass(hint, Struct)
 
 
 def check_bounds(meaning: Meaning, value: Any, name: str, origin: str) -> Any:
@@ -98,16 +98,16 @@ def convert(value: Any, hint: Any, name: str, origin: str) -> Any:
     if typing.get_origin(hint) is Mapping and kinds[1] is not Any and isinstance(value, dict):
         table = typing.cast("dict[str, Any]", value)
         return {key: convert(v, kinds[1], f"{name}.{key}", origin) for key, v in table.items()}
-    if typing.get_origin(hint) is tuple and dataclasses.is_dataclass(kinds[0]) and isinstance(value, list | tuple):
+    if typing.get_origin(hint) is tuple and is_group(kinds[0]) and isinstance(value, list | tuple):
         tables = enumerate(typing.cast("list[Any]", value), 1)
-        return tuple(table_of(typing.cast("type", kinds[0]), v, f"{name}[{n}]", origin) for n, v in tables)
-    for form in _forms(value):
+        return tuple(convert_table(kinds[0], v, f"{name}[{n}]", origin) for n, v in tables)
+    for form in _candidate_values(value):
         with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(form, hint)
     raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes {_describe(hint, quoted=True)}.")
 
 
-def _forms(value: Any) -> Iterator[Any]:
+def _candidate_values(value: Any) -> Iterator[Any]:
     """Yield the possible meanings of a value: `"none"` is None, a text a list of one, `2e3` an integer."""
     if isinstance(value, float) and math.isnan(value):
         return
@@ -118,20 +118,20 @@ def _forms(value: Any) -> Iterator[Any]:
         yield int(value)
 
 
-def table_of(kind: type, value: Any, name: str, origin: str) -> Any:
-    """Return one of a list of tables as `kind`, a class of settings. Raises `ConfigError`."""
-    if dataclasses.is_dataclass(value):
+def convert_table(group: type[Struct], value: Any, name: str, origin: str) -> Any:
+    """Return one of a list of tables as `group`, a class of settings. Raises `ConfigError`."""
+    if isinstance(value, group):
         return value
-    hints = typing.get_type_hints(kind)
+    fields = {f.name: f for f in structs.fields(group)}
     if not isinstance(value, dict):
-        raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes a table with {', '.join(hints)}.")
+        raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes a table with {', '.join(fields)}.")
     table = typing.cast("dict[str, Any]", value)
     for key in table:
-        if key not in hints:
-            near = difflib.get_close_matches(key, hints, 1)
-            hint = f" Did you mean {near[0]}?" if near else f" It takes {', '.join(hints)}."
+        if key not in fields:
+            near = difflib.get_close_matches(key, fields, 1)
+            hint = f" Did you mean {near[0]}?" if near else f" It takes {', '.join(fields)}."
             raise ConfigError(f"{origin}: {name} has no setting {show_value(key)}.{hint}")
-    for f in dataclasses.fields(kind):
-        if f.default is f.default_factory and f.name not in table:  # both are missing
+    for f in fields.values():
+        if f.required and f.name not in table:
             raise ConfigError(f"{origin}: {name} needs {f.name}.")
-    return kind(**{key: convert(v, hints[key], f"{name}.{key}", origin) for key, v in table.items()})
+    return group(**{key: convert(v, fields[key].type, f"{name}.{key}", origin) for key, v in table.items()})

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from sakti.core.resources import mode_names
 from sakti.core.text import show_value
 from sakti.core.types import Effort
 
-_KEY = "meaning"
-
 
 class Meaning(Struct, frozen=True):
-    """Metadata of one setting.
+    """Metadata of one setting, written beside its type.
 
-    `help` is one sentence and gives the unit. Numbers must be more than `above`, at least `low`, at most `high`.
-    `project`: a project's own file may set it, `project_bounds`: between these numbers. `at_once`: a change takes
-    effect in the open window, any other after a restart. `secret`: the value is never shown. `refuse` checks a text
-    (see `refuses`). Nothing that a project may set can run code, send text elsewhere or loosen an approval.
+    `help` is one sentence and gives the unit. `project`: whether a project's own file may set it, or between which
+    numbers. `at_once`: a change takes effect in the open window, any other after a restart. Numbers must be more than
+    `above`, at least `low`, at most `high`. `secret`: the value is never shown. `refuse` checks a text (see
+    `refuses`). Nothing that a project may set can run code, send text elsewhere or loosen an approval.
     """
 
     help: str = ""
-    project: bool = False
+    project: bool | tuple[float, float] = False
     at_once: bool = False
     above: float | None = None
     low: float | None = None
     high: float | None = None
-    project_bounds: tuple[float, float] | None = None
     secret: bool = False
     refuse: Callable[[str], str] | None = None
 
@@ -58,35 +53,6 @@ class Meaning(Struct, frozen=True):
     def refuses(self, value: Any) -> str:
         """Return why a text cannot be the value, empty if it can."""
         return self.refuse(value) if self.refuse is not None and isinstance(value, str) else ""
-
-
-def setting(
-    default: Any = None,
-    help: str = "",
-    *,
-    make: Callable[[], Any] | None = None,
-    project: bool | tuple[float, float] = False,
-    at_once: bool = False,
-    above: float | None = None,
-    low: float | None = None,
-    high: float | None = None,
-    secret: bool = False,
-    refuse: Callable[[str], str] | None = None,
-) -> Any:
-    """Return a dataclass field with this default (or what `make` returns) and meaning.
-
-    `project`: whether a project's own file may set it, or between which numbers.
-    """
-    bounds = project if isinstance(project, tuple) else None
-    metadata = {_KEY: Meaning(help, bool(project), at_once, above, low, high, bounds, secret, refuse)}
-    if make is not None:
-        return dataclasses.field(default_factory=make, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
-
-
-def of_field(field: dataclasses.Field[Any]) -> Meaning:
-    """Return what a field of a settings class means."""
-    return field.metadata.get(_KEY, Meaning())
 
 
 ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
@@ -122,250 +88,277 @@ def _refuse_url(path: str) -> str:
 
 # A number of memory: a project knows best how its talks are observed, and a window goes on with it.
 # Between the numbers of `project`: a file that came with a folder must not make it call a model at every step.
-_memory = partial(setting, project=True, at_once=True)
+_memory = partial(Meaning, project=True, at_once=True)
 
 
-@dataclass(frozen=True, slots=True)
-class ModelSettings:
+class ModelSettings(Struct, frozen=True):
     """Request parameters of a model that works for memory; a model that rejects one is not sent it."""
 
-    temperature: float | None = _memory(None, "Sampling temperature.", low=0, high=2, project=(0, 2))
-    max_output_tokens: int = _memory(
-        MAX_OUTPUT_TOKENS,
-        "Maximum tokens of its answer.",
-        low=1_000,
-        high=MAX_OUTPUT_TOKENS,
-        project=(1_000, MAX_OUTPUT_TOKENS),
-    )
-    thinking_tokens: int | None = _memory(None, "Maximum tokens of thinking; 0: none.", low=0, project=(0, 50_000))
-    extra: Mapping[str, Any] = setting(
-        make=dict[str, Any], help="Extra fields in the body of its requests.", at_once=True
+    temperature: Annotated[float | None, _memory("Sampling temperature.", low=0, high=2, project=(0, 2))] = None
+    max_output_tokens: Annotated[
+        int,
+        _memory("Maximum tokens of its answer.", low=1_000, high=MAX_OUTPUT_TOKENS, project=(1_000, MAX_OUTPUT_TOKENS)),
+    ] = MAX_OUTPUT_TOKENS
+    thinking_tokens: Annotated[
+        int | None, _memory("Maximum tokens of thinking; 0: none.", low=0, project=(0, 50_000))
+    ] = None
+    extra: Annotated[Mapping[str, Any], Meaning("Extra fields in the body of its requests.", at_once=True)] = field(
+        default_factory=dict[str, Any]
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ObservationSettings:
+class ObservationSettings(Struct, frozen=True):
     """Settings of observation; fractions are of the message threshold."""
 
-    message_tokens: int = _memory(
-        30_000, "Tokens of messages that fill the message window.", above=0, project=(2_000, 200_000)
-    )
-    buffer_tokens: float | Literal[False] = _memory(
-        0.2,
-        "Tokens between background observations, or a fraction of the window; false: none.",
-        project=(0.05, 200_000),
-    )
-    buffer_activation: float = _memory(
-        0.8,
-        "Share of the window that an activation frees, or tokens (1000 or more) of messages that stay.",
-        project=(0.05, 200_000),
-    )
-    block_after: float = _memory(
-        1.2,
-        "Wait for the Observer above this: a multiple of the threshold (below 100), or tokens.",
-        project=(1, 1_000_000),
-    )
-    previous_observer_tokens: int = _memory(
-        2_000, "Tokens of the log's end that the Observer sees.", low=0, project=(0, 20_000)
-    )
-    model: str | tuple[str, ...] | None = setting(
-        None, 'Model that observes, or a list tried in order; "provider/name <= TOKENS" limits the input.',
-        at_once=True,
-    )  # fmt: skip
+    message_tokens: Annotated[
+        int, _memory("Tokens of messages that fill the message window.", above=0, project=(2_000, 200_000))
+    ] = 30_000
+    buffer_tokens: Annotated[
+        float | Literal[False],
+        _memory(
+            "Tokens between background observations, or a fraction of the window; false: none.", project=(0.05, 200_000)
+        ),
+    ] = 0.2
+    buffer_activation: Annotated[
+        float,
+        _memory(
+            "Share of the window that an activation frees, or tokens (1000 or more) of messages that stay.",
+            project=(0.05, 200_000),
+        ),
+    ] = 0.8
+    block_after: Annotated[
+        float,
+        _memory(
+            "Wait for the Observer above this: a multiple of the threshold (below 100), or tokens.",
+            project=(1, 1_000_000),
+        ),
+    ] = 1.2
+    previous_observer_tokens: Annotated[
+        int, _memory("Tokens of the log's end that the Observer sees.", low=0, project=(0, 20_000))
+    ] = 2_000
+    model: Annotated[
+        str | tuple[str, ...] | None,
+        Meaning(
+            'Model that observes, or a list tried in order; "provider/name <= TOKENS" limits the input.', at_once=True
+        ),
+    ] = None
     model_settings: ModelSettings = ModelSettings(temperature=0.3, thinking_tokens=215)
 
 
-@dataclass(frozen=True, slots=True)
-class ReflectionSettings:
+class ReflectionSettings(Struct, frozen=True):
     """Settings of reflection; fractions are of the observation threshold."""
 
-    observation_tokens: int = _memory(
-        40_000, "Tokens of observations that fill the observation window.", above=0, project=(2_000, 200_000)
-    )
-    buffer_activation: float = _memory(
-        0.5,
-        "Share of the window at which the Reflector starts in the background.",
-        above=0,
-        high=1,
-        project=(0.05, 1),
-    )
-    block_after: float = _memory(
-        1.2,
-        "Wait for the Reflector above this: a multiple of the threshold (below 100), or tokens.",
-        project=(1, 1_000_000),
-    )
-    model: str | tuple[str, ...] | None = setting(
-        None, "Model that reflects, or a list tried in order; not set: the Observer's.",
-        at_once=True,
-    )  # fmt: skip
+    observation_tokens: Annotated[
+        int, _memory("Tokens of observations that fill the observation window.", above=0, project=(2_000, 200_000))
+    ] = 40_000
+    buffer_activation: Annotated[
+        float,
+        _memory(
+            "Share of the window at which the Reflector starts in the background.", above=0, high=1, project=(0.05, 1)
+        ),
+    ] = 0.5
+    block_after: Annotated[
+        float,
+        _memory(
+            "Wait for the Reflector above this: a multiple of the threshold (below 100), or tokens.",
+            project=(1, 1_000_000),
+        ),
+    ] = 1.2
+    model: Annotated[
+        str | tuple[str, ...] | None,
+        Meaning("Model that reflects, or a list tried in order; not set: the Observer's.", at_once=True),
+    ] = None
     model_settings: ModelSettings = ModelSettings(temperature=0.0, thinking_tokens=1_024)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkingMemorySettings:
+class WorkingMemorySettings(Struct, frozen=True):
     """Settings of the two pages of stable facts; files are relative to the workspace."""
 
-    schema: str | None = setting(None, "File with a JSON Schema for the pages; not set: Markdown pages.", project=True)
-    enabled: bool = setting(True, "Send and write working memory pages.", project=True)
-    scope: Literal["resource", "thread"] = setting(
-        "resource", "Page for notes and updates: the workspace's or the thread's own.", project=True
-    )
-    template: str | None = setting(None, "Markdown file that a new page starts with.", project=True)
+    schema: Annotated[
+        str | None, Meaning("File with a JSON Schema for the pages; not set: Markdown pages.", project=True)
+    ] = None
+    enabled: Annotated[bool, Meaning("Send and write working memory pages.", project=True)] = True
+    scope: Annotated[
+        Literal["resource", "thread"],
+        Meaning("Page for notes and updates: the workspace's or the thread's own.", project=True),
+    ] = "resource"
+    template: Annotated[str | None, Meaning("Markdown file that a new page starts with.", project=True)] = None
 
 
-@dataclass(frozen=True, slots=True)
-class MemorySettings:
-    enabled: bool = _memory(True, "Observe messages; false: only the newest ones are sent.")
-    model: str | None = setting(None, 'Model of Observer and Reflector; "extractive" uses no model.', at_once=True)
-    scope: Literal["thread", "resource"] = _memory("thread", "One log for each thread, or one for the workspace.")
-    share_token_budget: bool = _memory(False, "Let messages and observations share the sum of their windows.")
-    retrieval: bool = _memory(True, "Let the model open the messages behind an observation.")
-    activate_after_idle: str | int | Literal[False] = _memory(
-        "auto",
-        'Pause after which buffered groups are activated ("5m" or ms); auto: when the prompt cache expires.',
-        project=(1_000, 86_400_000),
+class MemorySettings(Struct, frozen=True):
+    enabled: Annotated[bool, _memory("Observe messages; false: only the newest ones are sent.")] = True
+    model: Annotated[
+        str | None, Meaning('Model of Observer and Reflector; "extractive" uses no model.', at_once=True)
+    ] = None
+    scope: Annotated[Literal["thread", "resource"], _memory("One log for each thread, or one for the workspace.")] = (
+        "thread"
     )
-    carry_over: int = _memory(
-        1_500, "Tokens of workspace knowledge that a new thread starts with.", low=0, project=(0, 10_000)
+    share_token_budget: Annotated[bool, _memory("Let messages and observations share the sum of their windows.")] = (
+        False
     )
-    read_only: bool = setting(False, "Save nothing: work on a copy in memory and observe nothing (--no-save).")
-    thread_title: bool = _memory(True, "Let the Observer name threads.")
-    last_messages: int | None = _memory(
-        None, "Messages that are sent if memory is off; not set: as many as the mode sets.", above=0, project=(1, 1_000)
+    retrieval: Annotated[bool, _memory("Let the model open the messages behind an observation.")] = True
+    activate_after_idle: Annotated[
+        str | int | Literal[False],
+        _memory(
+            'Pause after which buffered groups are activated ("5m" or ms); auto: when the prompt cache expires.',
+            project=(1_000, 86_400_000),
+        ),
+    ] = "auto"
+    carry_over: Annotated[
+        int, _memory("Tokens of workspace knowledge that a new thread starts with.", low=0, project=(0, 10_000))
+    ] = 1_500
+    read_only: Annotated[bool, Meaning("Save nothing: work on a copy in memory and observe nothing (--no-save).")] = (
+        False
     )
-    observe_on_exit: bool = _memory(False, "Observe pending messages before the program ends.")
-    observation: ObservationSettings = setting(make=ObservationSettings)
-    reflection: ReflectionSettings = setting(make=ReflectionSettings)
-    working_memory: WorkingMemorySettings = setting(make=WorkingMemorySettings)
+    thread_title: Annotated[bool, _memory("Let the Observer name threads.")] = True
+    last_messages: Annotated[
+        int | None,
+        _memory(
+            "Messages that are sent if memory is off; not set: as many as the mode sets.", above=0, project=(1, 1_000)
+        ),
+    ] = None
+    observe_on_exit: Annotated[bool, _memory("Observe pending messages before the program ends.")] = False
+    observation: ObservationSettings = ObservationSettings()
+    reflection: ReflectionSettings = ReflectionSettings()
+    working_memory: WorkingMemorySettings = WorkingMemorySettings()
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalSettings:
+class ApprovalSettings(Struct, frozen=True):
     """Settings of approvals; a rule is `tool`, `tool(pattern)`, a glob over the path, or `bash: words`."""
 
-    mode: ApprovalMode = setting(
-        "ask", "Approval mode at the start; a project can only make it stricter.", project=True, at_once=True
-    )
-    allow: tuple[str, ...] = setting((), 'Rules for calls that run without a question, for example "bash: git fetch".')
-    ask: tuple[str, ...] = setting((), "Rules for calls that always ask.", project=True)
-    deny: tuple[str, ...] = setting((), "Rules for calls that are always refused.", project=True)
+    mode: Annotated[
+        ApprovalMode,
+        Meaning("Approval mode at the start; a project can only make it stricter.", project=True, at_once=True),
+    ] = "ask"
+    allow: Annotated[
+        tuple[str, ...], Meaning('Rules for calls that run without a question, for example "bash: git fetch".')
+    ] = ()
+    ask: Annotated[tuple[str, ...], Meaning("Rules for calls that always ask.", project=True)] = ()
+    deny: Annotated[tuple[str, ...], Meaning("Rules for calls that are always refused.", project=True)] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxSettings:
+class SandboxSettings(Struct, frozen=True):
     """Settings of what encloses commands; only the user's own, as a project could only widen it."""
 
-    enabled: Literal["auto", "off"] = setting(
-        "auto", "Run commands in the sandbox if there is one; without it, mode auto is not available."
-    )
-    env: tuple[str, ...] = setting((), "Environment variables that commands get besides the usual ones.")
-    hosts: tuple[str, ...] = setting(
-        (), "Hosts that commands may reach: example.org, *.example.org or example.org:8443."
-    )
-    write: tuple[str, ...] = setting(
-        (), "Folders that commands may change besides the workspace, for example ~/.cache/pip."
-    )
+    enabled: Annotated[
+        Literal["auto", "off"],
+        Meaning("Run commands in the sandbox if there is one; without it, mode auto is not available."),
+    ] = "auto"
+    env: Annotated[tuple[str, ...], Meaning("Environment variables that commands get besides the usual ones.")] = ()
+    hosts: Annotated[
+        tuple[str, ...], Meaning("Hosts that commands may reach: example.org, *.example.org or example.org:8443.")
+    ] = ()
+    write: Annotated[
+        tuple[str, ...], Meaning("Folders that commands may change besides the workspace, for example ~/.cache/pip.")
+    ] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WebSettings:
+class WebSettings(Struct, frozen=True):
     """Settings of the tools that reach the web; only the user's own."""
 
-    fetch: bool = setting(True, "Let the model open web pages; each new host is asked about.")
-    search: Literal["auto", "provider", "brave", "tavily", "exa", "off"] = setting(
-        "auto",
-        "Web search; auto: by the model's provider if it can, else by a service whose key is set.",
-    )
+    fetch: Annotated[bool, Meaning("Let the model open web pages; each new host is asked about.")] = True
+    search: Annotated[
+        Literal["auto", "provider", "brave", "tavily", "exa", "off"],
+        Meaning("Web search; auto: by the model's provider if it can, else by a service whose key is set."),
+    ] = "auto"
 
 
-@dataclass(frozen=True, slots=True)
-class AgentSettings:
+class AgentSettings(Struct, frozen=True):
     """Settings of the agent loop; limits are per turn, None means no limit."""
 
-    max_steps: int = setting(
-        200, "Maximum number of model calls per turn.", project=(1, 200), at_once=True,
-        above=0,
-    )  # fmt: skip
-    max_seconds: float | None = setting(None, "Maximum seconds per turn.", at_once=True, above=0)
-    max_tokens: int | None = setting(None, "Maximum tokens per turn, in and out.", at_once=True, above=0)
-    max_usd: float | None = setting(None, "Maximum US dollars per turn.", at_once=True, above=0)
-    effort: Effort = setting("medium", "Reasoning effort.", at_once=True)
-    max_output_tokens: int | None = setting(
-        None, "Maximum tokens of one answer; not set: the model's maximum.", at_once=True, above=0
+    max_steps: Annotated[
+        int, Meaning("Maximum number of model calls per turn.", project=(1, 200), at_once=True, above=0)
+    ] = 200
+    max_seconds: Annotated[float | None, Meaning("Maximum seconds per turn.", at_once=True, above=0)] = None
+    max_tokens: Annotated[int | None, Meaning("Maximum tokens per turn, in and out.", at_once=True, above=0)] = None
+    max_usd: Annotated[float | None, Meaning("Maximum US dollars per turn.", at_once=True, above=0)] = None
+    effort: Annotated[Effort, Meaning("Reasoning effort.", at_once=True)] = "medium"
+    max_output_tokens: Annotated[
+        int | None, Meaning("Maximum tokens of one answer; not set: the model's maximum.", at_once=True, above=0)
+    ] = None
+    thinking_tokens: Annotated[
+        int | None,
+        Meaning("Thinking budget in tokens, for models that take one; not set: chosen by the effort.", at_once=True),
+    ] = None
+    max_processor_retries: Annotated[
+        int, Meaning("Maximum number of new answers that a processor may request.", at_once=True, low=0)
+    ] = 3
+    tool_output_bytes: Annotated[int, Meaning("Maximum bytes of a tool's output that the model sees.", above=0)] = (
+        30_000
     )
-    thinking_tokens: int | None = setting(
-        None, "Thinking budget in tokens, for models that take one; not set: chosen by the effort.", at_once=True
-    )
-    max_processor_retries: int = setting(
-        3, "Maximum number of new answers that a processor may request.", at_once=True, low=0
-    )
-    tool_output_bytes: int = setting(30_000, "Maximum bytes of a tool's output that the model sees.", above=0)
-    bash_timeout: int = setting(120, "Default timeout of a command in seconds.", above=0)
-    checkpoints: bool = setting(True, "Record changes to files, so that /undo can restore them.")
+    bash_timeout: Annotated[int, Meaning("Default timeout of a command in seconds.", above=0)] = 120
+    checkpoints: Annotated[bool, Meaning("Record changes to files, so that /undo can restore them.")] = True
 
 
-@dataclass(frozen=True, slots=True)
-class SubagentSettings:
+class SubagentSettings(Struct, frozen=True):
     """Settings of child threads; the limits are for each child."""
 
-    use: Literal["asked", "free", "off"] = setting(
-        "asked", "Start child threads if asked for, whenever the model decides (free), or never (off).", project=True
-    )
-    max_threads: int = setting(
-        4, "Maximum number of children that run at once.", at_once=True, low=1, high=16, project=(1, 16)
-    )
-    max_steps: int = setting(50, "Maximum number of model calls of a child.", at_once=True, above=0, project=(1, 1_000))
-    max_tokens: int = setting(
-        500_000, "Maximum uncached tokens of a child.", at_once=True, above=0, project=(1, 10_000_000)
-    )
-    max_usd: float = setting(1.0, "Maximum US dollars of a child.", at_once=True, above=0, project=(0, 100))
-    model: str = setting("inherit", 'Model of children, as "provider/name"; inherit: the model of the chat.')
+    use: Annotated[
+        Literal["asked", "free", "off"],
+        Meaning("Start child threads if asked for, whenever the model decides (free), or never (off).", project=True),
+    ] = "asked"
+    max_threads: Annotated[
+        int, Meaning("Maximum number of children that run at once.", at_once=True, low=1, high=16, project=(1, 16))
+    ] = 4
+    max_steps: Annotated[
+        int, Meaning("Maximum number of model calls of a child.", at_once=True, above=0, project=(1, 1_000))
+    ] = 50
+    max_tokens: Annotated[
+        int, Meaning("Maximum uncached tokens of a child.", at_once=True, above=0, project=(1, 10_000_000))
+    ] = 500_000
+    max_usd: Annotated[float, Meaning("Maximum US dollars of a child.", at_once=True, above=0, project=(0, 100))] = 1.0
+    model: Annotated[str, Meaning('Model of children, as "provider/name"; inherit: the model of the chat.')] = "inherit"
 
 
-@dataclass(frozen=True, slots=True)
-class ToolSearchSettings:
+class ToolSearchSettings(Struct, frozen=True):
     """Settings of the search for tools."""
 
-    top_k: int = setting(5, "Maximum number of tools that one search returns.", at_once=True, low=1, high=50)
+    top_k: Annotated[int, Meaning("Maximum number of tools that one search returns.", at_once=True, low=1, high=50)] = 5
 
 
-@dataclass(frozen=True, slots=True)
-class GoalSettings:
+class GoalSettings(Struct, frozen=True):
     """Limits of a goal; `/goal` can name others."""
 
-    max_turns: int = setting(20, "Maximum number of turns of a goal.", at_once=True, above=0, project=(1, 1_000))
-    max_usd: float = setting(5.0, "Maximum US dollars of a goal.", at_once=True, above=0, project=(0, 1_000))
+    max_turns: Annotated[
+        int, Meaning("Maximum number of turns of a goal.", at_once=True, above=0, project=(1, 1_000))
+    ] = 20
+    max_usd: Annotated[float, Meaning("Maximum US dollars of a goal.", at_once=True, above=0, project=(0, 1_000))] = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class UiSettings:
-    theme: str = setting("sakti-dark", "Name of the theme.", at_once=True)
-    sidebar_width: int | None = setting(
-        None,
-        "Width of the panes in columns; not set: 36 to 56, by the width of the screen.",
-        at_once=True,
-        low=24,
-        high=120,
+class UiSettings(Struct, frozen=True):
+    theme: Annotated[str, Meaning("Name of the theme.", at_once=True)] = "sakti-dark"
+    sidebar_width: Annotated[
+        int | None,
+        Meaning(
+            "Width of the panes in columns; not set: 36 to 56, by the width of the screen.",
+            at_once=True,
+            low=24,
+            high=120,
+        ),
+    ] = None
+    mouse: Annotated[bool, Meaning("Use the mouse; false leaves it to the terminal.")] = True
+    reduced_motion: Annotated[bool, Meaning("No blinking and no animation.", at_once=True)] = False
+    notify: Annotated[
+        Literal["off", "bell", "desktop"],
+        Meaning(
+            "Notification of a waiting question or the end of a long turn, if the window has no focus.", at_once=True
+        ),
+    ] = "bell"
+    vim_keys: Annotated[bool, Meaning("vim's keys in the prompt: Esc for normal mode, i to type.", at_once=True)] = (
+        False
     )
-    mouse: bool = setting(True, "Use the mouse; false leaves it to the terminal.")
-    reduced_motion: bool = setting(False, "No blinking and no animation.", at_once=True)
-    notify: Literal["off", "bell", "desktop"] = setting(
-        "bell",
-        "Notification of a waiting question or the end of a long turn, if the window has no focus.",
-        at_once=True,
-    )
-    vim_keys: bool = setting(False, "vim's keys in the prompt: Esc for normal mode, i to type.", at_once=True)
-    plain: bool = setting(False, "Chat line by line, for screen readers (--plain).")
+    plain: Annotated[bool, Meaning("Chat line by line, for screen readers (--plain).")] = False
 
 
-@dataclass(frozen=True, slots=True)
-class StoreSettings:
-    path: str | None = setting(None, "File of the database (SAKTI_DB).", refuse=_refuse_url)
-    synchronous: Literal["FULL", "NORMAL"] = setting(
-        "FULL", "Durability of writes; NORMAL may lose the last second in a power failure."
-    )
-    share_worktrees: bool = setting(False, "Linked git worktrees use the task board and the page of the main checkout.")
-    wait: float = setting(90.0, "Maximum seconds that a write waits for another process.", low=0)
+class StoreSettings(Struct, frozen=True):
+    path: Annotated[str | None, Meaning("File of the database (SAKTI_DB).", refuse=_refuse_url)] = None
+    synchronous: Annotated[
+        Literal["FULL", "NORMAL"], Meaning("Durability of writes; NORMAL may lose the last second in a power failure.")
+    ] = "FULL"
+    share_worktrees: Annotated[
+        bool, Meaning("Linked git worktrees use the task board and the page of the main checkout.")
+    ] = False
+    wait: Annotated[float, Meaning("Maximum seconds that a write waits for another process.", low=0)] = 90.0
 
 
 # What happens to a tool call; a hook's `match` is a pattern of the tool's name there.
@@ -389,8 +382,7 @@ EVENTS = {
 TIMEOUT = 60.0  # seconds
 
 
-@dataclass(frozen=True, slots=True)
-class HookSettings:
+class HookSettings(Struct, frozen=True):
     """Settings of one hook; `write` names folders and files that it may change beside the workspace."""
 
     event: str
@@ -405,73 +397,81 @@ def event_name(name: str) -> str:
     return next((event for event in EVENTS if event.casefold() == name.strip().casefold()), "")
 
 
-@dataclass(frozen=True, slots=True)
-class ProviderSettings:
+class ProviderSettings(Struct, frozen=True):
     """Settings of one provider.
 
     sakti writes no key into a file: `key_env` names the variable that holds it, `key_command` prints it.
     """
 
-    api: Literal["auto", "chat", "responses", "anthropic"] = setting("auto", "The protocol of the server.")
-    base_url: str | None = setting(None, "Address of the API.")
-    key_env: str | None = setting(None, "Name of the variable that holds the key.")
-    key_command: str | None = setting(None, "Command that prints the key; run again if the key has expired.")
-    auth_token: str | None = setting(
-        None, "Token sent in place of a key, for gateways with their own login.", secret=True
+    api: Annotated[Literal["auto", "chat", "responses", "anthropic"], Meaning("The protocol of the server.")] = "auto"
+    base_url: Annotated[str | None, Meaning("Address of the API.")] = None
+    key_env: Annotated[str | None, Meaning("Name of the variable that holds the key.")] = None
+    key_command: Annotated[str | None, Meaning("Command that prints the key; run again if the key has expired.")] = None
+    auth_token: Annotated[
+        str | None, Meaning("Token sent in place of a key, for gateways with their own login.", secret=True)
+    ] = None
+    headers: Annotated[Mapping[str, str], Meaning("Headers sent with every request.", secret=True)] = field(
+        default_factory=dict[str, str]
     )
-    headers: Mapping[str, str] = setting(make=dict[str, str], help="Headers sent with every request.", secret=True)
-    api_version: str | None = setting(None, "Version of the API, for Azure.")
-    timeout: float = setting(120.0, "Maximum silence of a stream in seconds.", above=0)
-    context_window: int | None = setting(None, "Context window in tokens, if the server does not report it.", above=0)
-    images: bool | None = setting(None, "Tell sakti that these models accept images.")
-    extra: Mapping[str, Any] = setting(make=dict[str, Any], help="Extra fields in the body of every request.")
+    api_version: Annotated[str | None, Meaning("Version of the API, for Azure.")] = None
+    timeout: Annotated[float, Meaning("Maximum silence of a stream in seconds.", above=0)] = 120.0
+    context_window: Annotated[
+        int | None, Meaning("Context window in tokens, if the server does not report it.", above=0)
+    ] = None
+    images: Annotated[bool | None, Meaning("Tell sakti that these models accept images.")] = None
+    extra: Annotated[Mapping[str, Any], Meaning("Extra fields in the body of every request.")] = field(
+        default_factory=dict[str, Any]
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class Config:
+class Config(Struct, frozen=True):
     """All settings."""
 
-    model: str | None = setting(None, 'Model that answers, as "provider/name".')
-    fallback_model: str | None = setting(
-        None, "Model for the rest of a turn if `model` stays overloaded.", at_once=True
-    )
-    title_model: str | None = setting(
-        None,
-        "Model that names a thread after its first answer; not set: the first line, then the Observer.",
-        at_once=True,
-    )
-    processors: tuple[str, ...] = setting(
-        (), "Names of processors for every turn, in order: built in or from an installed package."
-    )
-    hooks: tuple[HookSettings, ...] = setting(
-        (), "Commands that run at events: tables [[hooks]] with event, match, command, timeout, write."
-    )
-    mode: str = setting(
-        "default",
-        "How the agent works and what is remembered: for example debugging.",
-        project=True,
-        at_once=True,
-        refuse=refuse_mode,
-    )
-    memory: MemorySettings = setting(make=MemorySettings)
-    approval: ApprovalSettings = setting(make=ApprovalSettings)
-    sandbox: SandboxSettings = setting(make=SandboxSettings)
-    web: WebSettings = setting(make=WebSettings)
-    agent: AgentSettings = setting(make=AgentSettings)
-    subagents: SubagentSettings = setting(make=SubagentSettings)
-    goal: GoalSettings = setting(make=GoalSettings)
-    tool_search: ToolSearchSettings = setting(make=ToolSearchSettings)
-    ui: UiSettings = setting(make=UiSettings)
-    store: StoreSettings = setting(make=StoreSettings)
-    keys: Mapping[str, Any] = setting(
-        make=dict[str, Any], help='Custom keys, by the id that F1 shows, for example "app.search" = "ctrl+l".'
-    )
-    providers: Mapping[str, ProviderSettings] = setting(make=dict[str, ProviderSettings])
-    mcp: Mapping[str, Any] = setting(
-        make=dict[str, Any],
-        help="MCP servers: a table [mcp.NAME] each; `sakti help mcp` lists its fields.",
-        secret=True,
-    )
+    model: Annotated[str | None, Meaning('Model that answers, as "provider/name".')] = None
+    fallback_model: Annotated[
+        str | None, Meaning("Model for the rest of a turn if `model` stays overloaded.", at_once=True)
+    ] = None
+    title_model: Annotated[
+        str | None,
+        Meaning(
+            "Model that names a thread after its first answer; not set: the first line, then the Observer.",
+            at_once=True,
+        ),
+    ] = None
+    processors: Annotated[
+        tuple[str, ...], Meaning("Names of processors for every turn, in order: built in or from an installed package.")
+    ] = ()
+    hooks: Annotated[
+        tuple[HookSettings, ...],
+        Meaning("Commands that run at events: tables [[hooks]] with event, match, command, timeout, write."),
+    ] = ()
+    mode: Annotated[
+        str,
+        Meaning(
+            "How the agent works and what is remembered: for example debugging.",
+            project=True,
+            at_once=True,
+            refuse=refuse_mode,
+        ),
+    ] = "default"
+    memory: MemorySettings = MemorySettings()
+    approval: ApprovalSettings = ApprovalSettings()
+    sandbox: SandboxSettings = SandboxSettings()
+    web: WebSettings = WebSettings()
+    agent: AgentSettings = AgentSettings()
+    subagents: SubagentSettings = SubagentSettings()
+    goal: GoalSettings = GoalSettings()
+    tool_search: ToolSearchSettings = ToolSearchSettings()
+    ui: UiSettings = UiSettings()
+    store: StoreSettings = StoreSettings()
+    keys: Annotated[
+        Mapping[str, Any], Meaning('Custom keys, by the id that F1 shows, for example "app.search" = "ctrl+l".')
+    ] = field(default_factory=dict[str, Any])
+    providers: Mapping[str, ProviderSettings] = field(default_factory=dict[str, ProviderSettings])
+    mcp: Annotated[
+        Mapping[str, Any],
+        Meaning("MCP servers: a table [mcp.NAME] each; `sakti help mcp` lists its fields.", secret=True),
+    ] = field(default_factory=dict[str, Any])
 
 
 # Other ways to write a setting: `[model] name =, fallback =`.
@@ -484,18 +484,26 @@ def names() -> Iterator[str]:
 
 
 @cache
+def group_fields(group: type) -> Mapping[str, tuple[Any, Meaning]]:
+    """Map the fields of a group of settings to their types and meanings."""
+    annotations = typing.get_type_hints(group, include_extras=True)
+    return {
+        name: typing.get_args(hint)[:2] if typing.get_origin(hint) is Annotated else (hint, Meaning())
+        for name, hint in annotations.items()
+    }
+
+
+@cache
 def _meanings() -> Mapping[str, Meaning]:
     """Map every setting's dotted name to its `Meaning`; settings of providers as `providers.*.NAME`."""
     out: dict[str, Meaning] = {}
 
-    def walk(kind: type, prefix: str) -> None:
-        hints = typing.get_type_hints(kind)
-        for f in dataclasses.fields(kind):
-            target = hints[f.name]
-            if isinstance(target, type) and dataclasses.is_dataclass(target):
-                walk(target, f"{prefix}{f.name}.")
+    def walk(group: type, prefix: str) -> None:
+        for name, (hint, meaning) in group_fields(group).items():
+            if isinstance(hint, type) and issubclass(hint, Struct):
+                walk(hint, f"{prefix}{name}.")
             else:
-                out[f"{prefix}{f.name}"] = of_field(f)
+                out[prefix + name] = meaning
 
     walk(Config, "")
     walk(ProviderSettings, "providers.*.")
@@ -515,4 +523,4 @@ def meaning(name: str) -> Meaning:
 
 def project_may_set(name: str) -> bool:
     """Return whether a project's own file may set it."""
-    return meaning(name).project
+    return bool(meaning(name).project)

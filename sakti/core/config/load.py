@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import math
 import re
@@ -19,7 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
+from msgspec.structs import replace
 
 from sakti.core.config.check import check
 from sakti.core.config.conversion import check_bounds, convert
@@ -28,11 +28,12 @@ from sakti.core.config.fields import (
     APPROVAL_MODES,
     Config,
     ProviderSettings,
+    group_fields,
     meaning,
     names,
     project_may_set,
 )
-from sakti.core.config.reading import SERVERS, TABLES, literal, parse, read_table
+from sakti.core.config.reading import SERVERS, TABLES, parse, parse_literal, read_table
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line, show_value
 
@@ -41,11 +42,9 @@ _NARROWS = (  # numbers that a project may only lower
     *("subagents.max_tokens", "subagents.max_usd", "goal.max_turns", "goal.max_usd"),
 )
 _STRICT_FIRST = {"approval.mode": APPROVAL_MODES, "subagents.use": ("off", "asked", "free")}  # only stricter ones
-_ELSEWHERE = ("hooks", SERVERS)  # of a project: read with its other files of that kind, where it is trusted
+_READ_SEPARATELY = ("hooks", SERVERS)  # of a project: read with its other files of that kind, where it is trusted
 LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules that it may add
-
-
-MOST = 5  # warnings about one project's file
+MOST_WARNINGS = 5  # about one project's file
 MASK = "•••"
 
 
@@ -81,25 +80,25 @@ def load(
 ) -> LoadedConfig:
     """Merge all sources into one `Config`.
 
-    `project_bytes` is what the project's file holds, where it was read before. `usable` says why a value of the
-    project's cannot be used, empty where it can.
+    `project_bytes` are the bytes of the project's file if it was read before. `usable` returns why a value of the
+    project's cannot be used, "" if it can.
 
     Raises `ConfigError`, naming the source and the setting, for anything unknown, of the wrong type or contradictory
-    in the user's own sources. What is wrong in the project's file is left out with a warning: a folder must not keep
+    in the user's own sources. A wrong setting in the project's file is ignored with a warning: a folder must not keep
     the program from starting.
     """
     user_values = [
         SourcedSetting(name, value, str(user_file))
         for name, value in (read_table(user_file) if user_file else {}).items()
     ]
-    later = list(_above_files(env or {}, overrides))
+    later = list(_later_settings(env or {}, overrides))
     warnings: list[str] = []
     offered: list[SourcedSetting] = []
     if project_file is not None:
-        offered = _of_project(project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings)
+        offered = _project_settings(project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings)
         offered = _without_contradictions(user_values, offered, later, warnings)
-        if len(warnings) > MOST:
-            warnings[MOST:] = [f"{project_file}: {len(warnings) - MOST} more settings are not used."]
+        if len(warnings) > MOST_WARNINGS:
+            warnings[MOST_WARNINGS:] = [f"{project_file}: {len(warnings) - MOST_WARNINGS} more settings are not used."]
     config, origins = _merge_settings((*user_values, *offered, *later))
     check(config)
     return LoadedConfig(
@@ -107,10 +106,10 @@ def load(
     )
 
 
-def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[SourcedSetting]:
+def _later_settings(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[SourcedSetting]:
     for key, value in sorted(env.items()):
         if key.startswith("SAKTI_") and "__" in key:
-            yield SourcedSetting(key[6:].lower().replace("__", "."), literal(value), key)
+            yield SourcedSetting(key[6:].lower().replace("__", "."), parse_literal(value), key)
         elif key in ("SAKTI_MODEL", "SAKTI_MODE"):
             yield SourcedSetting(key[6:].lower(), value, key)
         elif key == "SAKTI_DB" and value:
@@ -119,7 +118,7 @@ def _above_files(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[S
         name, sep, value = text.partition("=")
         if not sep:
             raise ConfigError(f"-o takes name=value, not {text!r}.")
-        yield SourcedSetting(name.strip(), literal(value.strip()), f"-o {name.strip()}")
+        yield SourcedSetting(name.strip(), parse_literal(value.strip()), f"-o {name.strip()}")
 
 
 def _merge_settings(settings: Iterable[SourcedSetting]) -> tuple[Config, dict[str, str]]:
@@ -130,13 +129,13 @@ def _merge_settings(settings: Iterable[SourcedSetting]) -> tuple[Config, dict[st
     return config, origins
 
 
-# --- what a project says --------------------------------------------------------------------------------------------
+# --- a project's settings --------------------------------------------------------------------------------------------
 
 
-def _of_project(
+def _project_settings(
     path: Path, data: bytes | None, config: Config, usable: Callable[[str, Any], str], warnings: list[str]
 ) -> list[SourcedSetting]:
-    """Return the project's settings that are good, each on its own, after the user's file made `config`."""
+    """Return the settings of a project that may be used beside those of `config`; adds to `warnings`."""
     try:
         table = read_table(path) if data is None else parse(data, path)
     except ConfigError as e:
@@ -144,7 +143,7 @@ def _of_project(
         return []
     out: list[SourcedSetting] = []
     for name, value in table.items():
-        if name in _ELSEWHERE:
+        if name in _READ_SEPARATELY:
             continue
         why = _reason_to_ignore(name, value, config, str(path)) or usable(name, value)
         if why:
@@ -168,13 +167,13 @@ def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str
     order = _STRICT_FIRST.get(name, ())
     if order and order.index(new_value) > order.index(old := _get(config, name)):
         return f"{name} = {new_value!r} is looser than your own setting ({old}) and is not used."
-    return _reason_of_size(name, new_value, config)
+    return _reason_too_large(name, new_value, config)
 
 
-def _reason_of_size(name: str, value: Any, config: Config) -> str:
+def _reason_too_large(name: str, value: Any, config: Config) -> str:
     """Return why a project's number, text or list of rules is too large to be used, or ""."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _reason_of_number(name, value, config)
+        return _reason_out_of_bounds(name, value, config)
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{name} is not used: it has more than {LONGEST_TEXT} characters."
     rules = typing.cast("tuple[str, ...]", value) if isinstance(value, tuple) else ()
@@ -183,8 +182,9 @@ def _reason_of_size(name: str, value: Any, config: Config) -> str:
     return ""
 
 
-def _reason_of_number(name: str, value: float, config: Config) -> str:
-    low, high = meaning(name).project_bounds or (-math.inf, math.inf)
+def _reason_out_of_bounds(name: str, value: float, config: Config) -> str:
+    bounds = meaning(name).project
+    low, high = bounds if isinstance(bounds, tuple) else (-math.inf, math.inf)
     if name in _NARROWS:
         high = min(high, _get(config, name))
     if low <= value <= high:
@@ -193,17 +193,17 @@ def _reason_of_number(name: str, value: float, config: Config) -> str:
 
 
 def _without_contradictions(
-    own: Sequence[SourcedSetting],
+    earlier: Sequence[SourcedSetting],
     offered: Sequence[SourcedSetting],
     later: Sequence[SourcedSetting],
     warnings: list[str],
 ) -> list[SourcedSetting]:
     """Leave out project settings that contradict others; the user's settings win."""
-    if not _contradiction((*own, *offered, *later)) or _contradiction((*own, *later)):
+    if not _contradiction((*earlier, *offered, *later)) or _contradiction((*earlier, *later)):
         return list(offered)
     good: list[SourcedSetting] = []
     for one in offered:
-        if why := _contradiction((*own, *good, one, *later)):
+        if why := _contradiction((*earlier, *good, one, *later)):
             warnings.append(f"{one.origin}: {one.name} is not used. {why}")
         else:
             good.append(one)
@@ -219,8 +219,8 @@ def _contradiction(settings: Iterable[SourcedSetting]) -> str:
 
 
 def _project_changes(config: Config, without: Iterable[SourcedSetting]) -> dict[str, Any]:
-    before = flat(_merge_settings(without)[0])
-    return {name: value for name, value in flat(config).items() if value != before.get(name)}
+    before = flatten(_merge_settings(without)[0])
+    return {name: value for name, value in flatten(config).items() if value != before.get(name)}
 
 
 def replace_setting(config: Config, name: str, value: Any, origin: str = "setting") -> Config:
@@ -228,27 +228,28 @@ def replace_setting(config: Config, name: str, value: Any, origin: str = "settin
     return _replace(config, ALIASES.get(name, name).split("."), value, name, origin)
 
 
-def _replace(node: Any, path: list[str], value: Any, name: str, origin: str) -> Any:
-    """Return a class of settings with the value at `path` set. Raises ConfigError."""
+def _replace(group: Any, path: list[str], value: Any, name: str, origin: str) -> Any:
+    """Return a group of settings with the value at `path` set. Raises ConfigError."""
     head, *rest = path
-    hint = typing.get_type_hints(node.__class__).get(head)
-    child: Any = getattr(node, head, None)
-    is_group = dataclasses.is_dataclass(child)
-    if hint is None or (rest and not is_group and not isinstance(child, Mapping)):
-        raise ConfigError(f"{origin}: unknown setting {show_value(name)}.{_suggest(name) if hint is None else _LISTED}")
-    if head == "providers" and isinstance(node, Config):
-        new: Any = _replace_provider(node.providers, rest, value, name, origin)
-    elif is_group:
+    hint, meaning = group_fields(group.__class__).get(head, (None, None))
+    child: Any = getattr(group, head, None)
+    if meaning is None or (rest and not isinstance(child, Struct | Mapping)):
+        raise ConfigError(
+            f"{origin}: unknown setting {show_value(name)}.{_suggest(name) if meaning is None else _LISTED}"
+        )
+    if head == "providers" and isinstance(group, Config):
+        new: Any = _replace_provider(group.providers, rest, value, name, origin)
+    elif isinstance(child, Struct):
         if not rest:
             raise ConfigError(f"{origin}: {name} is a group of settings; name one of them.")
         new = _replace(child, rest, value, name, origin)
     elif rest:
-        key, value = (".".join(rest), value) if head != SERVERS else _replace_field(node.mcp, rest, value)
+        key, value = (".".join(rest), value) if head != SERVERS else _replace_field(group.mcp, rest, value)
         table = convert({key: value}, hint, name.removesuffix(f".{key}"), origin)
         new = {**typing.cast("Mapping[str, Any]", child), **table}
     else:
-        new = check_bounds(meaning(name), convert(value, hint, name, origin), name, origin)
-    return dataclasses.replace(node, **{head: new})
+        new = check_bounds(meaning, convert(value, hint, name, origin), name, origin)
+    return replace(group, **{head: new})
 
 
 _LISTED = " `sakti config` lists them."
@@ -292,10 +293,9 @@ def masked_value(name: str, value: Any) -> Any:
     return dict.fromkeys(typing.cast("dict[str, Any]", value), MASK) if isinstance(value, dict) else MASK
 
 
-def flat(config: Config) -> dict[str, Any]:
+def flatten(config: Config) -> dict[str, Any]:
     """Map every setting's dotted name to its value, for `sakti config`."""
     out = {name: _get(config, name) for name in names()}
     for provider, settings in config.providers.items():
-        for f in dataclasses.fields(settings):
-            out[f"providers.{provider}.{f.name}"] = getattr(settings, f.name)
+        out |= {f"providers.{provider}.{name}": value for name, value in structs.asdict(settings).items()}
     return out

@@ -57,7 +57,7 @@ def parse(data: bytes, path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path} cannot be read: {_why(e)}. {_MEND}") from e
 
 
-def literal(text: str) -> Any:
+def parse_literal(text: str) -> Any:
     """Parse a value as TOML, else as a plain string."""
     try:
         return tomllib.loads(f"v = {text}")["v"]

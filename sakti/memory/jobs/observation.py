@@ -17,17 +17,18 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Message
 from sakti.memory import policy, shared
 from sakti.memory.jobs.operation import Leases, Operation
+from sakti.memory.phases import NEVER_WAITS, RESTING, Phase, Signal
 from sakti.memory.protocol import ObserveInput
-from sakti.memory.state import NEVER_WAITS, RESTING, TURN_WAIT_S, MemoryState, Phase, Signal, finish_commit
+from sakti.memory.state import TURN_WAIT_S, MemoryState, finish_commit
 from sakti.memory.window import slices, sync_cut
 from sakti.memory.worker import MemoryWorker, observable
 from sakti.providers import omissions
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.log.lines import LogLine
-from sakti.store.memory import Add, Group, Held
+from sakti.store.memory import Add, Group, ResultLease
 from sakti.store.memory.group_rows import TITLE, spans
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import messages as message_store
 from sakti.store.threads.threads import LEFT_OUT
 
@@ -77,7 +78,7 @@ class Observation:
 
     def _is_due(self, messages: Sequence[Message], *, at_end: bool) -> bool:
         """Return whether so many messages are worth an observation in the background."""
-        window, numbers = self.state.window, self.state.numbers()
+        window, numbers = self.state.window, self.state.numbers
         # a backlog is always caught up with in the background, whatever the interval
         behind = self.state.phase is Phase.CATCHING_UP
         if numbers.buffer is None and not behind:
@@ -111,7 +112,7 @@ class Observation:
         self, messages: list[Message], name: Literal["observation", "buffering"], focus: str, made: list[Group]
     ) -> asyncio.Task[bool]:
         self.task = asyncio.create_task(self._run(messages, name, focus, made))
-        self.task.add_done_callback(lambda _task: self.state.changed())  # only now it no longer runs
+        self.task.add_done_callback(lambda _task: self.state.notify())  # only now it no longer runs
         return self.task
 
     async def join(self) -> None:
@@ -156,7 +157,7 @@ class Observation:
         except Exception as e:
             if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:
                 signal = Signal.FAILED
-                numbers = state.numbers()
+                numbers = state.numbers
                 interval = numbers.buffer or numbers.threshold // 5
                 state.retry = state.retry.after(state.window.pending, state.clock.now(), interval)
             self.elsewhere = isinstance(e, MemoryFailure) and e.code == "busy"
@@ -166,7 +167,7 @@ class Observation:
         finally:
             state.signal(signal)
             state.settle()
-            state.changed()
+            state.notify()
         return bool(made)
 
     async def _observe(self, found: list[Message], run: _ObservationRun) -> None:
@@ -191,7 +192,7 @@ class Observation:
             if not buffering and state.window.ready():
                 return  # what waits goes into the log first
             operation.start(state)
-            pieces = slices(self._pending(found), state.numbers().threshold)
+            pieces = slices(self._pending(found), state.numbers.threshold)
             for piece in pieces:
                 if run.groups and buffering and state.phase in RESTING:
                     break
@@ -212,7 +213,7 @@ class Observation:
         return pending
 
     async def _observe_piece(
-        self, piece: list[Message], run: _ObservationRun, before: list[LogLine], held: Held, *, last: bool
+        self, piece: list[Message], run: _ObservationRun, before: list[LogLine], held: ResultLease, *, last: bool
     ) -> None:
         state, cycle_id = self.state, run.operation.cycle_id
         request = self._request(piece, run.focus)
@@ -247,7 +248,7 @@ class Observation:
         if window.record.scope != "resource":
             return {}
         title = "" if window.thread.title_pinned else str(group.metadata.get("title") or "")
-        return {TITLE: entering("threads", "title", title) or window.thread.title}
+        return {TITLE: mask_for_storage("threads", "title", title) or window.thread.title}
 
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window
@@ -256,7 +257,7 @@ class Observation:
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
-            omissions.without([m for m in piece if observable(m)], left_out, omissions.EVERY_MODEL),
+            omissions.omit_pieces([m for m in piece if observable(m)], left_out, omissions.EVERY_MODEL),
             state.timezone,
             state.mode,
             "\n".join(t for t in texts if t),
@@ -266,8 +267,8 @@ class Observation:
             state.goal,
             state.settings.thread_title and not window.thread.title_pinned,
             _newest_timezone(earlier),
-            max(0, state.numbers().reflect_at - state.observation_tokens()),
-            state.numbers().reflect_at,
+            max(0, state.numbers.reflect_at - state.observation_tokens),
+            state.numbers.reflect_at,
         )
 
     def _earlier(self, index: int) -> tuple[list[Group], list[str]]:
@@ -330,7 +331,7 @@ class Patience:
 
 def _must_wait(state: MemoryState, observation: Observation) -> bool:
     """Return whether too much is pending for a request."""
-    numbers, window = state.numbers(), state.window
+    numbers, window = state.numbers, state.window
     if state.phase in NEVER_WAITS or window.pending < numbers.threshold:
         return False
     comes_in = window.ready() or observation.running() is not None
@@ -368,6 +369,6 @@ def _next_messages(state: MemoryState) -> list[Message]:
     """Return the messages that can be observed at once; empty while some are buffered."""
     if state.window.ready():
         return []
-    numbers, messages = state.numbers(), state.window.find_uncovered_messages()
+    numbers, messages = state.numbers, state.window.find_uncovered_messages()
     floor = policy.resolve_retention_floor(numbers.activation, numbers.threshold)
     return messages[: sync_cut(messages, numbers.threshold, floor)]

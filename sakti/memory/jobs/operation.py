@@ -13,9 +13,9 @@ from sakti.core.errors import MemoryFailure, SaktiError
 from sakti.core.events import MemoryOperation
 from sakti.core.types import Json
 from sakti.memory.state import PATIENCE_S, MemoryState
-from sakti.store import leases
+from sakti.store import files, leases
 from sakti.store.database import Database, Store
-from sakti.store.memory import Group, Held
+from sakti.store.memory import Group, ResultLease
 
 # Names of the figures in the events: tokens to read, tokens that were read, tokens written.
 _FIELDS = {
@@ -53,12 +53,12 @@ class Operation(Struct, frozen=True):
             window.thread.id,
             tokens,
             state.clock.now(),
-            state.snapshot(),
+            state.describe_settings(),
         )
 
     def start(self, state: MemoryState) -> None:
         state.emit(self._event("start", started_at=self.started, **{_FIELDS[self.name][0]: self.tokens}))
-        state.changed()
+        state.notify()
 
     def end(self, state: MemoryState, made: Sequence[Group]) -> None:
         _, read, written = _FIELDS[self.name]
@@ -118,12 +118,12 @@ class Leases(Struct, frozen=True):
         kind: leases.LeaseKind,
         thread_id: str = "",
         start: Callable[[Database], None] | None = None,
-    ) -> AsyncGenerator[Held]:
+    ) -> AsyncGenerator[ResultLease]:
         """Hold a lease for the time of the block; `start` runs in the transaction that acquires it.
 
         Raises `MemoryFailure` (busy) when another window holds it: then nothing was written.
         """
-        held = Held(kind, self.owner, self.store.ids.new(), thread_id)
+        held = ResultLease(kind, self.owner, self.store.ids.new(), thread_id)
 
         def acquire(db: Database) -> bool:
             return leases.acquire(
@@ -153,11 +153,11 @@ class Leases(Struct, frozen=True):
                 await self._release(record_id, held)
             self._ended.discard(held.operation_id)
 
-    def note_end(self, held: Held) -> None:
+    def note_end(self, held: ResultLease) -> None:
         """Note that a lease was released by the commit of its last result."""
         self._ended.add(held.operation_id)
 
-    async def _release(self, record_id: str, held: Held) -> None:
+    async def _release(self, record_id: str, held: ResultLease) -> None:
         with contextlib.suppress(SaktiError, RuntimeError):  # a closed store has no leases to give back
             await asyncio.shield(
                 self.store.write(
@@ -170,7 +170,7 @@ class Leases(Struct, frozen=True):
                 )
             )
 
-    async def _heartbeat(self, record_id: str, held: Held) -> None:
+    async def _heartbeat(self, record_id: str, held: ResultLease) -> None:
         # real seconds on purpose: other processes look at this row, whatever clock tests inject here
         while True:
             await asyncio.sleep(leases.HEARTBEAT_S)
@@ -199,7 +199,7 @@ class Leases(Struct, frozen=True):
         return any(
             lease.kind == kind and lease.thread_id == thread_id and lease.owner != self.owner
             for lease in leases.list_leases(db, record_id, self.store.clock.now())
-            if leases.alive(lease.owner)
+            if files.is_owner_running(lease.owner)
         )
 
     @contextlib.asynccontextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -11,16 +12,17 @@ from sakti.memory import policy
 from sakti.memory.jobs.observation import HARMLESS, Patience
 from sakti.memory.jobs.operation import Leases, Operation
 from sakti.memory.log.lines import share_heads
+from sakti.memory.phases import RESTING, ReflectionPhase, ReflectionSignal
 from sakti.memory.protocol import ReflectInput
-from sakti.memory.state import RESTING, MemoryState, ReflectionPhase, ReflectionSignal
+from sakti.memory.state import MemoryState
 from sakti.memory.worker import MemoryWorker, ReflectionInputs
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.memory import Add, Group, UndoReflection
 
 TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
-LEAST_SHARE = 0.25  # of a log's tokens, which a reflection may always take: well above the floor of its quality
-UNDO_INTERVALS = 5  # after an undo the log grows by such a part of its threshold before it is condensed again
+LEAST_SHARE = 0.25  # of the input's tokens, which a reflection may always have: well above `quality.TOKEN_SHARE`
+UNDO_INTERVALS = 5  # after an undo the log has to grow by this fraction (1/5) of its threshold
 
 
 class ReflectionUndone(Struct, frozen=True):
@@ -35,6 +37,34 @@ class ReflectionUndone(Struct, frozen=True):
     corrected: int
 
 
+def select_groups(active: Sequence[Group], reflect_at: int, now: int) -> list[Group]:
+    """Return the older part of a log to condense.
+
+    Reflections that fill more than half of the threshold `reflect_at` go alone, first; else everything goes but the
+    newest observations.
+    """
+    reflections = [g for g in active if g.kind == "reflection"]
+    if len(reflections) > 1 and _count_tokens(reflections) > reflect_at / 2:
+        return reflections
+    return list(active[: len(active) - _count_recent(active, reflect_at, now)])
+
+
+def _count_recent(active: Sequence[Group], reflect_at: int, now: int) -> int:
+    """Return how many groups stay: 24 hours or 50 lines, whichever is more, that fit a third of the threshold."""
+    count, rows, tokens = 0, 0, 0
+    for group in reversed([g for g in active if g.kind == "observation"]):
+        is_recent = now - group.created_at < TAIL_MS or rows < TAIL_LINES
+        tokens += group.observation_tokens
+        if not is_recent or tokens > reflect_at / 3:
+            break
+        count, rows = count + 1, rows + group.text.count("\n") + 1
+    return count
+
+
+def _count_tokens(groups: Iterable[Group]) -> int:
+    return sum(g.observation_tokens for g in groups)
+
+
 class Reflection:
     """Reflection job of one open thread's record; `task` is the running or last one."""
 
@@ -45,61 +75,43 @@ class Reflection:
     def running(self) -> asyncio.Task[None] | None:
         return self.task if self.task is not None and not self.task.done() else None
 
-    def to_reflect(self, numbers: policy.Numbers) -> list[Group]:
-        """Return the older part of the log to condense.
-
-        All but the newest lines (24 hours or 50, whichever is more) that fit a third of the budget; reflections that
-        fill more than half of it go alone, first.
-        """
-        active = self.state.window.active
-        reflections = [g for g in active if g.kind == "reflection"]
-        if len(reflections) > 1 and sum(g.observation_tokens for g in reflections) > numbers.reflect_at / 2:
-            return reflections
-        recent, rows, tokens = 0, 0, 0
-        for group in reversed([g for g in active if g.kind == "observation"]):
-            young = self.state.clock.now() - group.created_at < TAIL_MS
-            if not (young or rows < TAIL_LINES) or tokens + group.observation_tokens > numbers.reflect_at / 3:
-                break
-            recent, rows, tokens = recent + 1, rows + group.text.count("\n") + 1, tokens + group.observation_tokens
-        return active[: len(active) - recent]
-
     def start(self) -> None:
         """Start in the background from the log's share of the threshold on; the result is buffered."""
-        state, numbers = self.state, self.state.numbers()
+        state, numbers = self.state, self.state.numbers
         if numbers.reflect_from is None or state.phase in RESTING:
             return
-        if state.observation_tokens() >= numbers.reflect_from:
+        if state.observation_tokens >= numbers.reflect_from:
             self.begin(1)
 
     def begin(self, level: int, *, whole: bool = False) -> bool:
-        """Start at a level; False when one runs or is buffered, or there is nothing (new) to condense.
+        """Start at a level; False if one is running or buffered, or there is nothing (new) to condense.
 
-        `whole`: the user requests it for all of the log, however small it is.
+        `whole`: at the user's request the complete log is condensed, however small it is.
         """
-        state, numbers = self.state, self.state.numbers()
-        groups = list(state.window.active) if whole else self.to_reflect(numbers)
-        tokens = sum(g.observation_tokens for g in groups)
+        state, numbers = self.state, self.state.numbers
+        active = state.window.active
+        groups = list(active) if whole else select_groups(active, numbers.reflect_at, state.clock.now())
+        tokens = _count_tokens(groups)
         if state.reflection_phase is ReflectionPhase.BACKING_OFF and tokens > state.reflect_above:
             state.signal_reflection(ReflectionSignal.GROWN)
-        by_itself = state.reflection_phase is ReflectionPhase.IDLE
-        idle = (ReflectionPhase.IDLE, ReflectionPhase.HELD, ReflectionPhase.BACKING_OFF)
-        if state.reflection_phase not in idle or not groups:
+        if state.reflection_phase in (ReflectionPhase.RUNNING, ReflectionPhase.READY) or not groups:
             return False
-        if not whole and (not by_itself or tokens < numbers.reflect_at // 6):
+        is_due = state.reflection_phase is ReflectionPhase.IDLE and tokens >= numbers.reflect_at // 6
+        if not whole and not is_due:
             return False
         state.signal_reflection(ReflectionSignal.BEGIN)
         self.task = asyncio.create_task(self._run(groups, level, tokens, state.window.record.corrections))
-        self.task.add_done_callback(lambda _task: state.changed())  # only now it no longer runs
+        self.task.add_done_callback(lambda _task: state.notify())  # only now it no longer runs
         return True
 
     async def settle(self, patience: Patience) -> None:
         """Wait before a request for a due reflection, then activate it.
 
-        Above its own `block_after`, or at the threshold when there is no background work; at most for the turn's
-        patience.
+        It waits above `reflect_block_after`, or at the threshold if there is no background work, and at most for the
+        turn's patience.
         """
         state = self.state
-        numbers, tokens = state.numbers(), state.observation_tokens()
+        numbers, tokens = state.numbers, state.observation_tokens
         if tokens < numbers.reflect_at or state.phase in RESTING:
             return
         if self.running() is None and state.reflection_phase is not ReflectionPhase.READY and not self.begin(0):
@@ -110,7 +122,7 @@ class Reflection:
             await state.activate_due()
 
     async def join(self) -> None:
-        """Wait until none runs in this process."""
+        """Wait until no reflection runs in this process."""
         if (running := self.running()) is not None:
             await asyncio.wait([running])
 
@@ -120,7 +132,7 @@ class Reflection:
         Raises `MemoryFailure`: not_found, conflict.
         """
         state = self.state
-        interval = state.numbers().reflect_at // UNDO_INTERVALS
+        interval = state.numbers.reflect_at // UNDO_INTERVALS
         done = await state.move(UndoReflection(interval, generation), "unreflect")
         (undone,) = done.removed
         return ReflectionUndone(undone.id, undone.generation, len(undone.merged_group_ids), done.corrected_lines)
@@ -140,30 +152,34 @@ class Reflection:
                 signal = ReflectionSignal.FAILED
                 state.reflect_above = tokens + tokens // 10
             elif e.code == "conflict":
-                await state.refresh()  # what another window did is in the log, or waits
+                await state.refresh()  # another window's change is in the log, or buffered
             state.note = operation.report_failure(state, e)
         finally:
             state.signal_reflection(signal)
             state.settle()
-            state.changed()
+            state.notify()
 
     async def _reflect(self, groups: list[Group], level: int, operation: Operation, corrections: int) -> None:
         state, tokens = self.state, operation.tokens
-        window, numbers = state.window, state.numbers()
+        window, numbers = state.window, state.numbers
         shown = sum(self.worker.counter.count(share_heads(g.text)) for g in groups)
-        rest = state.observation_tokens() - shown
+        rest = state.observation_tokens - shown
         share = state.settings.reflection.buffer_activation if level else 0.5
 
         least = max(1, int(tokens * LEAST_SHARE))
 
-        before: list[ReflectionInputs] = []
+        before: ReflectionInputs | None = None
 
-        def begin(db: Database) -> None:  # what would be refused in the end is not asked for
+        def begin(db: Database) -> None:
+            nonlocal before
             ids = [g.id for g in groups]
-            memory_store.may_condense(db, window.record.id, ids, corrections)
-            before.append(self.worker.to_condense(db, window.record.id, ids))
+            memory_store.require_condensable(
+                db, window.record.id, ids, corrections
+            )  # else the model would be asked in vain
+            before = self.worker.read_inputs(db, window.record.id, ids)
 
         async with self.leases.hold(window.record.id, "reflecting", start=begin) as held:
+            assert before is not None
             state.failpoint("reflect.begin")
             operation.start(state)
             request = ReflectInput(
@@ -171,14 +187,12 @@ class Reflection:
                 tuple((g.id, g.text) for g in groups if g.text),
                 max(least, int(min(numbers.reflect_at - rest, tokens * share))),
                 level,
-                tuple(before[-1].pinned),
+                tuple(before.pinned),
                 state.mode,
                 limit_tokens=max(least, numbers.reflect_at - rest),
-                full=state.observation_tokens() >= numbers.reflect_at,
+                full=state.observation_tokens >= numbers.reflect_at,
             )
-            group, lines = await self.worker.reflect(
-                window.record, groups, request, before[-1], held, operation.cycle_id
-            )
+            group, lines = await self.worker.reflect(window.record, groups, request, before, held, operation.cycle_id)
             state.failpoint("reflect.asked")
             await state.move(Add(group, lines, held, corrections=corrections, ends=True), "reflect")
             self.leases.note_end(held)

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
-from sakti.store.log.replaced import MARK, NOTE
+from sakti.store.log.replacements import MARK, NOTE
 
 Priority: TypeAlias = Literal["high", "medium", "low", "done", "none"]
 SIGNS: dict[str, Priority] = {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}

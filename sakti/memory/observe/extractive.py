@@ -6,11 +6,14 @@ work get what is left; all of it in the order in which it happened.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import re
 import sys
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from time import thread_time
+from typing import TypeVar
 
 from msgspec import Struct, field, structs
 
@@ -37,7 +40,6 @@ from sakti.memory.modes import FieldType
 from sakti.memory.observe.quoting import QuotedPiece, pieces, shell
 from sakti.memory.observe.tool_facts import Facts, fill_keys, read_facts
 from sakti.memory.protocol import ObserveInput, ObserveResult
-from sakti.memory.slices import run_in_slices, run_to_end
 from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, is_vague, kind, step_by_step, worth_of
 
 NAME = "extractive"
@@ -101,15 +103,11 @@ class ExtractiveObserver:
         self._counter = counter
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        """Observe as `extract` does, in time slices."""
+        """Return the observations of the request's messages; never raises."""
         return await run_in_slices(self.steps(request))
 
-    def extract(self, request: ObserveInput) -> ObserveResult:
-        """Return the observations of the request's messages; never raises."""
-        return run_to_end(self.steps(request))
-
     def steps(self, request: ObserveInput) -> Generator[None, None, ObserveResult]:
-        """Do the work of `extract` in steps; each takes a small part of a slice however long a message is."""
+        """Do the work of `observe` in steps; each takes a small part of a slice however long a message is."""
         count = self._counter.count
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
         chosen: list[CandidateLine] = []
@@ -517,3 +515,25 @@ def _one_line(text: str) -> str:
 def _clip(text: str, limit: int) -> str:
     text = _one_line(text)
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
+
+
+# --- beside the event loop ---------------------------------------------------------------------------------
+
+T = TypeVar("T")
+SLICE = 0.005  # seconds
+
+
+async def run_in_slices(work: Generator[None, None, T], now: Callable[[], float] = thread_time) -> T:
+    """Return the result of `work`, giving way to the event loop after each slice.
+
+    `work` yields between its steps, each of which should take much less than a slice. `now` gives seconds.
+    """
+    begun = now()
+    while True:
+        try:
+            next(work)
+        except StopIteration as done:
+            return done.value
+        if now() - begun >= SLICE:
+            await asyncio.sleep(0)
+            begun = now()

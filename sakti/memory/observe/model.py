@@ -23,7 +23,7 @@ from sakti.memory.observe.transcript import RESULT_TOKENS, divide, format_messag
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.window import slices
 from sakti.store.log.lines import UNVERIFIED
-from sakti.store.log.replaced import Earlier, remove_marks
+from sakti.store.log.replacements import Earlier, remove_marks
 
 LINES = 500  # of an answer; real ones have a few dozen
 TAIL = 400  # lines of the log's end that are not noted again

@@ -31,7 +31,7 @@ from sakti.memory.statements.sentences import (
     telling_words,
     worth_of,
 )
-from sakti.store.log.replaced import MARK, NOTE, Earlier, format_moment, place, with_marks
+from sakti.store.log.replacements import MARK, NOTE, Earlier, add_marks, find_end, format_moment
 
 # What goes first when room is short. Of one rank the oldest goes first, so that of two values the newer one stays; of
 # what was stated without any, the one that says least for its length.
@@ -278,8 +278,8 @@ def _order_replaced(lines: Sequence[_DigestLine]) -> None:
         for words in newer.notes:
             for older in lines[:number]:
                 for unit in older.units if older.sign != "done" and not older.pinned else ():
-                    if place(unit.text, words) is not None:
-                        unit.text = with_marks(unit.text, [Earlier(words, *_moment(newer))], _date(older))
+                    if find_end(unit.text, words) is not None:
+                        unit.text = add_marks(unit.text, [Earlier(words, *_moment(newer))], _date(older))
     for number, older in enumerate(lines):
         for unit in older.units:
             times = {match["when"] for match in MARK.finditer(unit.text)}

@@ -11,10 +11,9 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import one_line
 from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
-from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult
+from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult, RunAside
 from sakti.memory.reflect import quality
 from sakti.memory.shared import CondensedPart, join_texts, parts
-from sakti.memory.slices import RunAside
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import Section, Span

@@ -12,7 +12,7 @@ from sakti.memory.observe.faithfulness import is_represented, words_by_line
 from sakti.memory.protocol import ReflectInput
 from sakti.memory.statements.marking import ReplacedWords
 from sakti.memory.statements.sentences import speaker
-from sakti.store.log.replaced import NOTE, remove_marks
+from sakti.store.log.replacements import NOTE, remove_marks
 
 # Below these shares an answer is no reflection: of the input's important lines, with lost lines of the user put back,
 # and of its tokens; of an input below SMALL_INPUT tokens a smaller share is enough.

@@ -1,7 +1,7 @@
 """Note on new lines which older lines they replace, and mark those in rewritten texts.
 
 The text of older groups never changes. When they are shown, marks are added from the stored rows (see
-`store.log.replaced`); a reflection rewrites its lines and marks them in its text.
+`store.log.replacements`); a reflection rewrites its lines and marks them in its text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sakti.memory.log import lines
 from sakti.memory.statements.sentences import agent_kind, is_request, speaker, units
 from sakti.memory.statements.superseding import Statement, StatementIndex, ended_by, is_cancelled
 from sakti.store.log.lines import LogLine
-from sakti.store.log.replaced import KEY, MARK, Earlier, note, remove_marks, with_marks
+from sakti.store.log.replacements import KEY, MARK, Earlier, add_marks, format_note, remove_marks
 
 REMEMBERED = 1_500  # lines of the log that new ones are compared with at least, the newest
 NOTED = 8  # older lines that a new one, which may say several things, names at most, the newest
@@ -108,7 +108,7 @@ def mark_new(
     out, changes = Marked(text), dict[int, str]()
     for number, earlier in replaced.items():
         row, once = rows[number], _newest(earlier)
-        changes[row.line] = row.content + "".join(note(one, row.date) for one in once)
+        changes[row.line] = row.content + "".join(format_note(one, row.date) for one in once)
         out.metadata[number] = {KEY: [{"text": x.text, "date": x.date, "time": x.time} for x in once]}
     out.text = lines.apply_corrections(text, changes) if changes else text
     important = [x for x in (*before, *rows) if x.priority == "high"] if replaced else []
@@ -204,7 +204,7 @@ def mark_replaced(text: str, replaced: Sequence[ReplacedWords], pinned: frozense
     for row in rows:
         low = MARK.sub("", row.content).casefold()
         older = [k for k, words in folded if words in low and row.line < position.get(k.by, len(rows))]
-        content = with_marks(row.content, (Earlier(k.text, k.date, k.time) for k in older), row.date)
+        content = add_marks(row.content, (Earlier(k.text, k.date, k.time) for k in older), row.date)
         if content != row.content and row.content not in pinned:
             changes[row.line] = content
     return lines.apply_corrections(text, changes) if changes else text

@@ -39,11 +39,8 @@ _SCOPE = lazy_pattern(
     re.IGNORECASE,
 )
 _RUN_ON = lazy_pattern(r"(?<=[a-z0-9)`\"]) (?=(?P<word>(?!May|Herr|Frau|Mrs?\b)[A-Z][a-z]{1,20})\b)")
-_NOUN = lazy_pattern(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
 _END = lazy_pattern(r"(?:ings?|ed|es|s|e|en|er)$")
 _SAME = lazy_pattern(r"\s*(?:it|that|they|which|es|das|sie|er)\b", re.IGNORECASE)
-_POSSESSIVE = lazy_pattern(r"['’]s$", re.IGNORECASE)
-_NAME_IS = lazy_pattern(r"\s*([A-Z]\w{1,30}(?: [A-Z]\w{1,30})?)\s(?:is|are)\s(?:now )?(?:the|our|my)\s")
 _INVERTED = lazy_pattern(
     r"\s*(?:is|are|ist|sind)\s+(?:now |jetzt )?(?:the|our|my|der|die|das|unser\w*|mein\w*)\s", re.IGNORECASE
 )
@@ -134,7 +131,7 @@ def clauses(text: str) -> tuple[Clause, ...]:
     """Split a statement into clauses that name something."""
     text = divide_text(text)
     low = {word.casefold() for word in text.split()}
-    german = bool(low & lexicon.words("german")) or len(low & lexicon.words("perhaps_german")) > 1
+    german = bool(low & lexicon.words("german"))
     out: list[Clause] = []
     start = 0
     for match in [*_CLAUSE_END.finditer(text), None]:
@@ -165,12 +162,7 @@ def _clause(text: str, start: int, end: int, german: bool) -> Clause:
         elif key not in lexicon.words("empty"):
             words.append((stem(key), at - start))
             _add_unit(values, key, at, stop)
-    verb = _verb(text, start, end, values)
-    name = _NAME_IS.match(text, start, end) if not german and verb > 0 else None
-    if name is not None and not any(v.end <= start + verb for v in values):
-        words = [word for word in words if word[1] >= verb]
-        values.insert(0, StatementValue(name[1].casefold(), "name", name.start(1), name.end(1)))
-    return Clause(text[start:end], start, end, tuple(words), tuple(values), verb)
+    return Clause(text[start:end], start, end, tuple(words), tuple(values), _find_verb(text, start, end, values))
 
 
 def _add_value(values: list[StatementValue], value: StatementValue) -> None:
@@ -199,7 +191,7 @@ def _add_unit(values: list[StatementValue], word: str, start: int, end: int) -> 
         values[-1] = StatementValue(last.key, "number", last.start, end, stem(word))
 
 
-def _verb(text: str, start: int, end: int, values: Sequence[StatementValue]) -> int:
+def _find_verb(text: str, start: int, end: int, values: Sequence[StatementValue]) -> int:
     """Return the offset in a clause of the first verb that is no part of a value; -1 without one."""
     for match in lexicon.phrases("verb").finditer(text[start:end]):
         if not any(v.start <= start + match.start() < v.end for v in values):
@@ -210,7 +202,6 @@ def _verb(text: str, start: int, end: int, values: Sequence[StatementValue]) -> 
 def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
     for match in _TOKEN.finditer(text, start, end):
         raw = match[0] if match["quoted"] else match[0].rstrip(".:'’-+,")
-        raw = _POSSESSIVE.sub("", raw)
         if raw:
             yield raw, match.start(), match.start() + len(raw)
 
@@ -255,7 +246,7 @@ def stem(word: str) -> str:
         return same[word]
     if len(word) > 5 and word.endswith("ies"):
         word = f"{word[:-3]}y"  # "policies"
-    short = _END.sub("", _NOUN.sub("", word)) if len(word) > 3 else word
+    short = _END.sub("", word) if len(word) > 3 else word
     short = short if len(short) > 2 else word  # "open", "opening"
     if short != word and len(short) > 4 and short[-1] == short[-2]:
         short = short[:-1]  # "swapped", "shipping"

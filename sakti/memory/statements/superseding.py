@@ -53,66 +53,22 @@ _ENDED = tuple(
         r"umbenannt|replaced|ersetzt)",
         rf"(?:^|[,;.]\s)(?:{_THE}{_X})\s(?:brauchen?|wollen|will|nutzen|verwenden|benutzen|gibt es)\s(?:\w+\s)?"
         r"nicht mehr\b",
-        rf"(?:^|[\s(]){_X}\s?(?:->|→|=>)\s",
     )
 )
 _IN_USE = (
     r"\b(?:uses?|using|runs?|keep|with|via|by|is|are|needs?|wants?|nutzen?|nehmen?|mit|ist|sind|"
     r"brauchen)\s(?:ich |wir )?(?:an? |the |our |eine?n? |den |die |das )?[`\"']?"
 )
-_MAKES = (  # "make the line length 120" gives a value, "make the tests pass" asks for work
-    r"^\W*(?:(?:please|now|ok|and|also|bitte|jetzt|und)\s)*(?:make|bring|take|get|mach\w*|bring\w*)\s"
-    r"(?:the|our|my|den|die|das|unser\w*)\s(?:[\w'-]+\s){1,5}?(?:(?:down |up )?(?:to|auf) )?[\"'`]?\d"
-)
-_SETS = lazy_pattern(
-    rf"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]|{_MAKES}", re.IGNORECASE
-)
-_GIVES = lazy_pattern(_MAKES, re.IGNORECASE)
-# The language of the answers, of which there is one; nothing else is said to be in it.
-_OF_ANSWERS = (
-    r"(?:please|bitte|from now on|now|always|only|again|just|ab (?:jetzt|sofort|heute)|jetzt|nun|künftig|in future|"
-    r"immer|nur|wieder|lieber|ok|and|und|also|(?:can|could) you|kannst du|let['’]s|du sollst|you should|instead|thanks|"
-    r"danke|switch(?: back)?|change|continue|wechsle?|weiter\w*|"
-    r"(?:answer|reply|respond|speak|talk|write)(?: to me| me)?|"
-    r"(?:your|deine) (?:answers?|replies|antworten)|antworte\w*|sprich|sprechen|schreibe?n?|reden?|machen?)"
-)
-_LANGUAGE = lazy_pattern(
-    rf"\W*(?:{_OF_ANSWERS}\b[\s,:]*)*\b(?:in|auf|to|zu)\s(?P<language>english|german|french|spanish|italian|dutch|"
-    r"englisch|deutsch|französisch|spanisch|italienisch|niederländisch)\b"
-    rf"(?:[\s,]*\b{_OF_ANSWERS}\b)*\W*",
-    re.IGNORECASE,
-)
-_CHANGER = lazy_pattern(  # who changes it is no part of the subject: "ops switched the log level"
-    r"\W*(?:[\w'’]+\s){1,3}?(?:changed|switched|moved|raised|lowered|set|bumped|cut|reduced|increased|extended)\s"
-    r"(?=(?:the|our|it|its)\b)",
-    re.IGNORECASE,
-)
-_RESULTS_IN = lazy_pattern(r"\b(?:to|on|with|for|that|auf|für|mit|nach|dass)\b", re.IGNORECASE)  # what holds since
+_SETS = lazy_pattern(r"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]", re.IGNORECASE)
 _LEADING = (
     r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|"
     r"you may|(?:could|can|would|will) you|now please)\b[\s,:]*)*"
-)
-_ASKS_POLITELY = lazy_pattern(  # for work, and not for a value
-    r"\W*(?:please|bitte|(?:could|can|would|will) you|kannst du|könntest du)\s(?!use|set|keep|make|change|take|name|"
-    r"call|raise|lower|increase|reduce|switch|replace|rename|move|drop|write|nimm|nutz|setz|änder|verwend|erhöh|"
-    r"senk|schreib)",
-    re.IGNORECASE,
 )
 _NO_VERB = (
     r"(?!(?:\s[\w-]+)?\s(?:is|are|was|were|has|will|got|gets|ist|sind|wird|moved|postponed|changed|slipped|pushed|"
     r"should|must)\b|(?:\s[\w-]+){1,2}\s?[:=]\s)"
 )
 _NEGATED = lazy_pattern(r"\b(?:not|never|no longer|\w+n['’]t|nicht|kein\w*|nie)\b", re.IGNORECASE)
-_GENERIC = frozenset("rule idea plan thing requirement regel idee tool library bibliothek us name valu".split())
-
-
-class EndedText(Struct, frozen=True):
-    """Text `start` to `end` of statement `old` that statement `new` ends (positions in the input)."""
-
-    old: int
-    new: int
-    start: int
-    end: int
 
 
 class Statement(Struct, frozen=True, dict=True):
@@ -126,7 +82,7 @@ class Statement(Struct, frozen=True, dict=True):
     @classmethod
     def of(cls, place: int, text: str, *, asked: bool = False) -> Statement:
         """Read a sentence; `asked`: it is known to be a request, of a value or for work."""
-        is_event = re.match(lexicon.phrases("did").pattern, text) is not None and not _RESULTS_IN.search(text)
+        is_event = re.match(lexicon.phrases("did").pattern, text) is not None
         return cls(place, text, clauses(text), is_event or is_act(text) or (asked and not _SETS.search(text)))
 
     @cached_property
@@ -135,17 +91,9 @@ class Statement(Struct, frozen=True, dict=True):
         return frozenset(_ended_keys(self))
 
     @cached_property
-    def language(self) -> str:
-        """Return the language in which answers are wanted, if the sentence says only that."""
-        match = _LANGUAGE.fullmatch(self.text)
-        language = match["language"].casefold() if match else ""
-        return lexicon.synonyms().get(language, language)
-
-    @cached_property
     def keys(self) -> frozenset[str]:
         """Return the words and values by which older statements of the same are found."""
-        keys = _words_of(self.clauses) | _values(self.clauses)
-        return keys | {"answer language"} if self.language else keys
+        return _words_of(self.clauses) | _values_of(self.clauses)
 
     @cached_property
     def is_question(self) -> bool:
@@ -156,10 +104,9 @@ class Statement(Struct, frozen=True, dict=True):
         """Return whether the sentence may end an older one at all."""
         if self.is_question or lexicon.phrases("elsewhere").search(self.text):
             return False
-        if is_cancelled(self.text) or self.language:
+        if is_cancelled(self.text):
             return True
-        sets = _changes(self.text) or _SETS.search(self.text)
-        return not is_act(self.text) and bool(self.ended or sets)
+        return not is_act(self.text) and bool(self.ended or _changes(self.text) or _SETS.search(self.text))
 
 
 class StatementIndex:
@@ -188,10 +135,6 @@ class StatementIndex:
 def is_act(text: str) -> bool:
     """Return whether a sentence is a request, a report of work, or a rule about one thing."""
     asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}|{lexicon.phrases('did').pattern}"
-    if _GIVES.match(text):
-        return False
-    if _ASKS_POLITELY.match(text):
-        return True
     if lexicon.phrases("change_reports").search(text):
         asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}"
     elif lexicon.phrases("reports").search(text):
@@ -199,38 +142,20 @@ def is_act(text: str) -> bool:
     return re.match(rf"\W*{_LEADING}(?:{asks})", text, re.IGNORECASE) is not None
 
 
-def find_ended(statements: Sequence[str]) -> Iterator[EndedText]:
-    """Yield what later statements end, of statements of one speaker given oldest first."""
-    index = StatementIndex()
-    gone: set[tuple[int, int]] = set()
-    for text in statements:
-        new = index.add(text)
-        for old in index.sharing(new):
-            for span in ended_by(old, new):
-                if (old.place, span[0]) not in gone:
-                    gone.add((old.place, span[0]))
-                    yield EndedText(old.place, new.place, *span)
-
-
 def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
     """Return the parts of an older statement that a newer one ends; empty if both hold."""
     if not new.can_end:
         return []
-    if (new.language and old.language) or old.is_act:
-        return [(0, len(old.text))] if _is_ended_whole(old, new) else []
-    out: list[tuple[int, int]] = []
-    for clause in () if old.is_question else old.clauses:
-        is_named = new.ended and _names_end(clause, new, new.ended)
-        if is_named or any(_gives_other(clause, other, new.text) for other in new.clauses):
-            out.append((clause.start, clause.end))
-    return out
+    if old.is_act:
+        return [(0, len(old.text))] if _is_called_off(old, new) else []
+    clauses_that_state = () if old.is_question else old.clauses
+    return [(clause.start, clause.end) for clause in clauses_that_state if _ends_clause(clause, new)]
 
 
-def _is_ended_whole(old: Statement, new: Statement) -> bool:
-    """Return whether a request, a rule or the language of the answers is ended."""
-    if new.language and old.language:
-        return new.language != old.language
-    return _is_called_off(old, new)
+def _ends_clause(old: Clause, new: Statement) -> bool:
+    if new.ended and _names_end(old, new, new.ended):
+        return True
+    return any(_gives_other(old, clause, new.text) for clause in new.clauses)
 
 
 def _ended_keys(new: Statement) -> Iterator[str]:
@@ -247,29 +172,26 @@ def _ended_keys(new: Statement) -> Iterator[str]:
 def _names_end(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     """Return whether a statement says that what a clause says is over."""
     new_words = _words_of(new.clauses)
-    if not old.value_keys <= _values(new.clauses) | new_words:
+    if not old.value_keys <= _values_of(new.clauses) | new_words:
         return False
-    rest = old.keys - ended - _GENERIC
-    covers = not rest or _share(rest, new_words) >= COVERED
-    if lost := [v for v in old.values if v.key in ended]:
+    covers = _share(old.keys - ended, new_words) >= COVERED
+    lost = [value for value in old.values if value.key in ended]
+    if lost:
         return covers or _is_needed(old, lost) or (_is_in_use(old, lost[0].key) and len(new_words - ended) <= 1)
-    words = ended - _GENERIC
-    if not words or _share(words, old.keys) < 1:
-        return False
-    return covers or _ends_use(old, new, words, ended)
+    return ended <= old.keys and (covers or _ends_use(old, new, ended))
 
 
-def _ends_use(old: Clause, new: Statement, words: frozenset[str], ended: frozenset[str]) -> bool:
+def _ends_use(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     """Return whether something is in use, and the clauses that end it speak of little else."""
-    more = _words_of([c for c in new.clauses if ended & c.keys]) - words - old.keys
-    return len(more) <= 1 and any(_is_in_use(old, word) for word in words)
+    more = _words_of([c for c in new.clauses if ended & c.keys]) - ended - old.keys
+    return len(more) <= 1 and any(_is_in_use(old, word) for word in ended)
 
 
 def _words_of(parts: Sequence[Clause]) -> frozenset[str]:
     return frozenset[str]().union(*(c.keys for c in parts))
 
 
-def _values(parts: Sequence[Clause]) -> frozenset[str]:
+def _values_of(parts: Sequence[Clause]) -> frozenset[str]:
     return frozenset[str]().union(*(c.value_keys for c in parts))
 
 
@@ -289,51 +211,48 @@ def is_cancelled(text: str) -> bool:
 
 def _is_called_off(old: Statement, new: Statement) -> bool:
     """Return whether the user calls off a request or rule."""
-    if not is_cancelled(new.text):
-        return False
-    keys, values = _words_of(old.clauses), _values(old.clauses)
-    words = _words_of(new.clauses) | _values(new.clauses)
+    keys, values = _words_of(old.clauses), _values_of(old.clauses)
+    words = new.keys
     is_meant = bool(values) or len(keys & words) > 1 or keys <= words
-    return values <= words and is_meant and _share(keys, words) >= COVERED
+    return is_cancelled(new.text) and values <= words and is_meant and _share(keys, words) >= COVERED
 
 
 def _gives_other(old: Clause, new: Clause, text: str) -> bool:
-    """Return whether a clause gives the subject of an older one another value of its kind."""
+    """Return whether a clause of `text` gives the subject of an older one another value of its kind."""
     changes = _changes(text)
     if lexicon.phrases("adds").search(new.text) or not (changes or _sets_single(old, new)):
         return False
     if bool(_NEGATED.search(old.text)) != bool(_NEGATED.search(new.text)):
-        return changes and old.items_like(new) and bool(old.keys)  # one denies what the other says
+        return changes and bool(old.keys) and old.items_like(new)  # one denies what the other says
     if changes and _turns_last_word(old, new):
         return not lexicon.phrases("many").search(old.text)
+    return _replaces_values(old, new, changes=changes)
+
+
+def _replaces_values(old: Clause, new: Clause, *, changes: bool) -> bool:
+    """Return whether each value that the new clause lacks has a new one in its place, for the same subject."""
     lost = [v for v in old.values if v.key not in new.value_keys | new.keys]
-    new_values = [v for v in new.values if v.key not in old.value_keys | old.keys]
-    if not _pair_up(lost, new_values) or any(map(old.is_subject, lost)):
+    gained = [v for v in new.values if v.key not in old.value_keys | old.keys]
+    if not _pair_up(lost, gained) or any(map(old.is_subject, lost)):
         return False
-    return _can_replace(old, new, lost, new_values, changes)
-
-
-def _pair_up(lost: Sequence[StatementValue], new: Sequence[StatementValue]) -> bool:
-    """Return whether each lost value has a new one; several only if they belong together and are alike."""
-    if not lost or len(lost) != len(new):
-        return False
-    return len(lost) == 1 or (_is_one_value(lost) and all(map(_alike, lost, new)))
-
-
-def _can_replace(
-    old: Clause, new: Clause, lost: Sequence[StatementValue], given: Sequence[StatementValue], changes: bool
-) -> bool:
-    """Return whether one value can be put in the place of another for the same subject."""
-    sets = _SETS.search(new.text) or _CHANGER.match(new.text)
-    defines = changes and old.keys == _changed_keys(new) and _SETS.search(old.text) and sets
-    is_one_date = "date" in {lost[0].shape, given[0].shape}
-    if not (_alike(lost[0], given[0]) or (defines and not is_one_date)):
-        return False
-    if new.is_subject(given[0]) and new.verb >= 0 and not new.is_inverted:
+    if new.is_subject(gained[0]) and new.verb >= 0 and not new.is_inverted:
         return False
     if lexicon.phrases("many").search(old.text) and not lost[0].unit:
         return False
-    return _is_same_subject(old, new)
+    defines = changes and _defines_same(old, new) and "date" not in {lost[0].shape, gained[0].shape}
+    return (defines or _alike(lost[0], gained[0])) and _is_same_subject(old, new)
+
+
+def _defines_same(old: Clause, new: Clause) -> bool:
+    """Return whether two clauses set the same attribute, so that values of any kind replace each other."""
+    return old.keys == new.keys and bool(_SETS.search(old.text) and _SETS.search(new.text))
+
+
+def _pair_up(lost: Sequence[StatementValue], gained: Sequence[StatementValue]) -> bool:
+    """Return whether each lost value has a new one; several only if they belong together and are alike."""
+    if not lost or len(lost) != len(gained):
+        return False
+    return len(lost) == 1 or (_is_one_value(lost) and all(map(_alike, lost, gained)))
 
 
 @lru_cache(1_024)
@@ -349,33 +268,23 @@ def _sets_single(old: Clause, new: Clause) -> bool:
 
 
 def _is_same_subject(old: Clause, new: Clause) -> bool:
-    new_words = _changed_keys(new)
-    extra = {word for word in new_words - old.value_keys if not _is_like(word, old.keys)}
-    missing = {word for word in old.keys - new.value_keys if not _is_like(word, new_words)}
-    if extra or not (old.keys & new_words or old.value_keys & (new.value_keys | new_words) or not missing):
+    """Return whether the new clause adds no word to the subject and leaves out at most half of the others."""
+    missing = old.keys - new.value_keys - new.keys
+    if new.keys - old.value_keys - old.keys:
         return False
-    return not missing & (old.subject if old.verb >= 0 else old.keys) and 2 * len(missing) <= len(old.keys)
-
-
-def _changed_keys(clause: Clause) -> frozenset[str]:
-    match = _CHANGER.match(clause.text)
-    return frozenset(key for key, at in clause.words if match is None or at >= match.end())
-
-
-def _is_like(word: str, others: frozenset[str]) -> bool:
-    """Return whether a word is one of the others, or a form of one: "deploy", "deployments"."""
-    if word in others or not word.isalpha():  # "clean-a" is another one than "clean-b"
-        return word in others
-    return any(len(word) > 4 and len(other) > 4 and word[:5] == other[:5] for other in others)
+    if missing and not (old.keys & new.keys or old.value_keys & (new.value_keys | new.keys)):
+        return False
+    subject = old.subject if old.verb >= 0 else old.keys
+    return not missing & subject and 2 * len(missing) <= len(old.keys)
 
 
 def _turns_last_word(old: Clause, new: Clause) -> bool:
     """Return whether two clauses differ only in their last word: "daily", "hourly"."""
     before, after = old.items(), new.items()
     lost, gained = _items_unlike(before, after), _items_unlike(after, before)
-    if len(lost) != 1 or len(gained) != 1 or len(before) < 2 or old.verb < 0:
+    if len(before) < 2 or lost != before[-1:] or gained != after[-1:]:
         return False
-    if lost[0] != before[-1] or gained[0] != after[-1] or lost[0][1] <= old.verb:
+    if old.verb < 0 or lost[0][1] <= old.verb:
         return False
     words = {lost[0][0], gained[0][0]}
     if any(word[0].isdigit() for word in words) or words & lexicon.words("states"):
@@ -384,9 +293,9 @@ def _turns_last_word(old: Clause, new: Clause) -> bool:
 
 
 def _items_unlike(items: Sequence[tuple[str, int]], others: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Return the items whose word is like none of the others."""
-    words = frozenset(word for word, _ in others)
-    return [item for item in items if not _is_like(item[0], words)]
+    """Return the items whose word is none of the others."""
+    words = {word for word, _ in others}
+    return [item for item in items if item[0] not in words]
 
 
 def _alike(a: StatementValue, b: StatementValue) -> bool:
@@ -408,5 +317,6 @@ def _is_one_value(values: Sequence[StatementValue]) -> bool:
     return len(values) == 2 and pair
 
 
-def _share(words: frozenset[str] | set[str], of: frozenset[str]) -> float:
-    return sum(_is_like(w, of) for w in words) / len(words) if words else 1.0
+def _share(words: frozenset[str], others: frozenset[str]) -> float:
+    """Return the share of the words that are among the others; 1 if there are none."""
+    return len(words & others) / len(words) if words else 1.0

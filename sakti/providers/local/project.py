@@ -23,7 +23,7 @@ WORD = 4  # characters from which a name may be seen inside another one
 SENTENCE = 20  # characters from which one is not said twice
 AROUND = 3  # lines read before a definition
 LINES = 40  # lines read of it
-NOT_THERE = "The files that were read do not say that."
+NOT_IN_FILES = "The files that were read do not say that."
 _NAMED = r"project|repo|repository|code ?base|program|app|application|package|library|service|tool|cli|script"
 _WHOLE = lazy_pattern(
     rf"\b(?:this|the|my|our|your) (?:{_NAMED})\b|\bwhat (?:is|does) (?:this|it)(?: do| for| about)?\W*$|\bentry ?point"
@@ -109,74 +109,78 @@ class FoundLine(Struct, frozen=True):
     text: str
 
 
-def is_on_the_whole(asked: str) -> bool:
+def is_general_question(question: str) -> bool:
     """Return whether a question is about the project in general: purpose, setup, start, tests."""
-    return bool(_WHOLE.search(asked))
+    return bool(_WHOLE.search(question))
 
 
-def is_on_its_start(wanted: ProjectLookup) -> bool:
+def is_about_start(lookup: ProjectLookup) -> bool:
     """Tell whether what a question looks for is only where the program starts."""
-    return not wanted.exact and set(wanted.terms) <= _STARTING
+    return not lookup.exact and set(lookup.terms) <= _STARTING
 
 
-def lookup(asked: str, known: str = "") -> ProjectLookup | None:
-    """Return the search that answers `asked` needs first; None if it names nothing to look for.
+def find_lookup(question: str, project: str = "") -> ProjectLookup | None:
+    """Return the search that answers `question` needs first; None if it names nothing to look for.
 
-    `known` is what the prompt tells of the project: what its files are named after is looked for, too.
+    `project` is what the prompt tells of the project: what its files are named after is looked for, too.
     """
-    asked = asked.strip()
-    if "\n" in asked:
+    question = question.strip()
+    if "\n" in question:
         return None
-    names = list(dict.fromkeys(_find_names(asked)))
-    file = _FILE.search(asked)
+    names = list(dict.fromkeys(_find_names(question)))
+    file = _FILE.search(question)
     if file and not names:
-        return ProjectLookup("where", (file[0],), True) if _WHERE.search(asked) or _EXISTS.search(asked) else None
-    wanted = _find_wanted(asked)
-    return _lookup_explanation(asked, names, known) if wanted is None else _lookup(names, wanted)
+        return ProjectLookup("where", (file[0],), True) if _WHERE.search(question) or _EXISTS.search(question) else None
+    phrase = _find_phrase(question)
+    return _lookup_explanation(question, names, project) if phrase is None else _lookup(names, phrase)
 
 
-def _find_wanted(asked: str) -> str | None:
+def _find_phrase(question: str) -> str | None:
     """Return the words of a question for the thing whose place or existence it asks about."""
-    where, exists = _WHERE.search(asked), _EXISTS.search(asked)
+    where, exists = _WHERE.search(question), _EXISTS.search(question)
     if where and not _PRONOUN.search(where["what"]):
         return where["what"]
     return exists["what"] if exists else None
 
 
-def _lookup_explanation(asked: str, names: Sequence[str], known: str) -> ProjectLookup | None:
+def _lookup_explanation(question: str, names: Sequence[str], project: str) -> ProjectLookup | None:
     """Return the search for the name that is to be explained, or for what files are named after."""
-    if names and _EXPLAIN.search(asked):
-        return ProjectLookup("explain", (names[0],), True, _is_of_the_project(names[0], asked))
-    if _ASKS.match(asked) and not is_on_the_whole(asked) and (stems := _named_after(asked, _files(known))):
+    if names and _EXPLAIN.search(question):
+        return ProjectLookup("explain", (names[0],), True, _is_project_name(names[0], question))
+    if (
+        _ASKS.match(question)
+        and not is_general_question(question)
+        and (stems := _find_stems(question, _list_files(project)))
+    ):
         return ProjectLookup("explain", stems, False, sure=False)
     return None
 
 
-def _named_after(asked: str, files: Sequence[str]) -> tuple[str, ...]:
+def _find_stems(question: str, files: Sequence[str]) -> tuple[str, ...]:
     """Return the stems of nouns behind "the" in a question that files are named after."""
     words = [
-        w for phrase in _THE.findall(asked) for w in re.findall(r"[A-Za-z]{4,}", phrase) if w.lower() not in _EMPTY
+        w for phrase in _THE.findall(question) for w in re.findall(r"[A-Za-z]{4,}", phrase) if w.lower() not in _EMPTY
     ]
     names = [f.rpartition("/")[2].lower() for f in files]
     stems = dict.fromkeys(_stem(w.lower()) for w in words)
     return tuple(s for s in stems if any(s in n for n in names))[:MOST_TERMS]
 
 
-def _find_names(asked: str) -> list[str]:
-    quoted = [q.removesuffix("()") for q in _QUOTED.findall(asked)]
+def _find_names(question: str) -> list[str]:
+    quoted = [q.removesuffix("()") for q in _QUOTED.findall(question)]
     names = [q.rpartition(".")[2] for q in quoted if re.fullmatch(r"[\w.]+", q) and not _FILE.fullmatch(q)]
-    return [*names, *_IDENTIFIER.findall(asked), *_kinds(asked)]
+    return [*names, *_IDENTIFIER.findall(question), *_find_declared_names(question)]
 
 
-def _kinds(asked: str) -> list[str]:
+def _find_declared_names(question: str) -> list[str]:
     """Names beside a word such as "function"."""
-    return [k for k in [*_AFTER_KIND.findall(asked), *_BEFORE_KIND.findall(asked)] if k.lower() not in _EMPTY]
+    return [k for k in [*_AFTER_KIND.findall(question), *_BEFORE_KIND.findall(question)] if k.lower() not in _EMPTY]
 
 
-def _is_of_the_project(name: str, asked: str) -> bool:
-    is_foreign = name in dir(builtins) or name in sys.stdlib_module_names or f".{name}" in asked
-    called = "_" in name or f"{name}()" in asked or name in _kinds(asked)
-    return bool(_WHOLE.search(asked)) or (called and not is_foreign)
+def _is_project_name(name: str, question: str) -> bool:
+    is_foreign = name in dir(builtins) or name in sys.stdlib_module_names or f".{name}" in question
+    called = "_" in name or f"{name}()" in question or name in _find_declared_names(question)
+    return bool(_WHOLE.search(question)) or (called and not is_foreign)
 
 
 def _lookup(names: Sequence[str], phrase: str) -> ProjectLookup | None:
@@ -195,96 +199,96 @@ def _stem(word: str) -> str:
     return word
 
 
-def places(results: Sequence[ToolResultPart]) -> list[FoundLine]:
+def find_places(results: Sequence[ToolResultPart]) -> list[FoundLine]:
     """Return the lines that searches found, in their order, those of tests last."""
     rows = [m for r in results if r.name == "grep" and not r.is_error for m in _ROW.finditer(r.content)]
     places_of = [FoundLine(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
     return sorted(places_of, key=lambda p: bool(_TEST.search(p.path)))
 
 
-def defining(found: Sequence[FoundLine], wanted: ProjectLookup) -> list[FoundLine]:
+def select_definitions(places: Sequence[FoundLine], lookup: ProjectLookup) -> list[FoundLine]:
     """Return the places that define the name being looked for."""
-    term = "|".join(map(re.escape, wanted.terms))
-    name = rf"(?:{term})\b" if wanted.exact else rf"\w*(?:{term})\w*"
+    term = "|".join(map(re.escape, lookup.terms))
+    name = rf"(?:{term})\b" if lookup.exact else rf"\w*(?:{term})\w*"
     kind = r"def|class|function|func|fn|fun|const|let|var|val|type|struct|interface|enum|trait|module|sub|macro"
     pattern = re.compile(
         rf"\b(?:{kind})\s+(?:\([^)]*\)\s*)?{name}|^(?:export\s+|static\s+|public\s+|private\s+)*{name}\s*(?::[^=()]+)?=(?!=)"
         rf"|^(?:async\s+|static\s+)*{name}\s*\([^)]*\)\s*\{{",
-        0 if wanted.exact else re.I,
+        0 if lookup.exact else re.I,
     )
-    return [p for p in found if pattern.search(p.text)]
+    return [p for p in places if pattern.search(p.text)]
 
 
-def excerpt(place: FoundLine) -> Json:
+def excerpt_arguments(place: FoundLine) -> Json:
     """Return the arguments that read the lines around `place`."""
     return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
 
 
-def _count_terms(text: str, wanted: ProjectLookup) -> int:
-    return sum(term.lower() in text.lower() for term in wanted.terms)
+def _count_terms(text: str, lookup: ProjectLookup) -> int:
+    return sum(term.lower() in text.lower() for term in lookup.terms)
 
 
-def _files_named_after(wanted: ProjectLookup, project: str) -> list[str]:
-    return [file for file in _files(project) if _count_terms(file, wanted)]
+def _files_named_after(lookup: ProjectLookup, project: str) -> list[str]:
+    return [file for file in _list_files(project) if _count_terms(file, lookup)]
 
 
-def where(wanted: ProjectLookup, found: Sequence[FoundLine], project: str) -> str:
+def answer_where(lookup: ProjectLookup, places: Sequence[FoundLine], project: str) -> str:
     """Return the answer to where something is.
 
     Its definitions, else its mentions, else files with that name, else that it is not there.
     """
-    defined = defining(found, wanted)
-    best = sorted(defined or found, key=lambda p: -_count_terms(p.text, wanted))
-    lines = [_line(p) for p in best]
+    defined = select_definitions(places, lookup)
+    best = sorted(defined or places, key=lambda p: -_count_terms(p.text, lookup))
+    lines = [_format_place(p) for p in best]
     if not defined:
-        lines = [*(f"- `{f}`" for f in _files_named_after(wanted, project)), *lines]
+        lines = [*(f"- `{f}`" for f in _files_named_after(lookup, project)), *lines]
     if not lines:
-        return missing(wanted)
-    if not wanted.exact:
-        return "\n".join([f"This is what a search for {_words(wanted)} found:", *lines[:MOST_PLACES]])
+        return describe_missing(lookup)
+    if not lookup.exact:
+        return "\n".join([f"This is what a search for {_quote_terms(lookup)} found:", *lines[:MOST_PLACES]])
     if defined and len(lines) == 1:
-        return f"`{wanted.name}` is defined in `{best[0].path}`, line {best[0].line}: `{_code(best[0].text)}`"
+        return f"`{lookup.name}` is defined in `{best[0].path}`, line {best[0].line}: `{_format_code(best[0].text)}`"
     verb = "is defined in" if defined else "is found here"
-    return "\n".join([f"`{wanted.name}` {verb}:", *lines[:MOST_PLACES]])
+    return "\n".join([f"`{lookup.name}` {verb}:", *lines[:MOST_PLACES]])
 
 
-def missing(wanted: ProjectLookup) -> str:
+def describe_missing(lookup: ProjectLookup) -> str:
     """Return that something is not there."""
-    if wanted.exact:
-        return f"There is no `{wanted.name}` in this project: a search of all its files found nothing."
-    return f"A search of all files of this project for {_words(wanted)} found nothing."
+    if lookup.exact:
+        return f"There is no `{lookup.name}` in this project: a search of all its files found nothing."
+    return f"A search of all files of this project for {_quote_terms(lookup)} found nothing."
 
 
-def _words(wanted: ProjectLookup) -> str:
-    return " or ".join(f'"{t}"' for t in wanted.terms)
+def _quote_terms(lookup: ProjectLookup) -> str:
+    return " or ".join(f'"{t}"' for t in lookup.terms)
 
 
-def unread(path: str, error: str) -> str:
-    """Return that a file which was asked about cannot be read."""
+def describe_unreadable(path: str, error: str) -> str:
+    """Return that a file that the user asked about cannot be read."""
     return f"`{path}` could not be read: {error.strip().splitlines()[0] if error.strip() else 'it is not there.'}"
 
 
 def resolve_name(name: str, project: str) -> str:
     """Return the only file of the project that `name` can mean, else `name`."""
-    matches = [f for f in _files(project) if f == name or f.endswith(f"/{name}")]
+    matches = [f for f in _list_files(project) if f == name or f.endswith(f"/{name}")]
     return matches[0] if len(matches) == 1 else name
 
 
-def _files(project: str) -> list[str]:
+def _list_files(project: str) -> list[str]:
     """Return the files that the prompt's block lists, one a line."""
     listed = project.partition("\n\n")[2].partition("\n\n")[0]
     return [line for line in listed.splitlines() if not line.startswith("and ")]
 
 
-def _line(place: FoundLine) -> str:
-    return f"- `{place.path}`, line {place.line}: `{_code(place.text)}`"
+def _format_place(place: FoundLine) -> str:
+    return f"- `{place.path}`, line {place.line}: `{_format_code(place.text)}`"
 
 
-def _code(text: str) -> str:
+def _format_code(text: str) -> str:
     return text[:120].replace("`", "'")
 
 
-class Grounded:
+class GroundingFilter:
     """Filter that drops repeated sentences and those that name things the model has not seen.
 
     What is looked at are files, names set as code, and numbers of two digits and more. `seen` is all that the model
@@ -295,37 +299,37 @@ class Grounded:
         self._seen = seen
         self._lower = seen.lower()
         self._names = {*_NAME.findall(self._lower), *_RUNNERS}
-        self._held = ""
-        self._said: set[str] = set()
+        self._pending = ""
+        self._accepted: set[str] = set()
         self._dropped = 0  # sentences, since the last that stood
 
     @property
-    def astray(self) -> bool:
+    def is_repeating(self) -> bool:
         """Return whether the answer has begun to repeat itself."""
-        return bool(self._said) and self._dropped >= MOST_DROPPED
+        return bool(self._accepted) and self._dropped >= MOST_DROPPED
 
     def feed(self, text: str) -> str:
         """Return the accepted sentences that end in `text`."""
-        self._held += text
+        self._pending += text
         out: list[str] = []
-        while sentence := _SENTENCE.match(self._held):
-            self._held = self._held[sentence.end() :]
+        while sentence := _SENTENCE.match(self._pending):
+            self._pending = self._pending[sentence.end() :]
             out.append(self._filter_sentence(sentence[0]))
         return "".join(out)
 
     def end(self, *, cut: bool = False) -> str:
         """Return the rest unless the answer was `cut`; if nothing was accepted, an explanation."""
-        rest, self._held = "" if cut else self._filter_sentence(self._held), ""
-        return rest if self._said else NOT_THERE
+        rest, self._pending = "" if cut else self._filter_sentence(self._pending), ""
+        return rest if self._accepted else NOT_IN_FILES
 
     def _filter_sentence(self, sentence: str) -> str:
         words = " ".join(sentence.lower().split())
         if not words:
             return sentence
-        if self._mentions_new(sentence) or (words in self._said and len(words) >= SENTENCE):
+        if self._mentions_new(sentence) or (words in self._accepted and len(words) >= SENTENCE):
             self._dropped += 1
             return ""
-        self._said.add(words)
+        self._accepted.add(words)
         self._dropped = 0
         return sentence
 

@@ -23,8 +23,8 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.providers.facts import Served
-from sakti.providers.history import CallIds, HistoryTurn, file_text, turns
+from sakti.providers.facts import ServedLimits
+from sakti.providers.history import CallIds, HistoryTurn, format_file, make_turns
 from sakti.providers.local import actions, model, policy, project
 from sakti.providers.local.process import ModelProcess
 from sakti.providers.protocol import Completed, PromptProgress, StopReason, StreamEvent, TextChunk, ToolCallChunk
@@ -45,7 +45,7 @@ class LocalProvider:
     """Provider that runs the installed GGUF file; `context` is its window in tokens."""
 
     name = "local"
-    elsewhere = False
+    is_custom_server = False
     loopback = True
 
     def __init__(self, context: int | None = None, worker: ModelProcess | None = None) -> None:
@@ -64,26 +64,26 @@ class LocalProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         await self._stop_preparing()
-        allowed = following(request)
+        allowed = choose_actions(request)
         answer = _LocalStreamParser(request, allowed)
         if allowed.call or allowed.text:
-            for event in answer.decide_alone():
+            for event in answer.decide_without_model():
                 yield event
         else:
-            async with aclosing(self._ready().chat(body(request, allowed), begins(request))) as messages:
+            async with aclosing(self._ready().chat(render(request, allowed), list_prefixes(request))) as messages:
                 async for message in messages:
                     for event in answer.take(message, self._context):
                         yield event
-                    if answer.looping or answer.astray:
+                    if answer.is_looping or answer.is_repeating:
                         break
-            for event in answer.rest():
+            for event in answer.flush():
                 yield event
         yield answer.complete(model.name())
 
     async def prepare(self, request: Request) -> None:
         """Evaluate what `request` begins with, in the background, until something is asked."""
         await self._stop_preparing()
-        self._preparing = asyncio.create_task(self._prepare(begins(request)))
+        self._preparing = asyncio.create_task(self._prepare(list_prefixes(request)))
 
     async def _prepare(self, texts: Sequence[str]) -> None:
         try:
@@ -102,11 +102,11 @@ class LocalProvider:
     async def models(self) -> Sequence[ModelInfo]:
         if not model.weights_ready():
             return []
-        return [info(self._context)]
+        return [get_model_info(self._context)]
 
-    async def fetch_limits(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> ServedLimits | None:
         """Return nothing: all facts about `model` are known."""
-        return Served()
+        return ServedLimits()
 
     async def warm(self) -> None:
         await self._ready().start()
@@ -118,24 +118,24 @@ class LocalProvider:
             await worker.stop()
 
 
-def info(context: int | None = None) -> ModelInfo:
+def get_model_info(context: int | None = None) -> ModelInfo:
     """Return the facts about the model to load, with a window of `context` tokens."""
     return ModelInfo(model.name(), LocalProvider.name, context or CONTEXT, OUTPUT, 0.0, 0.0, small=True, observes=False)
 
 
-def following(request: Request) -> policy.AllowedActions:
+def choose_actions(request: Request) -> policy.AllowedActions:
     """Return the actions that `request` allows; all of them if it offers no tools."""
-    offered = actions.offer(request.tools)
+    offered = actions.offer_tools(request.tools)
     if request.schema is not None or not offered or request.tool_choice != "auto":
         return policy.AllowedActions(())
-    return policy.allowed_actions(request.messages, offered, _project(request))
+    return policy.choose_actions(request.messages, offered, _project(request))
 
 
-def body(request: Request, allowed: policy.AllowedActions | None = None) -> Json:
+def render(request: Request, allowed: policy.AllowedActions | None = None) -> Json:
     """Return the body of Chat Completions for `request`; `allowed` is what may follow."""
-    allowed = allowed or following(request)
+    allowed = allowed or choose_actions(request)
     chat: Json = {
-        "messages": _messages(request, actions.offer(request.tools), grounded=allowed.grounded),
+        "messages": _messages(request, actions.offer_tools(request.tools), grounded=allowed.grounded),
         "max_tokens": max(LEAST_OUTPUT, request.max_output_tokens or OUTPUT),
         "temperature": 0.0 if request.temperature is None else request.temperature,
         "top_p": 0.9,
@@ -143,17 +143,17 @@ def body(request: Request, allowed: policy.AllowedActions | None = None) -> Json
     }
     schema = request.schema
     if schema is None and request.tools:
-        schema = actions.schema(allowed.actions, allowed.answer)
+        schema = actions.build_schema(allowed.actions, allowed.answer)
     if schema is not None:
         chat["response_format"] = {"type": "json_schema", "json_schema": {"name": "action", "schema": schema}}
     return chat
 
 
-def begins(request: Request) -> list[str]:
+def list_prefixes(request: Request) -> list[str]:
     """Return what the system prompt begins with, each the beginning of the next: rules, then the project."""
     if not request.tools:
         return []
-    rules = _rules(actions.offer(request.tools))
+    rules = _rules(actions.offer_tools(request.tools))
     project = _project(request)
     return [rules, f"{rules}\n\n{project}"] if project else [rules]
 
@@ -167,12 +167,12 @@ def _project(request: Request) -> str:
 
 
 def _messages(request: Request, offered: Sequence[actions.LocalTool], *, grounded: bool) -> list[Json]:
-    acting = bool(offered)
-    prefix = begins(request)[-1:]
+    has_tools = bool(offered)
+    prefix = list_prefixes(request)[-1:]
     kinds = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
-    blocks = [b.text for b in request.system if b.text.strip() and not (acting and b.kind in kinds)]
+    blocks = [b.text for b in request.system if b.text.strip() and not (has_tools and b.kind in kinds)]
     messages: list[Json] = [{"role": "system", "content": "\n\n".join([*prefix, *blocks])}]
-    for turn in turns(request.messages, LocalProvider.name, context=_note):
+    for turn in make_turns(request.messages, LocalProvider.name, context=_note):
         text = _assistant(turn, offered) if turn.role == "assistant" else _user(turn)
         if text:
             messages.append({"role": turn.role, "content": text})
@@ -196,7 +196,7 @@ def _note(text: str) -> str:
 def _assistant(turn: HistoryTurn, offered: Sequence[actions.LocalTool]) -> str:
     calls = [p for p in turn.parts if isinstance(p, ToolCallPart)]
     if calls:
-        return "\n".join(actions.write(c, offered) for c in calls)
+        return "\n".join(actions.write_call(c, offered) for c in calls)
     text = "\n".join(p.text for p in turn.parts if isinstance(p, TextPart))
     return actions.write_answer(text) if text and offered else text
 
@@ -210,7 +210,7 @@ def _user_text(part: Part) -> str:
         case TextPart(text):
             return text
         case FilePart():
-            return _shorten(file_text(part))
+            return _shorten(format_file(part))
         case ToolResultPart(_, name, content, is_error):
             hint = DONE_HINT if name in CHANGING and not is_error else ""
             return f"{'Error' if is_error else 'Result'} of {name}:\n{_shorten(content) or '(nothing)'}{hint}"
@@ -231,11 +231,11 @@ class _LocalStreamParser:
     """Converts the worker's messages to events."""
 
     def __init__(self, request: Request, allowed: policy.AllowedActions) -> None:
-        self.looping = False
+        self.is_looping = False
         self._allowed = allowed
-        self._guard = project.Grounded(_seen_text(request)) if allowed.grounded else None
-        self._kept: list[str] = []  # what the guard let through
-        self._offered = actions.offer(request.tools)
+        self._guard = project.GroundingFilter(_seen_text(request)) if allowed.grounded else None
+        self._accepted: list[str] = []  # what the guard let through
+        self._offered = actions.offer_tools(request.tools)
         self._messages = request.messages
         self._plain = not request.tools or request.schema is not None
         self._reader = actions.ObjectReader()
@@ -246,30 +246,30 @@ class _LocalStreamParser:
         self._usage = Usage()
 
     @property
-    def astray(self) -> bool:
+    def is_repeating(self) -> bool:
         """Return whether an answer has been given and only inventions follow."""
-        return self._guard is not None and self._guard.astray
+        return self._guard is not None and self._guard.is_repeating
 
     @property
     def _cut(self) -> bool:
-        return self.looping or self._finish == "length"
+        return self.is_looping or self._finish == "length"
 
-    def decide_alone(self) -> list[StreamEvent]:
+    def decide_without_model(self) -> list[StreamEvent]:
         """Return the only possible action, which needs no model; None if there is a choice."""
         if self._allowed.call:
             name, arguments = self._allowed.call
             return [ToolCallChunk(self._call_id, name, json.dumps(arguments))]
         return [TextChunk(self._allowed.text)]
 
-    def rest(self) -> list[StreamEvent]:
+    def flush(self) -> list[StreamEvent]:
         """Return the text that was buffered to the end."""
         if self._guard is None or self._reader.action != actions.ANSWER:
             return []
-        return self._show_pieces([self._guard.end(cut=self._cut or self.astray)])
+        return self._show_pieces([self._guard.end(cut=self._cut or self.is_repeating)])
 
-    def _show_pieces(self, kept: list[str]) -> list[StreamEvent]:
-        self._kept += kept
-        return [TextChunk(text) for text in kept if text]
+    def _show_pieces(self, pieces: list[str]) -> list[StreamEvent]:
+        self._accepted += pieces
+        return [TextChunk(text) for text in pieces if text]
 
     def take(self, message: Json, context: int) -> list[StreamEvent]:
         if "error" in message:
@@ -291,19 +291,19 @@ class _LocalStreamParser:
         self._chunks += 1
         if self._plain:
             self._text.append(piece)
-            self._look("".join(self._text[-400:]))
+            self._check_for_loop("".join(self._text[-400:]))
             return [TextChunk(piece)] if piece else []
         text = self._reader.feed(piece)
-        self._look(self._reader.raw)
+        self._check_for_loop(self._reader.raw)
         if text:
             return self._show_pieces([self._guard.feed(text)]) if self._guard else [TextChunk(text)]
         if self._reader.action and self._reader.action != actions.ANSWER:
             return [ToolCallChunk(self._call_id, self._reader.action, piece)]
         return []
 
-    def _look(self, text: str) -> None:
-        if self._chunks % CHECK_EVERY == 0 and actions.degenerate(text):
-            self.looping = True
+    def _check_for_loop(self, text: str) -> None:
+        if self._chunks % CHECK_EVERY == 0 and actions.is_degenerate(text):
+            self.is_looping = True
 
     def _call_action(self, name: str, action_name: str, fields: Json) -> Completed:
         """Call the tool that the model chose, with an edit repaired by the file that was read last."""
@@ -316,7 +316,7 @@ class _LocalStreamParser:
             return self._call_tool(name, *self._allowed.call)
         if self._allowed.text:
             return Completed((TextPart(self._allowed.text),), "end", self._usage, name)
-        last_action = None if self._plain else actions.read(self._reader.raw)
+        last_action = None if self._plain else actions.read_action(self._reader.raw)
         if last_action is not None and last_action[0] != actions.ANSWER:
             return self._call_action(name, *last_action)
         stop: StopReason = "length" if self._cut and self._guard is None else "end"  # what stood is the answer
@@ -327,8 +327,8 @@ class _LocalStreamParser:
     def _answer_text(self, fields: Json) -> str:
         if self._plain:
             return "".join(self._text)
-        if self._guard and self._kept:
-            return "".join(self._kept)
+        if self._guard and self._accepted:
+            return "".join(self._accepted)
         return self._reader.text or str(fields.get("text") or "")
 
     def _call_tool(self, name: str, tool: str, arguments: Json) -> Completed:

@@ -117,11 +117,11 @@ class States(Struct):
     slots: Slots
     name_of: Callable[[str], str]
     limit: int = MOST_BYTES
-    _now: str | None = field(default=None)  # the text that what is evaluated now begins with
+    _evaluated: str | None = field(default=None)  # the text that what is evaluated now begins with
 
     def forget(self) -> None:
         """Something else is evaluated from now on."""
-        self._now = None
+        self._evaluated = None
 
     def prepare(self, texts: Sequence[str], evaluate: Callable[[str], bool]) -> bool:
         """Have the last of `texts`, each the beginning of the next, evaluated.
@@ -129,15 +129,15 @@ class States(Struct):
         By loading it, else by evaluating what is missing and keeping that. `evaluate` returns False where it was
         stopped; then this does.
         """
-        if not texts or self._now == texts[-1]:
+        if not texts or self._evaluated == texts[-1]:
             return True
-        self._now = None
+        self._evaluated = None
         done = next((n for n in range(len(texts), 0, -1) if self._load(texts[n - 1])), 0)
         for text in texts[done:]:
             if not evaluate(text):
                 return False
             self._keep(text)
-        self._now = texts[-1]
+        self._evaluated = texts[-1]
         return True
 
     def _load(self, text: str) -> bool:
@@ -181,7 +181,7 @@ Send = Callable[[dict[str, Any]], None]
 
 
 def main() -> None:
-    out = _own_stdout()
+    out = _reserve_stdout()
     os.umask(0o077)  # what the library writes is nobody else's
 
     def send(message: dict[str, Any]) -> None:
@@ -205,7 +205,7 @@ def main() -> None:
             os._exit(0)
 
 
-def _own_stdout() -> BinaryIO:
+def _reserve_stdout() -> BinaryIO:
     """Reserve the real stdout for our messages; other prints go to the log."""
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -238,10 +238,10 @@ def _load(model: str, context: int, folder: str) -> tuple[Any, States | None]:
         server = library.Server(params)
         if not keeps:
             return server, None
-        held = os.open(f"{place}/worker.sock", os.O_PATH)  # reached by us alone when its name is gone
+        descriptor = os.open(f"{place}/worker.sock", os.O_PATH)  # reached by us alone when its name is gone
     finally:
         shutil.rmtree(place, ignore_errors=True)
-    slots = Slots(f"/proc/self/fd/{held}", secret)
+    slots = Slots(f"/proc/self/fd/{descriptor}", secret)
     version = str(getattr(library, "__version__", ""))
     return server, States(Path(folder), slots, lambda text: state_key(text, Path(model), context, version))
 
@@ -263,12 +263,12 @@ class _LocalAnswer:
     def __init__(
         self,
         server: Any,
-        kept: States | None,
+        states: States | None,
         request: dict[str, Any],
         cancelled: set[int],
         send: Send,
     ) -> None:
-        self._server, self._kept, self._send = server, kept, send
+        self._server, self._states, self._send = server, states, send
         self._number = int(request["id"])
         self._chat: dict[str, Any] | None = request.get("chat")
         self._begins: list[str] = request.get("begins") or []
@@ -279,12 +279,12 @@ class _LocalAnswer:
     def run(self) -> None:
         try:
             if self._prepare() and self._chat is not None:
-                if not self._begins and self._kept is not None:
-                    self._kept.forget()
+                if not self._begins and self._states is not None:
+                    self._states.forget()
                 self._ask(self._chat, self._on_chunk)
         except (RuntimeError, ValueError) as e:
-            if self._kept is not None:
-                self._kept.forget()
+            if self._states is not None:
+                self._states.forget()
             self._say(error=str(e), code=500, kind="")
             return
         if self._finish != "error":
@@ -300,7 +300,7 @@ class _LocalAnswer:
 
     def _prepare(self) -> bool:
         """Evaluate the prompt's beginning if it can be stored; False if stopped."""
-        return self._kept is None or self._kept.prepare(self._begins, self._evaluate)
+        return self._states is None or self._states.prepare(self._begins, self._evaluate)
 
     def _evaluate(self, text: str) -> bool:
         """Evaluate exactly `text`; False if stopped or failed."""
@@ -318,7 +318,7 @@ class _LocalAnswer:
         system = {"role": "system", "content": text}
         self._ask({"messages": [system], "max_tokens": 1, "cache_prompt": True}, on_chunk)
         if failed:  # a template that wants more than a system message, a text beyond the window: the answer will tell
-            self._kept = None
+            self._states = None
         return self._number not in self._cancelled and not failed
 
     def _on_chunk(self, chunk: dict[str, Any]) -> bool:

@@ -4,7 +4,7 @@ A line keeps all its corrections with their times in its metadata; its columns h
 never changes. An Observer also states tasks in the user's words, with a group, its thread, and in the block that new
 threads begin with: those that repeat a forgotten or erased line are cleared.
 
-`changed_lines` and `as_of` are raw SQL: every window, and the pane's time slider, query them.
+`read_changed_lines` and `read_log_at` are raw SQL: every window, and the pane's time slider, query them.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
-from sakti.store.log import replaced
-from sakti.store.log.lines import LogLine, lines_where, with_earlier
+from sakti.store.log import replacements
+from sakti.store.log.lines import LogLine, add_earlier, select_lines
 from sakti.store.models import CarryOverRow, GroupRow, ObservationRow, ThreadRow
 from sakti.store.rows import contains, ends_with
 from sakti.store.search import index as search_index
 from sakti.store.threads import threads
 
 FIELDS = ("current_task", "suggested_response")
-_SAME_TASK_SHARE = 0.7  # of the words of the shorter of two texts: so many in both, and they say the same
-SHORT = 60  # words of a text that is compared by its words; a longer one has any words
+_SAME_TASK_SHARE = 0.7  # two texts are the same task if they share this part of the shorter one's words
+SHORT = 60  # words: a longer text shares most words with any other, so it is not compared
 _LABEL = lazy_pattern(r"(?:^|(?<=\s))(?:Primary|Secondary|Its task|Last thread):\s+")
 _LEAD = lazy_pattern(r"^(?:-> )?[A-Z][\w' ]{1,40}: ")
 
 Action: TypeAlias = Literal["pin", "unpin", "edit", "forget"]
 KEY = "corrections"
 GROUP, LINE = GroupRow, ObservationRow
-SAME_SHARE = 0.7  # of the words of a line that a reflection merged: so many, and the reflection's line says the same
+SAME_SHARE = 0.7  # a merged line repeats a reflection's line if it shares this part of its words
 _WORD = lazy_pattern(r"\w+")
 _FIELDS = ("pinned", "edited", "forgotten")
 _CHANGED = (
@@ -76,7 +76,7 @@ def clear_tasks(db: Database, thread_id: str, texts: Iterable[str]) -> Cleared:
         if _repeats(row["text"], plain_texts):
             rows.delete(db, carried, thread_id=row["thread_id"], position=row["position"])
             values.append({"table": "carry_over", **row})
-    return Cleared(texts_of(values), values)
+    return Cleared(list_task_texts(values), values)
 
 
 def restore_tasks(db: Database, values: Iterable[Json]) -> None:
@@ -93,15 +93,15 @@ def restore_tasks(db: Database, values: Iterable[Json]) -> None:
                 rows.update(db, GroupRow, value["id"], **{name: value[name] for name in FIELDS})
 
 
-def texts_of(values: Iterable[Json]) -> list[str]:
+def list_task_texts(values: Iterable[Json]) -> list[str]:
     """Return the tasks and responses of cleared values."""
     return list(dict.fromkeys(v[name] for v in values for name in FIELDS if v.get(name)))
 
 
 def clear_titles(db: Database, thread_id: str, texts: Iterable[str]) -> None:
-    """Clear titles that repeat one of these texts and that no user gave, in a thread's workspace.
+    """Clear generated titles that repeat one of these texts, in all threads of a thread's workspace.
 
-    Also those that come with groups, which would be the thread's next ones.
+    Titles stored with groups are cleared too: they would become the thread's next ones.
     """
     plain_texts = _plain_texts(texts)
     row, group = ThreadRow, GroupRow
@@ -122,7 +122,7 @@ def _threads_beside(thread_id: str) -> Any:
 
 
 def _plain_texts(texts: Iterable[str]) -> list[str]:
-    return [plain for text in texts if (plain := _plain(_LEAD.sub("", text)))]
+    return [plain for text in texts if (plain := _plain_words(_LEAD.sub("", text)))]
 
 
 def _is_repeated(task: Json, texts: Sequence[str]) -> bool:
@@ -130,8 +130,8 @@ def _is_repeated(task: Json, texts: Sequence[str]) -> bool:
 
 
 def _repeats(task: str, texts: Sequence[str]) -> bool:
-    """Return whether a part of a task says what one of some plain texts says. Pure."""
-    parts = [part for text in _LABEL.split(task) if (part := _plain(text))]
+    """Return whether a part of a task repeats one of some plain texts. Pure."""
+    parts = [part for text in _LABEL.split(task) if (part := _plain_words(text))]
     return any(part in text or _is_same(part.split(), text.split()) for part in parts for text in texts)
 
 
@@ -142,7 +142,7 @@ def _is_same(one: Sequence[str], other: Sequence[str]) -> bool:
     return len(first & second) >= _SAME_TASK_SHARE * min(len(first), len(second))
 
 
-def _plain(text: str) -> str:
+def _plain_words(text: str) -> str:
     """Return a text's words between spaces; "" if it has none."""
     words = " ".join(_WORD.findall(text.casefold()))
     return f" {words} " if words else ""
@@ -159,7 +159,7 @@ class LineCorrection(Struct, frozen=True):
 
 
 def find_line(db: Database, record_id: str, text: str) -> str:
-    """Return the id of the line in a record's log that `text` is, or is the end of.
+    """Return the id of the line in a record's log whose id is `text` or ends with it.
 
     Raises `MemoryFailure` (not_found, ambiguous).
     """
@@ -185,51 +185,51 @@ def _fields_changed_by(action: Action, text: str) -> Json:
     return {"edited": " ".join(text.split())}
 
 
-def correct(db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int) -> LineCorrection:
+def correct_line(
+    db: Database, record_id: str, line_id: str, action: Action, *, text: str = "", now: int
+) -> LineCorrection:
     """Pin, unpin, edit or forget a line of the log; nested lines are forgotten with it.
 
-    Forgetting reaches the groups that a reflection merged: lines that say the same, in these or in other words; tasks
-    that repeat the line are cleared. A
-    buffered reflection made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty,
-    unchanged).
+    Forgetting includes lines of merged groups that say the same, and tasks that repeat the line. A buffered reflection
+    made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty, unchanged).
     """
     changes = _fields_changed_by(action, text)
-    row = _row(db, record_id, line_id)
+    row = _get_row(db, record_id, line_id)
     if all(row[name] == value for name, value in changes.items()):
         raise MemoryFailure("The line already says that.", code="unchanged")
-    number = next_number(db, record_id)
+    number = increase_number(db, record_id)
     lines, tasks = [row], ()
     if action == "forget":
-        lines += _with_it(db, row)
+        lines += _find_forgotten_with(db, row)
         tasks = clear_tasks(db, row["thread_id"], [_shown_text(one) for one in lines]).values
     for one in lines:
         before = {name: one[name] for name in _FIELDS}
         done: Json = {"n": number, "at": now, "action": action, "changes": changes, "before": before, "undone_at": None}
         if tasks and one is row:
             done["tasks"] = tasks
-        _store(db, one, [*_corrections(one), done])
+        _store_corrections(db, one, [*_corrections(one), done])
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     return LineCorrection(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
 
 
-def cleared_tasks(db: Database, line_id: str) -> list[str]:
+def list_cleared_tasks(db: Database, line_id: str) -> list[str]:
     """Return the tasks that were cleared when a line was forgotten."""
     metadata = LINE.select(LINE.metadata).where(LINE.id == line_id).scalar(db)
-    return texts_of(v for c in metadata.get(KEY, ()) for v in c.get("tasks", ()))
+    return list_task_texts(v for c in metadata.get(KEY, ()) for v in c.get("tasks", ()))
 
 
-def with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
+def find_with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
     """Return the row of a line of the log, then those that are forgotten with it.
 
     Raises `MemoryFailure` (not_found).
     """
-    row = _row(db, record_id, line_id)
-    return [row, *_with_it(db, row)]
+    row = _get_row(db, record_id, line_id)
+    return [row, *_find_forgotten_with(db, row)]
 
 
-def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> LineCorrection:
+def undo_correction(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> LineCorrection:
     """Undo the newest correction of a line or of the log. Raises MemoryFailure (not_found)."""
-    corrected = _rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
+    corrected = _fetch_rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
     numbers = [(_last_number(row), row) for row in corrected if line_id in (None, row["id"])]
     number, row = max(numbers, key=lambda pair: pair[0], default=(0, {}))
     if not number:
@@ -242,10 +242,10 @@ def undo(db: Database, record_id: str, now: int, *, line_id: str | None = None) 
             correction["undone_at"], action = now, correction["action"]
             restore_tasks(db, correction.pop("tasks", ()))
         if undone:
-            _store(db, one, corrections)
-    next_number(db, record_id)
+            _store_corrections(db, one, corrections)
+    increase_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
-    after = _row(db, record_id, row["id"])
+    after = _get_row(db, record_id, row["id"])
     return LineCorrection(row["id"], row["group_id"], action, _shown_text(row), _shown_text(after))
 
 
@@ -254,7 +254,7 @@ def _last_number(row: Json) -> int:
     return next((c["n"] for c in reversed(_corrections(row)) if c["undone_at"] is None), 0)
 
 
-def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:
+def compute_state(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:
     """Compute pinned, edited and forgotten of a line at a time (None: now) from its corrections. Pure."""
     state = dict(corrections[0]["before"]) if corrections else {name: columns[name] for name in _FIELDS}
     for c in corrections:
@@ -264,7 +264,7 @@ def state_at(columns: Json, corrections: Sequence[Json], time: int | None) -> Js
     return state
 
 
-def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
+def read_changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | None]]:
     """Map each corrected active group to {line number: current text, None if forgotten}."""
     # SQL: each step runs it; building a query takes 80-300 µs
     changes = db.execute_sql(_CHANGED, (record_id,)).fetchall()
@@ -274,13 +274,13 @@ def changed_lines(db: Database, record_id: str) -> dict[str, dict[int, str | Non
     return out
 
 
-def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
+def read_log_at(db: Database, record_id: str, time: int) -> list[LogLine]:
     """Return the log as it was at a time (Unix ms), in the model's order, without forgotten lines."""
-    originals = lines_where(
+    originals = select_lines(
         db,
         "g.record_id = ? AND g.activated_at <= ? AND (g.superseded_at IS NULL OR g.superseded_at > ?)"
         " AND (g.discarded_at IS NULL OR g.discarded_at > ?)"
-        # while a reflection that was taken back later stood in its place, it was not in the log
+        # it was not in the log while a reflection, undone since, replaced it
         " AND NOT EXISTS (SELECT 1 FROM json_each(g.metadata, '$.away') w"
         " WHERE json_extract(w.value, '$[0]') <= ? AND json_extract(w.value, '$[1]') > ?)",
         (record_id, time, time, time, time, time),
@@ -292,7 +292,7 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
             "edited": line.content if line.edited else None,
             "forgotten": int(line.forgotten),
         }
-        state = state_at(now, line.metadata.get(KEY, ()), time)
+        state = compute_state(now, line.metadata.get(KEY, ()), time)
         if not state["forgotten"]:
             out.append(
                 structs.replace(
@@ -303,7 +303,7 @@ def as_of(db: Database, record_id: str, time: int) -> list[LogLine]:
                     forgotten=False,
                 )
             )
-    return with_earlier(out)
+    return add_earlier(out)
 
 
 # --- rows -------------------------------------------------------------------------------------------------
@@ -322,30 +322,30 @@ def _lines(*columns: Any) -> Any:
     return LINE.select(*columns).join(GROUP, on=GROUP.id == LINE.group_id).order_by(LINE.pk)
 
 
-def _rows(db: Database, found: Any) -> list[Json]:
+def _fetch_rows(db: Database, found: Any) -> list[Json]:
     return list(found.dicts().execute(db))
 
 
-def _row(db: Database, record_id: str, line_id: str) -> Json:
-    matches = _rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
+def _get_row(db: Database, record_id: str, line_id: str) -> Json:
+    matches = _fetch_rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
     if not matches:
         raise MemoryFailure("That line is no longer in the log.", code="not_found")
     return matches[0]
 
 
-def _with_it(db: Database, row: Json) -> list[Json]:
+def _find_forgotten_with(db: Database, row: Json) -> list[Json]:
     """Return the lines that are forgotten with one: nested ones, and the same in merged groups."""
     nested = _find_nested(db, row)
-    words = set(_WORD.findall(replaced.remove_marks(_shown_text(row)).casefold()))
+    words = set(_WORD.findall(replacements.remove_marks(_shown_text(row)).casefold()))
     merged = _merged_ids(db, [row["group_id"]])
-    rest = (one for group in merged for one in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == group)))
-    same = [one for one in rest if _says(one, words)]
+    rest = (one for group in merged for one in _fetch_rows(db, _lines(*_COLUMNS).where(LINE.group_id == group)))
+    same = [one for one in rest if _says_same(one, words)]
     below = [one for above in same for one in _find_nested(db, above)]
     return [*nested, *{one["id"]: one for one in (*same, *below) if not one["forgotten"]}.values()]
 
 
-def _says(row: Json, words: set[str]) -> bool:
-    line_words = set(_WORD.findall(replaced.remove_marks(_shown_text(row)).casefold()))
+def _says_same(row: Json, words: set[str]) -> bool:
+    line_words = set(_WORD.findall(replacements.remove_marks(_shown_text(row)).casefold()))
     return bool(line_words) and len(line_words & words) >= SAME_SHARE * len(line_words)
 
 
@@ -364,7 +364,7 @@ def _merged_ids(db: Database, group_ids: Sequence[str]) -> list[str]:
 
 def _find_nested(db: Database, row: Json) -> list[Json]:
     out: list[Json] = []
-    for other in _rows(db, _lines(*_COLUMNS).where(LINE.group_id == row["group_id"], LINE.line > row["line"])):
+    for other in _fetch_rows(db, _lines(*_COLUMNS).where(LINE.group_id == row["group_id"], LINE.line > row["line"])):
         if other["depth"] <= row["depth"]:
             break
         if not other["forgotten"]:
@@ -373,15 +373,15 @@ def _find_nested(db: Database, row: Json) -> list[Json]:
 
 
 def _corrected_rows(db: Database, record_id: str) -> list[Json]:
-    return _rows(db, _in_states(_STATES, record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
+    return _fetch_rows(db, _in_states(_STATES, record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
 
 
 def _corrections(row: Json) -> list[Json]:
     return list(row["metadata"].get(KEY, ()))
 
 
-def _store(db: Database, row: Json, corrections: list[Json]) -> None:
-    state = state_at(row, corrections, None)
+def _store_corrections(db: Database, row: Json, corrections: list[Json]) -> None:
+    state = compute_state(row, corrections, None)
     rows.update(db, LINE, row["id"], **state, metadata={**row["metadata"], KEY: corrections})
     if state["forgotten"] or row["state"] == "discarded":
         search_index.remove(db, row["kind"], row["id"])
@@ -403,7 +403,7 @@ def _shown_text(row: Json) -> str:
     return "" if row["forgotten"] else row["edited"] or row["content"]
 
 
-def next_number(db: Database, record_id: str) -> int:
+def increase_number(db: Database, record_id: str) -> int:
     """Increase the number of corrections of a record's log, so that readers reload it."""
     number = memory.count_corrections(db, record_id) + 1
     memory.set_record_metadata(db, record_id, {KEY: number})

@@ -14,16 +14,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Struct
+from peewee import fn
 
 from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
 from sakti.store.log import corrections
-from sakti.store.log.replaced import KEY, NOTE, Earlier, note, remove_marks
+from sakti.store.log.replacements import KEY, NOTE, Earlier, format_note, remove_marks
 from sakti.store.memory import integrity
 from sakti.store.models import CarryOverRow, GroupRow, ObservationRow, ThreadRow
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
+from sakti.store.threads import threads
 
 ERASED = "(erased)"
 SHORTEST = 4  # characters of a line's text that are replaced anywhere
@@ -57,9 +59,9 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
     It cannot be undone: time travel and an undone reflection show the log without it. Raises `MemoryFailure`
     (not_found).
     """
-    copies = corrections.with_copies(db, record_id, line_id)
+    copies = corrections.find_with_copies(db, record_id, line_id)
     row = copies[0]
-    texts = sorted({text for one in copies for text in _texts(one)}, key=len, reverse=True)
+    texts = sorted({text for one in copies for text in _list_texts(one)}, key=len, reverse=True)
     for one in copies:
         search_index.remove(db, one["kind"], one["id"])
         rows.delete(db, CarryOverRow, kind="line", source_id=one["id"])
@@ -70,7 +72,7 @@ def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
     erase_copies(db, [*texts, *tasks])
     for one in copies:
         _index_next(db, one["group_id"], one["line"])
-    corrections.next_number(db, record_id)
+    corrections.increase_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     return Erased([one["id"] for one in copies], texts, tasks)
 
@@ -90,12 +92,12 @@ def erase_tasks(db: Database, thread_id: str, indices: Sequence[int], texts: Seq
     tasks = corrections.clear_tasks(db, thread_id, [*texts, *(t for _, *each in groups for t in each if t)]).texts
     erase_copies(db, tasks)
     for record_id in {record_id for record_id, *_ in groups}:
-        corrections.next_number(db, record_id)
+        corrections.increase_number(db, record_id)
     return list(tasks)
 
 
 def erase_copies(db: Database, texts: Iterable[str]) -> None:
-    """Erase texts wherever memory repeats them, and the kept requests that have them."""
+    """Erase texts wherever memory repeats them, and delete stored requests that contain them."""
     for text in texts:
         for form in dict.fromkeys((text, json.dumps(text)[1:-1], json.dumps(text, ensure_ascii=False)[1:-1])):
             for table, column in _COPIES:
@@ -116,18 +118,18 @@ def _clear_tasks(db: Database, copies: Sequence[Json], texts: Sequence[str]) -> 
     thread_id = copies[0]["thread_id"]
     corrections.clear_titles(db, thread_id, texts)
     before = [v for one in copies for c in one["metadata"].get(corrections.KEY, ()) for v in c.get("tasks", ())]
-    return [*corrections.clear_tasks(db, thread_id, texts).texts, *corrections.texts_of(before)]
+    return [*corrections.clear_tasks(db, thread_id, texts).texts, *corrections.list_task_texts(before)]
 
 
 def _index_next(db: Database, group_id: str, number: int) -> None:
-    """Index the line behind a changed one again: search keeps the text before each line beside it."""
+    """Index the line after a changed one again: its search row contains the text before it."""
     line = ObservationRow
     behind = line.select(line.pk).where(line.group_id == group_id, line.line > number, line.forgotten == 0)
     for pk in rows.first(db, behind.order_by(line.line)) or ():
         reindexing.index_line(db, pk)
 
 
-def _texts(row: Json) -> Sequence[str]:
+def _list_texts(row: Json) -> Sequence[str]:
     texts = [row["content"], row["edited"] or ""]
     texts += [str(c["changes"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
     texts += [str(c["before"].get("edited") or "") for c in row["metadata"].get(corrections.KEY, ())]
@@ -136,41 +138,41 @@ def _texts(row: Json) -> Sequence[str]:
 
 # --- a thread in shared logs ----------------------------------------------------------------------------------
 
-# A line or the row of a reflection that goes; a line that no longer says that it replaces some words.
+# The row of a line or of a reflection to delete; a line whose note on replaced words is to be removed.
 Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"], str, tuple[str, ...]]
 
 
-def begin(db: Database, thread_id: str, now: int) -> None:
+def begin_erasure(db: Database, thread_id: str, now: int) -> None:
     """Take a thread's own groups and all reflections made of them out of the log, in one transaction.
 
-    The other sources of those reflections become active again. No row is deleted here (`reflections`, `words`), so
-    that a large log takes no longer.
+    The other sources of those reflections become active again. No row is deleted here, so that a large log takes no
+    longer; `list_reflection_steps` and `words` list what is left to do.
     """
     resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
     if (record_id := _shared_record(db, thread_id)) is None:
         return
-    groups = _groups(db, record_id)
-    gone, back = _made_of(groups, thread_id)
+    groups = _list_groups(db, record_id)
+    gone, back = _find_made_of(groups, thread_id)
     _set_state(db, "discarded", gone, now)
     for group_id in back:
         was = (GroupRow.id == group_id) & (GroupRow.state == "superseded")
         GroupRow.update(state="active", superseded_at=None).where(was).execute(db)
     _reassign(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
-    integrity.mend(db, record_id, now)
-    # after it: nothing is put into a gap of this thread any more
+    integrity.repair_states(db, record_id, now)
+    # last: the repair would fill gaps of this thread with its discarded groups
     _set_state(db, "discarded", {i for i, g in groups.items() if g.is_of(thread_id)}, now)
-    count_again(db, resource_id, now)
+    recount_log(db, resource_id, now)
 
 
-def reflections(db: Database, thread_id: str) -> list[Step]:
-    """List the rows of reflections made of a thread's groups; call it after `begin`.
+def list_reflection_steps(db: Database, thread_id: str) -> list[Step]:
+    """List the rows of reflections made of a thread's groups; call it after `begin_erasure`.
 
     Reflections of reflections come first, so that an interrupted run finds the same list again.
     """
     if (record_id := _shared_record(db, thread_id)) is None:
         return []
-    groups = _groups(db, record_id)
-    gone, _ = _made_of(groups, thread_id)
+    groups = _list_groups(db, record_id)
+    gone, _ = _find_made_of(groups, thread_id)
     steps: list[Step] = []
     for group_id in (i for i in reversed(groups) if i in gone):
         row = ObservationRow
@@ -178,12 +180,6 @@ def reflections(db: Database, thread_id: str) -> list[Step]:
         steps.extend(("line", line_id) for (line_id,) in lines)
         steps.append(("group", group_id))
     return steps
-
-
-_TEXTS = (
-    "SELECT g.thread_id, o.id, o.metadata, o.content, coalesce(o.edited, '')"
-    " FROM observation_groups g JOIN observations o ON o.group_id = g.id WHERE g.record_id = ?"
-)
 
 
 def _join_texts(lines: Iterable[Sequence[Any]]) -> str:
@@ -197,26 +193,33 @@ def _is_only_in(phrase: str, own_text: str, other_text: str) -> bool:
 def words(db: Database, thread_id: str) -> list[Step]:
     """List other threads' lines that quote words of this thread which they replace.
 
-    Only where no other thread has these words. Call it after `reflections`, while the thread's own lines are still
-    there.
+    Only where no other thread has these words. Call it when the steps of `list_reflection_steps` are done, while the
+    thread's own lines are still there.
     """
     if (record_id := _shared_record(db, thread_id)) is None:
         return []
-    # SQL: joins groups and lines of several threads in one statement
-    lines = db.execute_sql(_TEXTS, (record_id,)).fetchall()
+    group, line = GroupRow, ObservationRow
+    columns = group.thread_id, line.id, line.metadata, line.content, fn.COALESCE(line.edited, "")
+    lines = list(
+        line.select(*columns)
+        .join(group, on=group.id == line.group_id)
+        .where(group.record_id == record_id)
+        .tuples()
+        .execute(db)
+    )
     others = [r for r in lines if r[0] != thread_id]
     own_text = _join_texts(r for r in lines if r[0] == thread_id).casefold()
     other_text = NOTE.sub("", _join_texts(others)).casefold()
     steps: list[Step] = []
     for _, line_id, metadata, *_ in others:
-        quoted = dict.fromkeys(r["text"] for r in json.loads(metadata).get(KEY, []))
+        quoted = dict.fromkeys(r["text"] for r in metadata.get(KEY, []))
         if phrases := tuple(t for t in quoted if _is_only_in(t.casefold(), own_text, other_text)):
             steps.append(("unsay", line_id, phrases))
     return steps
 
 
-def work_off(db: Database, steps: Sequence[Step]) -> None:
-    """Carry out steps that `reflections` or `words` returned; those done already change nothing."""
+def run_steps(db: Database, steps: Sequence[Step]) -> None:
+    """Carry out steps that `list_reflection_steps` or `words` returned; those done already change nothing."""
     for step in steps:
         match step:
             case ("line", line_id):
@@ -231,13 +234,9 @@ def work_off(db: Database, steps: Sequence[Step]) -> None:
 
 def _shared_record(db: Database, thread_id: str) -> str | None:
     """Return the record of the log shared by the thread's workspace; None without one."""
-    # SQL: a join by a computed key
-    row = db.execute_sql(
-        "SELECT r.id FROM threads t JOIN observational_memory r ON r.lookup_key = 'resource:' || t.resource_id"
-        " WHERE t.id = ?",
-        (thread_id,),
-    ).fetchone()
-    return row and row[0]
+    thread = threads.get(db, thread_id)
+    record = memory.get_record(db, f"resource:{thread.resource_id}") if thread is not None else None
+    return record.id if record is not None else None
 
 
 class _SharedGroup(Struct, frozen=True):
@@ -251,7 +250,7 @@ class _SharedGroup(Struct, frozen=True):
         return self.kind == "observation" and self.thread_id == thread_id
 
 
-def _groups(db: Database, record_id: str) -> dict[str, _SharedGroup]:
+def _list_groups(db: Database, record_id: str) -> dict[str, _SharedGroup]:
     """Return the groups of a record by id, in the order of creation."""
     row = GroupRow
     columns = row.id, row.thread_id, row.kind, row.state, row.merged_group_ids
@@ -273,7 +272,7 @@ def _find_reflections(groups: Mapping[str, _SharedGroup], sources: set[str]) -> 
     return out
 
 
-def _made_of(groups: Mapping[str, _SharedGroup], thread_id: str) -> tuple[set[str], set[str]]:
+def _find_made_of(groups: Mapping[str, _SharedGroup], thread_id: str) -> tuple[set[str], set[str]]:
     """Find the reflections made of a thread's groups, directly or not, and their other sources. Pure."""
     own_groups = {i for i, g in groups.items() if g.is_of(thread_id)}
     gone = _find_reflections(groups, own_groups)
@@ -300,8 +299,8 @@ def _remove_note(db: Database, line_id: str, phrases: Sequence[str]) -> None:
     replaced = line.metadata.get(KEY, [])
     for one in replaced:
         if one["text"] in phrases:
-            words = note(Earlier(one["text"], one["date"], one["time"]), line.observed_date)
-            _take_words(db, line_id, line.group_id, words)
+            words = format_note(Earlier(one["text"], one["date"], one["time"]), line.observed_date)
+            _remove_words(db, line_id, line.group_id, words)
     remaining = [r for r in replaced if r["text"] not in phrases]
     metadata = {**line.metadata, KEY: remaining}
     if not remaining:
@@ -311,7 +310,7 @@ def _remove_note(db: Database, line_id: str, phrases: Sequence[str]) -> None:
     _index_next(db, line.group_id, line.line)
 
 
-def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:
+def _remove_words(db: Database, line_id: str, group_id: str, words: str) -> None:
     for table, column, key, value in (
         ("observations", "content", "id", line_id),
         ("observations", "edited", "id", line_id),
@@ -325,7 +324,7 @@ def _take_words(db: Database, line_id: str, group_id: str, words: str) -> None:
         )
 
 
-def count_again(db: Database, resource_id: str, now: int) -> None:
+def recount_log(db: Database, resource_id: str, now: int) -> None:
     """Recompute the counts of the log shared by a workspace; other windows reload it."""
     # SQL: sums and revision in one statement
     db.execute_sql(

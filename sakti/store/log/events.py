@@ -18,7 +18,7 @@ from sakti.store.connection import Database
 Kind: TypeAlias = Literal[
     "observed", "activated", "reflected", "taken_over", "taken_back", "compacted", "undone", "failed", "stopped"
 ]
-AT_ONCE = 1_000  # ms: what goes into the log within them was observed while somebody waited, and is one event
+AT_ONCE = 1_000  # ms: a group activated within them was observed in the foreground, and is one event
 
 
 class MemoryEvent(Struct, frozen=True):
@@ -39,7 +39,7 @@ class MemoryEvent(Struct, frozen=True):
     text: str = ""
 
 
-def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> list[MemoryEvent]:
+def list_events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> list[MemoryEvent]:
     """Return the newest events of a record and compactions of a thread, newest first."""
     # SQL: reads JSON inside a column
     groups = db.execute_sql(
@@ -57,11 +57,11 @@ def events(db: Database, record_id: str, thread_id: str, limit: int = 200) -> li
         " FROM compaction_records WHERE thread_id = ? ORDER BY pk DESC LIMIT ?",
         (thread_id, limit),
     ).fetchall()
-    all_events = [*_of_groups(groups), *_activations(groups), *_of_compactions(compactions)]
+    all_events = [*_group_events(groups), *_activation_events(groups), *_compaction_events(compactions)]
     return sorted(all_events, key=lambda e: e.time, reverse=True)[:limit]
 
 
-def _of_groups(rows: list[Any]) -> Iterator[MemoryEvent]:
+def _group_events(rows: list[Any]) -> Iterator[MemoryEvent]:
     for (
         group_id,
         kind,
@@ -87,14 +87,14 @@ def _of_groups(rows: list[Any]) -> Iterator[MemoryEvent]:
                 yield MemoryEvent(discarded, "taken_back", 0, lines, source, after, generation, ids)
 
 
-def _activations(rows: list[Any]) -> Iterator[MemoryEvent]:
+def _activation_events(rows: list[Any]) -> Iterator[MemoryEvent]:
     """Yield one event for the groups that were activated together."""
     ready = [r for r in rows if r[1] == "observation" and r[7] is not None and r[7] - r[6] >= AT_ONCE]
     for time, together in groupby(sorted(ready, key=lambda r: r[7]), key=lambda r: r[7]):
-        yield _activation(time, list(together))
+        yield _activation_event(time, list(together))
 
 
-def _activation(time: int, rows: list[Any]) -> MemoryEvent:
+def _activation_event(time: int, rows: list[Any]) -> MemoryEvent:
     """Return the event of groups that were activated at a time."""
     ids = tuple(row[0] for row in reversed(rows))
     messages, before, after, lines = (sum(row[n] for row in rows) for n in (2, 3, 4, 10))
@@ -102,7 +102,7 @@ def _activation(time: int, rows: list[Any]) -> MemoryEvent:
     return MemoryEvent(time, "activated", messages, lines, before, after, group_ids=ids, text=child)
 
 
-def _of_compactions(rows: list[Any]) -> Iterator[MemoryEvent]:
+def _compaction_events(rows: list[Any]) -> Iterator[MemoryEvent]:
     for messages, before, after, created, undone, focus, groups in rows:
         ids = tuple(json.loads(groups))
         yield MemoryEvent(created, "compacted", messages, 0, before, after, group_ids=ids, text=focus)
@@ -122,7 +122,7 @@ class LogChange(Struct, frozen=True):
     generation: int = 0
 
 
-def moments(db: Database, record_id: str) -> list[LogChange]:
+def list_changes(db: Database, record_id: str) -> list[LogChange]:
     """Return the changes, oldest first, each time once; those discarded later are included."""
     # SQL: a pane runs it after each step; building a query takes 80-300 µs
     rows = db.execute_sql(

@@ -15,8 +15,8 @@ from peewee import fn
 
 from sakti.core.types import Json
 from sakti.store.connection import Database
-from sakti.store.log import replaced
-from sakti.store.memory.group_rows import Span, cursor, groups_by_id, spans
+from sakti.store.log import replacements
+from sakti.store.memory.group_rows import Span, cursor, get_groups, spans
 from sakti.store.memory.records import count_corrections
 from sakti.store.models import GroupRow, MessageRow, ObservationRow, TaskRow, ThreadRow
 from sakti.store.rows import ends_with, first
@@ -68,8 +68,8 @@ _SAID = (
     " AND instr(metadata, '\"synthetic\"') = 0 ORDER BY message_index DESC LIMIT ?"
 )
 _ACTORS = "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk"
-TURNS = 10  # newest ones that a forecast looks at: few make it jump
-ENOUGH = 5  # of them, from which on the largest and the smallest are left out
+TURNS = 10  # newest turns that a forecast averages
+ENOUGH = 5  # turns from which on the largest and the smallest are left out
 
 
 class LogLine(Struct, frozen=True):
@@ -95,12 +95,12 @@ class LogLine(Struct, frozen=True):
     first_index: int | None
     last_index: int | None
     category: str = ""
-    earlier: tuple[replaced.Earlier, ...] = ()
+    earlier: tuple[replacements.Earlier, ...] = ()
 
     @property
     def marked_text(self) -> str:
         """Return the text as people read it, with a mark after each part that a newer line replaces."""
-        return replaced.with_marks(self.content, self.earlier, self.date)
+        return replacements.add_marks(self.content, self.earlier, self.date)
 
     @property
     def text_beside_flags(self) -> str:
@@ -108,18 +108,18 @@ class LogLine(Struct, frozen=True):
         return self.marked_text.removesuffix(UNVERIFIED) if self.flags else self.marked_text
 
 
-def with_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
+def add_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
     """Return the lines of a log, in order, each with what later ones of them replace of it."""
-    rows = [replaced.MarkRow(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
-    earlier = replaced.find_replacements(rows)
+    rows = [replacements.MarkRow(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
+    earlier = replacements.find_replacements(rows)
     return [structs.replace(x, earlier=earlier[x.id]) if x.id in earlier else x for x in lines]
 
 
-def log_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
+def read_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active",)) -> list[LogLine]:
     """Return the lines of a record's log in the model's order."""
     marks = ",".join("?" * len(states))
-    pairs = lines_where(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
-    return with_earlier([line for line, _ in pairs])
+    pairs = select_lines(db, f"g.record_id = ? AND g.state IN ({marks})", (record_id, *states))
+    return add_earlier([line for line, _ in pairs])
 
 
 class LogSnapshot(Struct, frozen=True):
@@ -138,7 +138,7 @@ class LogSnapshot(Struct, frozen=True):
         return [line for lines in self.groups.values() for line in lines]
 
 
-def whole_log(db: Database, record_id: str, before: LogSnapshot | None = None) -> LogSnapshot:
+def read_snapshot(db: Database, record_id: str, before: LogSnapshot | None = None) -> LogSnapshot:
     """Return the active and buffered lines of a record; those of `before` are not read again.
 
     Lines of a group never change but by corrections, which are counted.
@@ -151,26 +151,26 @@ def whole_log(db: Database, record_id: str, before: LogSnapshot | None = None) -
     ids: list[str] = [i for (i,) in db.execute_sql(_GROUPS, (record_id,)).fetchall()]
     if fresh := [i for i in ids if i not in groups]:
         loaded: dict[str, list[LogLine]] = {i: [] for i in fresh}
-        for line, _ in lines_where(db, f"g.id IN ({','.join('?' * len(fresh))})", fresh):
+        for line, _ in select_lines(db, f"g.id IN ({','.join('?' * len(fresh))})", fresh):
             loaded[line.group_id].append(line)
         groups = {**groups, **loaded}
     return LogSnapshot(record_id, corrections, {i: groups[i] for i in ids})
 
 
-def waiting_lines(db: Database, record_id: str) -> list[LogLine]:
+def read_waiting_lines(db: Database, record_id: str) -> list[LogLine]:
     """Return the observations that are not in the prompt yet: they go in when messages leave the window."""
     marks = ("observation", "buffered")
-    return with_earlier([x for x, _ in lines_where(db, _WAITING, (record_id, *marks))])
+    return add_earlier([x for x, _ in select_lines(db, _WAITING, (record_id, *marks))])
 
 
-def lines_where(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
+def select_lines(db: Database, where: str, values: Sequence[object]) -> list[tuple[LogLine, str]]:
     """Return (line, uncorrected text) of the groups `g` that `where` selects, in log order."""
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(f"{_LINES} WHERE {where} {_ORDER}", list(values)).fetchall()
-    return [(_line(row), row[-1]) for row in rows]
+    return [(_to_line(row), row[-1]) for row in rows]
 
 
-def _line(row: Sequence[Any]) -> LogLine:
+def _to_line(row: Sequence[Any]) -> LogLine:
     values = list(row[:-1])
     for at, read in _READ:
         values[at] = read(values[at])
@@ -213,7 +213,7 @@ def generations(db: Database, record_id: str) -> list[Generation]:
     ]
 
 
-def sources_of_group(db: Database, group_id: str) -> list[str]:
+def list_sources(db: Database, group_id: str) -> list[str]:
     """Return the ids of the messages that a group covers, oldest first, thread by thread.
 
     For a reflection, those of all groups it merged.
@@ -222,7 +222,7 @@ def sources_of_group(db: Database, group_id: str) -> list[str]:
     here = row.select(row.id).order_by(row.message_index)
     return [
         message_id
-        for group in groups_by_id(db, [group_id])
+        for group in get_groups(db, [group_id])
         for span in spans(group)
         for (message_id,) in here.where(
             row.thread_id == span.thread_id, row.message_index.between(span.first, span.last)
@@ -241,13 +241,13 @@ def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
     here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
     meant = here.where(ends_with(group.id, text), group.first_index.is_null(False))
     for (group_id,) in meant.order_by(group.pk.desc()).limit(20).tuples().execute(db):
-        visible = [s for g in groups_by_id(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
+        visible = [s for g in get_groups(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
         if visible:
             return tuple(visible)
     return ()
 
 
-def thread_ids(db: Database, resource_id: str) -> list[str]:
+def list_thread_ids(db: Database, resource_id: str) -> list[str]:
     """Return the ids of a workspace's threads that are not deleted."""
     row = ThreadRow
     here = row.select(row.id).where(row.resource_id == resource_id, row.deleted_at.is_null())
@@ -274,7 +274,7 @@ class MessageExcerpt(Struct, frozen=True):
     title: str = ""
 
 
-def unobserved_elsewhere(
+def list_unobserved_of_others(
     db: Database,
     record_id: str,
     resource_id: str,
@@ -298,7 +298,7 @@ def unobserved_elsewhere(
     ]
 
 
-def actors(db: Database, thread_id: str) -> list[tuple[int, str]]:
+def list_actor_calls(db: Database, thread_id: str) -> list[tuple[int, str]]:
     """Return (time, model) of the agent's calls in a thread, in order."""
     # SQL: each step runs it; building a query takes 80-300 µs
     return [(r[0], r[1]) for r in db.execute_sql(_ACTORS, (thread_id,)).fetchall()]
@@ -320,7 +320,7 @@ class CarryOver(Struct, frozen=True):
     tasks: tuple[tuple[str, str], ...]
 
 
-def group_of(db: Database, line_id: str) -> str:
+def find_group_of_line(db: Database, line_id: str) -> str:
     """Return the id of the group of a line; "" if there is no such line."""
     row = ObservationRow
     groups = row.select(row.group_id).where(row.id == line_id).limit(1).tuples().execute(db)
@@ -328,7 +328,7 @@ def group_of(db: Database, line_id: str) -> str:
 
 
 def has_earlier(db: Database, resource_id: str, thread_id: str) -> bool:
-    """Tell whether a workspace has other threads than this one."""
+    """Return whether a workspace has other threads than this one."""
     row = ThreadRow
     others = row.select(row.id).where(row.resource_id == resource_id, row.id != thread_id, row.deleted_at.is_null())
     return bool(others.limit(1).tuples().execute(db))
@@ -339,30 +339,32 @@ def _is_worth_carrying(line: LogLine) -> bool:
     if line.forgotten or not (line.pinned or (line.priority == "high" and not line.depth)):
         return False
     gone = sum(len(part.text.split()) for part in line.earlier)
-    return not gone or 2 * gone < len(replaced.remove_marks(line.content).split())
+    return not gone or 2 * gone < len(replacements.remove_marks(line.content).split())
 
 
-def _lines_to_carry(db: Database, thread_id: str, limit: int) -> list[LogLine]:
+def _choose_lines_to_carry(db: Database, thread_id: str, limit: int) -> list[LogLine]:
     """Return the newest lines of a thread worth carrying over, pinned ones first."""
-    log = with_earlier([x for x, _ in lines_where(db, "g.thread_id = ? AND g.state = 'active'", (thread_id,))])
+    log = add_earlier([x for x, _ in select_lines(db, "g.thread_id = ? AND g.state = 'active'", (thread_id,))])
     return sorted((x for x in reversed(log) if _is_worth_carrying(x)), key=lambda x: not x.pinned)[:limit]
 
 
-def carry_over(db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60) -> CarryOver | None:
-    """Return what a new thread of a workspace may be told of earlier work; None without an earlier thread."""
+def build_carry_over(
+    db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60
+) -> CarryOver | None:
+    """Return the earlier work that a new thread of a workspace begins with; None without an earlier thread."""
     row, message = ThreadRow, MessageRow
-    held = message.select(message.pk).where(message.thread_id == row.id)
+    messages = message.select(message.pk).where(message.thread_id == row.id)
     columns = row.id, row.title, row.metadata, row.updated_at
     others = row.select(*columns).where(row.resource_id == resource_id, row.id != thread_id)
-    open_ones = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(held))
-    open_ones = open_ones.where(threads.has_own_messages())
-    newest = open_ones.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
+    visible = others.where(row.parent_id.is_null(), row.deleted_at.is_null(), fn.EXISTS(messages))
+    visible = visible.where(threads.has_own_messages())
+    newest = visible.order_by(row.updated_at.desc()).limit(recent).tuples().execute(db)
     earlier = [each[:3] for each in newest if not threads.is_undone(*each[2:])]
     if not earlier:
         return None
     lines: dict[str, str] = {}  # text: id of the line that states it last
-    for line in (line for each in earlier for line in _lines_to_carry(db, each[0], limit)):
-        lines.setdefault(replaced.NOTE.sub("", line.marked_text), line.id)
+    for line in (line for each in earlier for line in _choose_lines_to_carry(db, each[0], limit)):
+        lines.setdefault(replacements.NOTE.sub("", line.marked_text), line.id)
     task = TaskRow
     unclosed = task.select(task.handle, task.title, task.status, task.id).where(
         task.resource_id == resource_id, task.status.in_(("open", "in_progress")), task.deleted_at.is_null()
@@ -386,7 +388,7 @@ def find_outdated(db: Database, line_ids: Sequence[str]) -> set[str]:
         " JOIN observation_groups g ON g.id = o.group_id",
         (json.dumps(list(line_ids)),),
     ).fetchall()
-    logs = [line for (record_id,) in records for line in log_lines(db, record_id)]
+    logs = [line for (record_id,) in records for line in read_lines(db, record_id)]
     return {line.id for line in logs if line.earlier or line.forgotten} & set(line_ids)
 
 
@@ -402,9 +404,9 @@ class Pass(Struct, frozen=True):
 class Figures(Struct, frozen=True):
     """Figures of one record.
 
-    `observation` and `reflection` are the newest that count; `generations` leave out discarded and undone ones.
-    Findings of the faithfulness check: lines of the log with `claims` that their source does not have; important
-    lines and paths that the log's reflections dropped. `ready_lines` are made and not yet in the context.
+    `observation` and `reflection` are the newest ones, `generations` all reflections that were not discarded or undone.
+    Findings of the faithfulness check: `marked_lines` of the log with `claims` that their source lacks, and important
+    lines and paths that the log's reflections dropped. `ready_lines` are buffered, not yet in the context.
     """
 
     observation: Pass | None = None
@@ -417,10 +419,10 @@ class Figures(Struct, frozen=True):
     ready_lines: int = 0
 
 
-def turn_tokens(db: Database, thread_id: str) -> int | None:
-    """Return the tokens of messages that a turn brought lately; None before there are two.
+def average_turn_tokens(db: Database, thread_id: str) -> int | None:
+    """Return the mean tokens of the newest turns, None if there are fewer than two.
 
-    The mean of the newest turns, without the largest and the smallest where there are enough.
+    If there are enough, the largest and the smallest are left out.
     """
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
@@ -429,12 +431,12 @@ def turn_tokens(db: Database, thread_id: str) -> int | None:
         (thread_id,),
     ).fetchall()
     turns: list[int] = []
-    under_way = 0
+    total = 0
     for role, tokens in rows:
-        under_way += tokens
+        total += tokens
         if role == "user":
-            turns.append(under_way)
-            under_way = 0
+            turns.append(total)
+            total = 0
         if len(turns) == TURNS:
             break
     if len(turns) >= ENOUGH:
@@ -442,7 +444,7 @@ def turn_tokens(db: Database, thread_id: str) -> int | None:
     return None if len(turns) < 2 else sum(turns) // len(turns)
 
 
-def figures(db: Database, record_id: str) -> Figures:
+def compute_figures(db: Database, record_id: str) -> Figures:
     """Compute a record's figures from stored numbers. Read-only."""
     # SQL: each step runs it; building a query takes 80-300 µs
     last = db.execute_sql(

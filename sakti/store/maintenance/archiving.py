@@ -1,13 +1,14 @@
 """Move parts of old messages to the archive, still searchable, and delete unreferenced archive rows.
 
-A piece is stored in the archive first, and then referred to, within one transaction on the database: where it is killed
-in between the archive has rows that nobody refers to, and `sweep` removes them. Indexes keep what they hold.
+A piece is stored in the archive before the messages refer to it, in one transaction on the database. If the process is
+killed in between, `sweep` removes the archive's unreferenced rows. The search indexes do not change.
 
 Raw SQL: conditions over messages, the log and tasks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Callable
 from functools import partial
@@ -25,7 +26,7 @@ from sakti.store.maintenance import checks, upkeep
 from sakti.store.search import index_upkeep
 from sakti.store.threads import codec
 
-SHORT = 200  # bytes: to refer to less would take as much
+SHORT = 200  # bytes: a reference to less would save nothing
 ROOM = 2  # times the moved bytes: for the archive, and for the database's write-ahead log
 _ROWS, _LONG = 50, 200_000  # messages and bytes that are moved in one go
 _SWEPT = 500  # rows of the archive that are compared at once
@@ -57,13 +58,13 @@ async def archive(
 ) -> Archived:
     """Move the parts of observed messages before a time (Unix ms) that no open task links to.
 
-    `progress` hears of messages moved, of how many. What is moved stays moved where it is interrupted; the next run
-    goes on. Raises `StoreError`: read_only where
-    nothing is saved, full where there is no room, archive where the archive is missing.
+    `progress` is called with the number of messages moved and their total. An interrupted run keeps what it moved, and
+    the next one continues. Raises `StoreError`: read_only if nothing is saved, full without room on the disk, archive
+    if the archive is missing.
     """
     if store.not_saved or store.read_only_reason:
         raise StoreError(store.not_saved or store.read_only_reason or "", code="read_only")
-    await upkeep.pack(store)  # what refers to a message's text has to be the same before and behind
+    await upkeep.pack(store)  # search rows refer to a message's text only once it is packed
     done = Archived(archive_file.path_of(store.path))
     await store.read(archive_file.refuse_missing)
     messages, size = await store.read(_count, before)
@@ -73,11 +74,11 @@ async def archive(
             archive_file.create(store.path)
             last = 0
             while last is not None:
-                last = await upkeep.piece(store, partial(_move_some, done=done, before=before, after=last))
+                last = await upkeep.run_piece(store, partial(_move_some, done=done, before=before, after=last))
                 progress(done.messages, messages)
         done.removed = await sweep(store)
     except (apsw.Error, OSError) as e:
-        raise failures.archive_error(e, done.path) from e
+        raise failures.to_archive_error(e, done.path) from e
     return done
 
 
@@ -92,7 +93,7 @@ def _require_room(path: Path, size: int) -> None:
     if free < needed:
         raise StoreError(
             f"Archiving needs {needed / 1e6:,.0f} MB of free disk space in {path.parent}, of which {free / 1e6:,.0f} MB"
-            " are there: free some, then run it again. Nothing was moved.",
+            " are available: free some space, then run it again. Nothing was moved.",
             code="full",
         )
 
@@ -103,18 +104,15 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
     size = 0
     # SQL: a condition on packed text, without loading it
     for pk, parts in db.execute_sql(f"SELECT m.pk, m.parts{_OLD} ORDER BY m.pk LIMIT {_ROWS}", (after, before)):
-        rows.append((pk, parts, codec.readable(parts)))
+        rows.append((pk, parts, codec.unpack_or_empty(parts)))
         size += len(parts)
         if size > _LONG:
             break
     if not rows:
         return None
     readable = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
-    file = archive_file.connect(done.path)
-    try:
-        references = archive_file.put(file, [text for *_, text in readable])
-    finally:
-        file.close()
+    with contextlib.closing(archive_file.connect(done.path)) as file:
+        references = archive_file.store_parts(file, [text for *_, text in readable])
     with index_upkeep.past_triggers(db):  # the text stays
         for (pk, parts, _), reference in zip(readable, references, strict=True):
             # SQL: writes packed bytes past the field's own packing
@@ -125,9 +123,9 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
 
 
 async def sweep(store: Store) -> int:
-    """Remove from the archive what no message refers to any more; return how many rows.
+    """Remove archive rows that no message refers to any more; return how many.
 
-    Those that were removed or masked, and what a killed run left. Raises `StoreError`.
+    Their messages were removed or masked, or a run was killed. Raises `StoreError`.
     """
     place = archive_file.path_of(store.path)
     if store.not_saved or store.read_only_reason or not place.exists():
@@ -136,17 +134,16 @@ async def sweep(store: Store) -> int:
     last: int | None = 0
     try:
         while last is not None:
-            some, last = await upkeep.piece(store, partial(_sweep_some, place=place, after=last))
+            some, last = await upkeep.run_piece(store, partial(_sweep_some, place=place, after=last))
             removed += some
     except (apsw.Error, OSError) as e:
-        raise failures.archive_error(e, place) from e
+        raise failures.to_archive_error(e, place) from e
     return removed
 
 
 def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | None]:
     """Remove some unreferenced rows behind a key; return their number and the last key (None at the end)."""
-    file = archive_file.connect(place)
-    try:
+    with contextlib.closing(archive_file.connect(place)) as file:
         number = archive_file.number(file)
         if number is None:
             return 0, None
@@ -158,54 +155,53 @@ def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | No
         with file:
             file.executemany("DELETE FROM parts WHERE key = ?", [(key,) for key in gone])
         return len(gone), keys[-1]
-    finally:
-        file.close()
 
 
-def recover(db: Database, path: Path, end: str) -> str:
+def recover_archive(db: Database, path: Path, end: str) -> str:
     """Copy the readable rows of a damaged archive into a new one; the old one is kept with `end`.
 
-    `db`: the database at `path`. Return what was done; "" where it is whole, missing, or nothing in it can be read.
+    `db`: the database at `path`. Return what was done; "" if it is intact or missing, or nothing in it can be read.
     Raises `apsw.Error`, `OSError`.
     """
-    _, problem = checks.archive_problems(db)
-    place, new = archive_file.path_of(path), files.own(archive_file.path_of(path), "recovering")
-    some = archive_file.any_reference(db)
+    _, problem = checks.find_archive_problem(db)
+    place, new = archive_file.path_of(path), files.make_unfinished_path(archive_file.path_of(path), "recovering")
+    some = archive_file.find_reference(db)
     if not problem or some is None or not place.exists():
         return ""
-    number = archive_file.number_of(some)
+    number = archive_file.archive_number_of(some)
     # SQL: compares packed parts by a range of bytes, which no field has
     rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS} AND parts >= ?", (some[:-8],)).fetchall()
-    keys = sorted({archive_file.key_of(stored) for (stored,) in rows if archive_file.number_of(stored) == number})
+    keys = sorted(
+        {archive_file.key_of(stored) for (stored,) in rows if archive_file.archive_number_of(stored) == number}
+    )
     try:
-        came = _copy_rows(place, new, number, keys)
-        if not came:
+        copied = _copy_rows(place, new, number, keys)
+        if not copied:
             return ""
-        archive_file.forget(path)
-        place.rename(files.beside(place, end))
+        archive_file.close_archive(path)
+        place.rename(files.append_suffix(place, end))
         new.rename(place)
     finally:
-        for file in files.all_of(new):
-            file.unlink(missing_ok=True)
-    return f"{came} of {len(keys)} texts in the archive could be read; the damaged one is {files.beside(place, end)}"
+        files.delete_database(new)
+    damaged = files.append_suffix(place, end)
+    return f"{copied} of {len(keys)} texts in the archive could be read; the damaged one is {damaged}"
 
 
 def _copy_rows(place: Path, new: Path, number: bytes, keys: list[int]) -> int:
     """Copy the rows of an archive that can be read to a new one; return how many."""
     archive_file.build(new, number)
-    source, target = archive_file.connect(place, query_only=True), archive_file.connect(new)
-    came = 0
-    try:
-        with target:
-            for key in keys:
-                try:
-                    row = source.execute("SELECT parts FROM parts WHERE key = ?", (key,)).fetchone()
-                except apsw.Error:
-                    continue
-                if row is not None and codec.readable(row[0] if isinstance(row[0], str | bytes) else None):
-                    target.execute("INSERT INTO parts VALUES (?, ?)", (key, row[0]))
-                    came += 1
-    finally:
-        source.close()
-        target.close()
-    return came
+    copied = 0
+    with (
+        contextlib.closing(archive_file.connect(place, query_only=True)) as source,
+        contextlib.closing(archive_file.connect(new)) as target,
+        target,
+    ):
+        for key in keys:
+            try:
+                row = source.execute("SELECT parts FROM parts WHERE key = ?", (key,)).fetchone()
+            except apsw.Error:
+                continue
+            if row is not None and codec.unpack_or_empty(row[0] if isinstance(row[0], str | bytes) else None):
+                target.execute("INSERT INTO parts VALUES (?, ?)", (key, row[0]))
+                copied += 1
+    return copied

@@ -13,7 +13,7 @@ from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
 from sakti.store import archive_file, failures, files, migrate, opening, packing
 from sakti.store.archive_file import REFERS
-from sakti.store.connection import Database, plain
+from sakti.store.connection import Database, wrap_connection
 from sakti.store.database_file import DatabaseFile
 from sakti.store.memory import integrity as memory_integrity
 from sakti.store.search import index as search_index
@@ -24,7 +24,7 @@ from sakti.store.threads import codec
 
 TOLD = 400  # characters of a file's problem that are shown
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
-DIFFER = "texts differ"  # said of an index that has to be rebuilt
+DIFFER = "texts differ"  # marks an index that has to be rebuilt
 INDEX = "`sakti db check` repairs it."
 INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."
 ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
@@ -33,14 +33,14 @@ ARCHIVE = "Put a copy of it from a backup in its place; the other messages are n
 class Finding(Struct, frozen=True):
     """Result of one check.
 
-    `mend` says what to do where it is not `ok`; `mendable`: `upkeep.repair_finding` repairs it.
+    `advice` says what to do if it is not `ok`; `is_repairable`: `upkeep.repair_finding` repairs it.
     """
 
     name: str
     ok: bool
     detail: str
-    mend: str = ""
-    mendable: bool = False
+    advice: str = ""
+    is_repairable: bool = False
 
 
 def check(db: Database, *, deep: bool = True) -> list[Finding]:
@@ -49,22 +49,24 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     `deep`: each text is also compared with its index.
     """
     rest, broken = failures.split_faults(integrity(db))
-    findings = _integrity(rest)
+    findings = _to_integrity_finding(rest)
     if rest:
         return findings
-    if missing := migrate.find_missing(db):  # what else is looked at needs them
+    if missing := migrate.find_missing(db):  # the other checks need them
         return [*findings, Finding("schema", False, f"the database lacks {', '.join(missing)}", INCOMPLETE)]
-    unreadable = failures.unreadable(db.connection())
+    unreadable = failures.find_unreadable_column(db.connection())
     findings.append(Finding("contents", unreadable is None, unreadable or "readable", failures.RECOVER))
     # SQL: the schema itself, which no model describes
     foreign = db.execute_sql("PRAGMA foreign_key_check").fetchall()
     findings.append(Finding("references", not foreign, f"{len(foreign)} broken", REPORT))
-    archive = _archive(db, deep=deep)
+    archive = _check_archive(db, deep=deep)
     findings.append(archive)
-    # with an archive missing no text in it can be compared
-    findings += [_index(db, table, broken=table in broken, deep=deep and archive.ok) for table in search_index.TABLES]
-    findings.append(_task_index(db, broken=search_index.TASKS in broken))
-    findings.append(_searchable(db))
+    # without the archive its texts cannot be compared
+    findings += [
+        _check_index(db, table, broken=table in broken, deep=deep and archive.ok) for table in search_index.TABLES
+    ]
+    findings.append(_check_task_index(db, broken=search_index.TASKS in broken))
+    findings.append(_check_search(db))
     # SQL: looks at a file of which nothing is certain
     (gaps,) = db.execute_sql(
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
@@ -72,33 +74,33 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     ).fetchone()
     wrong = memory_integrity.check(db)
     detail = "; ".join(wrong.values()) or "each observed message is in the log once"
-    findings.append(Finding("memory", not wrong, detail, INDEX, mendable=True))
+    findings.append(Finding("memory", not wrong, detail, INDEX, is_repairable=True))
     findings.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
     return [*findings, _check_packing(db), *_check_tasks(db)]
 
 
-def _archive(db: Database, *, deep: bool) -> Finding:
+def _check_archive(db: Database, *, deep: bool) -> Finding:
     """Check that archived messages can be read."""
-    count, wrong = archive_problems(db, deep=deep)
+    count, wrong = find_archive_problem(db, deep=deep)
     detail = f"{count} messages are archived" if count else "nothing is archived"
     return Finding("archive", not wrong, wrong or detail, archive_file.MISSING if "missing" in wrong else ARCHIVE)
 
 
-def _searchable(db: Database) -> Finding:
+def _check_search(db: Database) -> Finding:
     """Check that search covers every message and that no thread waits to be indexed or removed."""
     lost = len(search_index.unindexed(db))
     # SQL: also runs on a bare connection, which no query of peewee does
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     what = [f"{lost} messages are not searchable"] if lost else []
     what += [f"{threads} deleted or restored threads are not finished"] if threads else []
-    return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, mendable=True)
+    return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, is_repairable=True)
 
 
 def _check_packing(db: Database) -> Finding:
     """Check that what earlier versions wrote is packed; a session does that in the background."""
-    progress = packing.progress(db)
-    mend = "`sakti db check` packs the rest; until then the file is larger than necessary."
-    return Finding("space", progress is None, str(progress or "packed"), mend, mendable=True)
+    progress = packing.read_progress(db)
+    advice = "`sakti db check` packs the rest; until then the file is larger than necessary."
+    return Finding("space", progress is None, str(progress or "packed"), advice, is_repairable=True)
 
 
 def _check_tasks(db: Database) -> list[Finding]:
@@ -108,19 +110,19 @@ def _check_tasks(db: Database) -> list[Finding]:
     rings = deadlocks.find_deadlocks(db)
     cycles = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
     more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
-    mend = "Nothing on such a path can start: remove one dependency with `sakti tasks dep TASK ON --remove`."
+    advice = "Nothing on such a path can start: remove one dependency with `sakti tasks dep TASK ON --remove`."
     return [
-        Finding("task counts", not stale, detail, INDEX, mendable=True),
-        Finding("task graph", not rings, f"{cycles}{more}" if rings else "no tasks wait for each other", mend),
+        Finding("task counts", not stale, detail, INDEX, is_repairable=True),
+        Finding("task graph", not rings, f"{cycles}{more}" if rings else "no tasks wait for each other", advice),
     ]
 
 
-def integrity_findings(db: Database) -> list[Finding]:
+def check_integrity(db: Database) -> list[Finding]:
     """Check the file of a database of any schema."""
-    return _integrity(failures.split_faults(integrity(db))[0])
+    return _to_integrity_finding(failures.split_faults(integrity(db))[0])
 
 
-def _integrity(rest: Sequence[str]) -> list[Finding]:
+def _to_integrity_finding(rest: Sequence[str]) -> list[Finding]:
     detail = "; ".join(line for row in rest for line in row.splitlines())
     return [Finding("integrity", not rest, detail[:TOLD] + "…" * (len(detail) > TOLD) or "ok", failures.RECOVER)]
 
@@ -131,37 +133,34 @@ def integrity(db: Database) -> list[str]:
     It runs on a connection of its own: FTS5 mistakes concurrent merges for damage where the index is open.
     """
     connection: Any = db.connection()
-    other = opening.open_another(connection)
-    try:
+    with contextlib.closing(opening.open_another(connection)) as other:
         return [str(r[0]) for r in other.execute("PRAGMA integrity_check(20)").fetchall()]
-    finally:
-        other.close()
 
 
-def _index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
+def _check_index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
     """Check that an index matches its texts and that no replaced index remains."""
     what = []
     if broken:
         what.append("it is damaged")
     else:
         counts = len(index_upkeep.missing(db, table)), index_upkeep.count_orphans(db, table)
-        what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "are no more"), strict=True) if n]
+        what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "texts are gone"), strict=True) if n]
         if deep and not what and (n := index_upkeep.count_differing(db, table)):
             what.append(f"{n} {DIFFER}")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
         what.append("an old one still exists")
     detail = f"does not match its texts: {', '.join(what)}" if what else "consistent"
-    return Finding(table, not what, detail, INDEX, mendable=True)
+    return Finding(table, not what, detail, INDEX, is_repairable=True)
 
 
-def _task_index(db: Database, *, broken: bool) -> Finding:
-    missing = len(unindexed_tasks(db))
+def _check_task_index(db: Database, *, broken: bool) -> Finding:
+    missing = len(find_unindexed_tasks(db))
     fault = "it is damaged" if broken else f"{missing} tasks are missing" if missing else ""
     detail = f"does not match the tasks: {fault}" if fault else "consistent"
-    return Finding(search_index.TASKS, not fault, detail, INDEX, mendable=True)
+    return Finding(search_index.TASKS, not fault, detail, INDEX, is_repairable=True)
 
 
-def unindexed_tasks(db: Database) -> list[str]:
+def find_unindexed_tasks(db: Database) -> list[str]:
     """Return the ids of tasks that are not in their index."""
     # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(
@@ -177,25 +176,22 @@ def index_tasks(db: Database, ids: Sequence[str]) -> None:
         task_rows.update(db, task.id, title=task.title)
 
 
-def archive_problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
+def find_archive_problem(db: Database, *, deep: bool = True) -> tuple[int, str]:
     """Return the number of archived messages and the archive's problem ("" without one).
 
     `deep`: each of them is looked up.
     """
-    any_ref = archive_file.any_reference(db)
+    any_ref = archive_file.find_reference(db)
     if any_ref is None:
         return 0, ""
     # SQL: compares the beginning of packed parts, which no field has
     (count,) = db.execute_sql(f"SELECT count(*) FROM messages WHERE {REFERS}").fetchone()
-    place = archive_file.place_of(archive_file.number_of(any_ref))
+    place = archive_file.find_archive(archive_file.archive_number_of(any_ref))
     if place is None:
         return count, f"{count} messages are in an archive that is missing"
     try:
-        file = archive_file.connect(place, query_only=True)
-        try:
+        with contextlib.closing(archive_file.connect(place, query_only=True)) as file:
             faults = [str(row[0]) for row in file.execute("PRAGMA quick_check(3)").fetchall()]
-        finally:
-            file.close()
     except apsw.Error as e:
         faults = [str(e)]
     if faults != ["ok"]:
@@ -203,7 +199,7 @@ def archive_problems(db: Database, *, deep: bool = True) -> tuple[int, str]:
     if deep:
         # SQL: compares the beginning of packed parts, which no field has
         rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS}")
-        lost = sum(not codec.is_there(parts) for (parts,) in rows)
+        lost = sum(not codec.is_readable(parts) for (parts,) in rows)
         if lost:
             return count, f"{lost} of {count} archived messages cannot be read in {place}"
     return count, ""
@@ -213,27 +209,27 @@ _TO_READ_MS = 5_000
 
 
 def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
-    """Return all findings on the database at `path`, in the order in which a person would ask. Read-only.
+    """Return all findings on the database at `path`: its place and file first, then its contents. Read-only.
 
     `deep`: each indexed text is also compared with its index.
     """
-    place = _place(path)
+    place = _check_place(path)
     if not path.exists() and not path.is_symlink():
-        return [*place, _absent(path)]
+        return [*place, _describe_missing_file(path)]
     try:
         opening.refuse_unusable(path)
-        database = DatabaseFile(str(path)) if files.writable(path) else opening.read_only(path)
+        database = DatabaseFile(str(path)) if files.is_writable(path) else opening.open_read_only(path)
     except StoreError as e:
-        return [*place, _file(e)]
+        return [*place, _describe_file_error(e)]
     except (OSError, apsw.Error) as e:
         return [*place, Finding("file", False, f"{path} cannot be opened: {e}")]
     try:
-        return [*place, *_contents(path, database, deep=deep)]
+        return [*place, *_check_contents(path, database, deep=deep)]
     finally:
         database.remove()
 
 
-def _absent(path: Path) -> Finding:
+def _describe_missing_file(path: Path) -> Finding:
     folder = next(p for p in path.absolute().parents if p.exists())
     if not folder.is_dir():
         detail = f"{path} does not exist and cannot be created: {folder} is not a folder, so nothing is saved"
@@ -244,7 +240,7 @@ def _absent(path: Path) -> Finding:
     return Finding("file", True, f"{path} does not exist yet; it is created at the first start")
 
 
-def _file(error: StoreError) -> Finding:
+def _describe_file_error(error: StoreError) -> Finding:
     """Describe a fault of the file itself; only damage can be recovered."""
     if error.code == "damaged":
         return Finding("file", False, error.message.removesuffix(f" {failures.RECOVER}").rstrip("."), failures.RECOVER)
@@ -252,22 +248,22 @@ def _file(error: StoreError) -> Finding:
     return Finding("file", False, detail, f"{opening.ANOTHER[0].upper()}{opening.ANOTHER[1:]}." if rest else "")
 
 
-def _place(path: Path) -> list[Finding]:
+def _check_place(path: Path) -> list[Finding]:
     """Check where the database lies and who may read it."""
     findings: list[Finding] = []
-    wide = [(p, mode) for p in (path.parent, *files.all_of(path)) if (mode := files.open_to_others(p)) is not None]
+    wide = [(p, mode) for p in (path.parent, *files.list_files(path)) if (mode := files.find_open_mode(p)) is not None]
     for p, mode in wide:
         if p == path.parent and not mode & 0o022:
             continue  # others may look into the folder: its files are private all the same
         what = "write into" if p == path.parent else "read"
         findings.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _chmod(p)))
-    if path.exists() and not files.writable(path):
-        mend = f"Make the file and its folder writable, or {opening.ANOTHER}."
-        findings.append(Finding("access", False, f"{path} is not writable: nothing is saved", mend))
-    if kind := files.network(path):
+    if path.exists() and not files.is_writable(path):
+        advice = f"Make the file and its folder writable, or {opening.ANOTHER}."
+        findings.append(Finding("access", False, f"{path} is not writable: nothing is saved", advice))
+    if kind := files.find_network_type(path):
         detail = f"{path} is on a network file system ({kind}): no write-ahead log is used"
-        mend = f"Locks may not work there: use it from one machine at a time, or {opening.ANOTHER}."
-        findings.append(Finding("file system", False, detail, mend))
+        advice = f"Locks may not work there: use it from one machine at a time, or {opening.ANOTHER}."
+        findings.append(Finding("file system", False, detail, advice))
     return findings
 
 
@@ -275,32 +271,32 @@ def _chmod(path: Path) -> str:
     return f"chmod {'700' if path.is_dir() else '600'} {path}"
 
 
-def _contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[Finding]:
+def _check_contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[Finding]:
     try:
         connection = database.connect()
     except apsw.Error as e:
-        return [_unreadable(e, path)]
+        return [_describe_unreadable(e, path)]
     try:
         connection.set_busy_timeout(_TO_READ_MS)
         connection.execute("PRAGMA query_only = 1")
-        db = plain(connection)
+        db = wrap_connection(connection)
         opening.refuse_foreign(connection, path)
         version = migrate.current_version(db)
         if version != migrate.LATEST:
-            integrity = integrity_findings(db)
-            return [_schema(version, path, database if all(f.ok for f in integrity) else None), *integrity]
+            integrity = check_integrity(db)
+            return [_check_schema(version, path, database if all(f.ok for f in integrity) else None), *integrity]
         return check(db, deep=deep)
     except StoreError as e:
-        return [_file(e)]
+        return [_describe_file_error(e)]
     except apsw.Error as e:
-        return [_unreadable(e, path)]
-    except Exception as e:  # a query that was never meant for what it found
+        return [_describe_unreadable(e, path)]
+    except Exception as e:  # a query met data that it was not written for
         return [Finding("integrity", False, f"its contents cannot be read ({type(e).__name__}: {e})", failures.RECOVER)]
     finally:
         connection.close()
 
 
-def _schema(version: int, path: Path, database: DatabaseFile | None) -> Finding:
+def _check_schema(version: int, path: Path, database: DatabaseFile | None) -> Finding:
     """Compare the schema with the latest; missing migrations are tried on a copy of `database`."""
     if version > migrate.LATEST:
         detail = f"made by a newer sakti (schema {version}, this one knows {migrate.LATEST}): it is open read-only"
@@ -321,15 +317,15 @@ def _schema(version: int, path: Path, database: DatabaseFile | None) -> Finding:
 def _try_migrations(path: Path, database: DatabaseFile) -> None:
     """Migrate a temporary copy. Raises OSError or apsw.Error if it cannot be made."""
     time = SystemClock()
-    copy = opening.scratch_copy(database, time)
+    copy = opening.make_scratch_copy(database, time)
     try:
         with contextlib.closing(copy.connect()) as connection:
-            migrate.apply_steps(plain(connection), time, name=str(path))
+            migrate.apply_steps(wrap_connection(connection), time, name=str(path))
     finally:
         copy.remove()
 
 
-def _unreadable(error: apsw.Error, path: Path) -> Finding:
+def _describe_unreadable(error: apsw.Error, path: Path) -> Finding:
     if failures.code_of(error) == "damaged":
         return Finding("integrity", False, str(error), failures.RECOVER)
     failure = failures.to_store_error(error, path, saving=False, waited=_TO_READ_MS / 1000)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct, structs
+from peewee import fn
 
 from sakti.core.errors import StoreError
 from sakti.core.types import ContextPart, Message, OutputPart, Part, ToolResultPart
@@ -96,18 +97,18 @@ async def erase_copies(store: Store, copies: Copies) -> list[Message]:
     Raises `StoreError` (archive) if the archive is missing.
     """
     await store.read(archive_file.refuse_missing)
-    ids = await store.read(_find, copies)
-    await upkeep.each(store, ids, partial(_rewrite, copies=copies), step=1)
+    ids = await store.read(_find_copies, copies)
+    await upkeep.run_in_pieces(store, ids, partial(_rewrite, copies=copies), step=1)
     if ids:
         await archiving.sweep(store)
     return await store.read(messages.get_many, ids)
 
 
-def _find(db: Database, copies: Copies) -> list[str]:
+def _find_copies(db: Database, copies: Copies) -> list[str]:
     """Return the messages whose results repeat erased texts."""
     words = ('"result"', '"output"', "<current-task>", "<suggested-response>")
     stored = _unpacked_parts(db, "role IN ('tool', 'user')", (), words)
-    return [i for i, parts in stored if _clean([codec.decode(p) for p in parts], copies) is not None]
+    return [i for i, parts in stored if _erase_in_parts([codec.decode(p) for p in parts], copies) is not None]
 
 
 def _unpacked_parts(
@@ -124,14 +125,14 @@ def _unpacked_parts(
     return ((message_id, json.loads(parts)) for message_id, parts in stored)
 
 
-def _clean(parts: Iterable[Part], copies: Copies) -> tuple[Part, ...] | None:
+def _erase_in_parts(parts: Iterable[Part], copies: Copies) -> tuple[Part, ...] | None:
     """Return parts with erased results; None if nothing changes."""
     before = tuple(parts)
-    after = tuple(_clean_part(part, copies) for part in before)
+    after = tuple(_erase_in_part(part, copies) for part in before)
     return None if after == before else after
 
 
-def _clean_part(part: Part, copies: Copies) -> Part:
+def _erase_in_part(part: Part, copies: Copies) -> Part:
     match part:
         case ToolResultPart(content=content):
             return structs.replace(part, content=copies.without(content))
@@ -146,10 +147,12 @@ def _clean_part(part: Part, copies: Copies) -> Part:
 def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
     """Store clean results, and index the messages and those behind them again."""
     for message in messages.get_many(db, ids):
-        parts = _clean(message.parts, copies)
+        parts = _erase_in_parts(message.parts, copies)
         if parts is None:
             continue
-        if _clean(message.parts, structs.replace(copies, tasks=())) is None:  # tasks are neither shown nor searched
+        if (
+            _erase_in_parts(message.parts, structs.replace(copies, tasks=())) is None
+        ):  # tasks are neither shown nor searched
             rows.update(db, MessageRow, message.id, parts=parts)
             continue
         row = MessageRow
@@ -173,14 +176,14 @@ def is_clean(db: Database) -> bool:
     return bool(db.connection().pragma("user_version") & database_file.CLEAN)
 
 
-def begin(db: Database) -> bool:
-    """Mark the file as possibly holding removed text until `finish`; return whether it was clean."""
+def begin_purge(db: Database) -> bool:
+    """Mark the file as possibly holding removed text until `finish_purge`; return whether it was clean."""
     clean = is_clean(db)
     index_upkeep.set_mark(db, database_file.CLEAN, on=False)
     return clean
 
 
-def finish(db: Database) -> None:
+def finish_purge(db: Database) -> None:
     index_upkeep.set_mark(db, database_file.CLEAN, on=True)
 
 
@@ -194,7 +197,7 @@ class DeletedTask(Struct, frozen=True):
 DELETED_TASK = rows.Shape(TaskRow, DeletedTask)
 
 
-def deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
+def list_deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
     """Return the deleted tasks of all workspaces up to a time (Unix ms), last deleted first."""
     gone = DELETED_TASK.select().where(TaskRow.deleted_at <= before)
     return list(gone.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
@@ -209,11 +212,11 @@ def copies(path: Path) -> list[Path]:
     return sorted(p for p in files_beside if not p.name.endswith(files.SIDES))
 
 
-def remove(found: Iterable[Path]) -> list[Path]:
+def remove_copies(found: Iterable[Path]) -> list[Path]:
     """Remove copies with their side files; return those removed."""
     gone: list[Path] = []
     for copy in found:
-        for file in files.all_of(copy):
+        for file in files.list_files(copy):
             with contextlib.suppress(OSError):
                 file.unlink()
         if not copy.exists():
@@ -221,25 +224,25 @@ def remove(found: Iterable[Path]) -> list[Path]:
     return gone
 
 
-def named_files(db: Database, thread_id: str) -> list[str]:
+def list_named_files(db: Database, thread_id: str) -> list[str]:
     """List the files that a thread's messages own: full tool outputs, pasted images."""
     names: set[str] = set()
     for _, parts in _unpacked_parts(db, "thread_id = ?", (thread_id,), ('"output_file"', "/pasted/")):
-        names.update(_strings(parts))
+        names.update(_find_absolute_paths(parts))
     return sorted(names)
 
 
-def _strings(value: Any) -> Iterable[str]:
+def _find_absolute_paths(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         for word in value.split():
             if word.startswith("/"):
                 yield word
     elif isinstance(value, dict):
         for one in value.values():  # pyright: ignore[reportUnknownVariableType]
-            yield from _strings(one)
+            yield from _find_absolute_paths(one)
     elif isinstance(value, list):
         for one in value:  # pyright: ignore[reportUnknownVariableType]
-            yield from _strings(one)
+            yield from _find_absolute_paths(one)
 
 
 async def purge_thread(store: Store, thread_id: str) -> None:
@@ -249,22 +252,22 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     """
     await store.read(archive_file.refuse_missing, thread_id)
     await upkeep.reindex(store)
-    resource_id = await store.write(_begin, thread_id, store.clock.now())
-    for find in (erasure.reflections, erasure.words):
-        await upkeep.each(store, await store.read(find, thread_id), _work_off, step=1)
+    resource_id = await store.write(_mark_purged, thread_id, store.clock.now())
+    for find in (erasure.list_reflection_steps, erasure.words):
+        await upkeep.run_in_pieces(store, await store.read(find, thread_id), _work_off, step=1)
     numbered = await store.read(_tables_with_rowid)
     for table in tables():
         if table.thread and table.name in numbered:
             step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
             if table.name == "search_docs":
                 step = partial(index_upkeep.with_deferred_merge, do=step)
-            await upkeep.until_done(store, step)
+            await upkeep.run_until_done(store, step)
         elif table.thread:
             await store.write(_remove_all, table.name, table.thread, thread_id)
-    await store.write(erasure.count_again, resource_id, store.clock.now())
+    await store.write(erasure.recount_log, resource_id, store.clock.now())
 
 
-async def go_on(store: Store) -> None:
+async def resume_purges(store: Store) -> None:
     """Continue purges that another process began and did not finish.
 
     If that fails now, the next start tries again.
@@ -272,18 +275,16 @@ async def go_on(store: Store) -> None:
     if store.read_only_reason:
         return
     try:
-        for thread_id in await store.read(_begun):
+        for thread_id in await store.read(_list_begun):
             await purge_thread(store, thread_id)
     except StoreError as e:
         log.warning("permanent removal is tried later: %s", e)
 
 
-def _begun(db: Database) -> list[str]:
-    # SQL: reads JSON inside a column
-    started = db.execute_sql(
-        f"SELECT id FROM threads WHERE deleted_at IS NOT NULL AND json_extract(metadata, '$.{thread_removal.PURGED}')"
-    ).fetchall()
-    return [i for (i,) in started]
+def _list_begun(db: Database) -> list[str]:
+    row = ThreadRow
+    is_purged = fn.json_extract(row.metadata, f"$.{thread_removal.PURGED}").is_null(False)
+    return [i for (i,) in row.select(row.id).where(row.deleted_at.is_null(False), is_purged).tuples().execute(db)]
 
 
 async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.Deleted, list[str], Copies]:
@@ -292,7 +293,7 @@ async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.
     Also return the files that no message names any more, and the texts that other files may repeat.
     """
     message = await store.read(messages.get, message_id)
-    before = await store.read(named_files, message.thread_id) if message else []
+    before = await store.read(list_named_files, message.thread_id) if message else []
     around = (
         await store.read(messages.list_between, message.thread_id, message.index - 1, message.index + 1)
         if message
@@ -309,18 +310,18 @@ async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.
     texts = [m.text for m in unit if len(m.text) >= UNMISTAKABLE]
     copies = Copies(texts, frozenset(gone.message_ids), tasks)
     await erase_copies(store, copies)
-    after = await store.read(named_files, gone.thread_id)
+    after = await store.read(list_named_files, gone.thread_id)
     await archiving.sweep(store)
-    await leave_no_copy(store)
+    await erase_leftovers(store)
     return gone, [name for name in before if name not in after], copies
 
 
-async def leave_no_copy(store: Store) -> None:
+async def erase_leftovers(store: Store) -> None:
     """Erase removed text from indexes, write-ahead log and copies of the database."""
     if await store.read(index_upkeep.unmerged):
-        await upkeep.optimize(store)
+        await upkeep.optimize_indexes(store)
     await store.flush()
-    remove(copies(store.path))
+    remove_copies(copies(store.path))
 
 
 async def purge_task(store: Store, task_id: str) -> None:
@@ -328,19 +329,19 @@ async def purge_task(store: Store, task_id: str) -> None:
     await store.write(_remove_task, task_id, store.clock.now())
 
 
-def _begin(db: Database, thread_id: str, now: int) -> str:
+def _mark_purged(db: Database, thread_id: str, now: int) -> str:
     """Mark a deleted thread as purged, so that it cannot be restored; return its workspace."""
-    thread, deleted_at = thread_removal.state_of(db, thread_id)
+    thread, deleted_at = thread_removal.get_with_deletion(db, thread_id)
     if deleted_at is None:
         raise StoreError("Only a deleted thread can be removed for good.")
     # its title goes with it: until then the thread is listed as deleted
     rows.update(db, ThreadRow, thread_id, metadata={thread_removal.PURGED: True})
-    erasure.begin(db, thread_id, now)
+    erasure.begin_erasure(db, thread_id, now)
     return thread.resource_id
 
 
 def _work_off(db: Database, steps: Sequence[erasure.Step]) -> None:
-    index_upkeep.with_deferred_merge(db, partial(erasure.work_off, steps=steps))
+    index_upkeep.with_deferred_merge(db, partial(erasure.run_steps, steps=steps))
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:
@@ -351,12 +352,10 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
     linked = MessageRow.select(MessageRow.id).where(MessageRow.task_id == task_id)
     doc.update(task_id=None).where(doc.kind == "message", doc.doc_id.in_(linked)).execute(db)
     MessageRow.update(task_id=None).where(MessageRow.task_id == task_id).execute(db)
-    # SQL: reads JSON inside a column
-    db.execute_sql(
-        "UPDATE threads SET metadata = json_remove(metadata, '$.active_task_id') WHERE resource_id = ?"
-        " AND json_extract(metadata, '$.active_task_id') = ?",
-        (row[0], task_id),
-    )
+    thread, key = ThreadRow, "$.active_task_id"
+    is_active = fn.json_extract(thread.metadata, key).coerce(False) == task_id
+    changed = thread.update(metadata=fn.json_remove(thread.metadata, key))
+    changed.where(thread.resource_id == row[0], is_active).execute(db)
     for table in tables():
         if table.task:
             _remove_all(db, table.name, table.task, task_id)
@@ -397,5 +396,5 @@ async def clean(store: Store) -> bool:
     """
     await archiving.sweep(store)
     await store.write(delete_statistics)
-    await upkeep.optimize(store)
+    await upkeep.optimize_indexes(store)
     return await store.flush()

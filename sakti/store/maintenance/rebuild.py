@@ -26,7 +26,7 @@ from sakti.core.clock import TimeIds
 from sakti.core.lazy import lazy_pattern
 from sakti.store import opening, packing, text_registry
 from sakti.store.connection import Database
-from sakti.store.memory import as_line, integrity
+from sakti.store.memory import format_line, integrity
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep, reindexing
 from sakti.store.tasks import graph, questions
@@ -90,27 +90,24 @@ def rebuild_schema(damaged: Path, copy: Path, model: apsw.Connection) -> bool:
     `model` is a connection to an empty database with the full schema.
     """
     shutil.copyfile(damaged, copy)
-    roots = dict(_root_pages(copy))
+    roots = dict(_find_root_pages(copy))
     _clear_schema(copy)
-    connection = opening.DatabaseFile(str(copy)).connect()
-    try:
+    with contextlib.closing(opening.DatabaseFile(str(copy)).connect()) as connection:
         for option in (apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA, apsw.SQLITE_DBCONFIG_RESET_DATABASE):
             connection.config(option, 1 if option == apsw.SQLITE_DBCONFIG_WRITABLE_SCHEMA else 0)
         connection.config(apsw.SQLITE_DBCONFIG_DEFENSIVE, 0)
         for root, unnumbered in roots.items():
-            _enter(connection, f"at_{root}", root, _probe(f"at_{root}", unnumbered=unnumbered))
+            _add_to_schema(connection, f"at_{root}", root, _make_probe(f"at_{root}", unnumbered=unnumbered))
         _read_schema_again(connection)
-        tables = _identify(connection, roots, _shapes(model))
+        tables = _identify(connection, roots, _read_shapes(model))
         connection.execute("DELETE FROM sqlite_schema")
         for shape, root in tables.items():
-            _enter(connection, shape.name, root, shape.sql)
+            _add_to_schema(connection, shape.name, root, shape.sql)
         _read_schema_again(connection)
         return bool(tables)
-    finally:
-        connection.close()
 
 
-def _root_pages(path: Path) -> Iterator[tuple[int, bool]]:
+def _find_root_pages(path: Path) -> Iterator[tuple[int, bool]]:
     """Yield the root pages of tables and indexes: those that no other page points to.
 
     The second value is whether its rows have no rowid.
@@ -156,11 +153,11 @@ def _clear_schema(path: Path) -> None:
         file.write(page)
 
 
-def _enter(connection: apsw.Connection, name: str, root: int, sql: str) -> None:
+def _add_to_schema(connection: apsw.Connection, name: str, root: int, sql: str) -> None:
     connection.execute("INSERT INTO sqlite_schema VALUES ('table', ?1, ?1, ?2, ?3)", (name, root, sql))
 
 
-def _probe(name: str, *, unnumbered: bool) -> str:
+def _make_probe(name: str, *, unnumbered: bool) -> str:
     columns = ", ".join(f"c{n}" for n in range(_MOST_COLUMNS))
     return f"CREATE TABLE {name} ({columns}" + (", PRIMARY KEY (c0)) WITHOUT ROWID" if unnumbered else ")")
 
@@ -177,7 +174,7 @@ def _identify(
 
     Of several roots that fit a table the one with the most rows wins; a root that fits several tables gets none.
     """
-    samples = {root: _sample(connection, root) for root in roots}
+    samples = {root: _read_sample(connection, root) for root in roots}
     tables: dict[_TableShape, int] = {}
     for refers in (False, True):  # first those that others refer to
         fitting = {
@@ -237,7 +234,7 @@ def _targets_exist(
     return True
 
 
-def _sample(connection: apsw.Connection, root: int) -> list[tuple[apsw.SQLiteValue, ...]]:
+def _read_sample(connection: apsw.Connection, root: int) -> list[tuple[apsw.SQLiteValue, ...]]:
     rows: list[tuple[apsw.SQLiteValue, ...]] = []
     with contextlib.suppress(*UNUSABLE):
         for row in connection.execute(f"SELECT * FROM at_{root} LIMIT {SAMPLE}"):
@@ -251,15 +248,15 @@ def _count_rows(connection: apsw.Connection, root: int) -> int:
     return 0
 
 
-def _shapes(model: apsw.Connection) -> list[_TableShape]:
+def _read_shapes(model: apsw.Connection) -> list[_TableShape]:
     tables = model.execute(
         "SELECT s.name, s.sql, l.wr FROM main.sqlite_schema s JOIN pragma_table_list l ON l.name = s.name"
         " WHERE s.type = 'table' AND l.type = 'table' AND l.schema = 'main' AND s.name NOT LIKE 'sqlite_%'"
     ).fetchall()
-    return [_shape(model, str(name), str(sql), unnumbered=bool(wr)) for name, sql, wr in tables]
+    return [_read_shape(model, str(name), str(sql), unnumbered=bool(wr)) for name, sql, wr in tables]
 
 
-def _shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> _TableShape:
+def _read_shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> _TableShape:
     words = _allowed_words(sql)
     refers = {c: (table, key) for c, table, key in _REFERS.findall(sql)}
     rows = model.execute(
@@ -370,7 +367,7 @@ class Repairs:
             self._delete_dangling()
             report(self._fill_gaps(), "messages were lost in the middle of a thread, each replaced by a note")
             for (record,) in self._fetch("SELECT id FROM observational_memory"):
-                if sentence := integrity.mend(self._db, record, self._clock.now()):
+                if sentence := integrity.repair_states(self._db, record, self._clock.now()):
                     repairs.append(sentence)
         self._rebuild_indexes()
         self._change("INSERT OR IGNORE INTO packing VALUES ('messages', 0)")  # those of an older schema are not packed
@@ -508,7 +505,7 @@ class Repairs:
                 " AND forgotten = 0 ORDER BY line",
                 (group_id,),
             )
-            text = "\n".join(as_line(*line) for line in lines)
+            text = "\n".join(format_line(*line) for line in lines)
             self._change(
                 "INSERT INTO observation_groups (id, record_id, thread_id, kind, state, text, created_at,"
                 " activated_at) VALUES (?, (SELECT id FROM observational_memory WHERE lookup_key = ?), ?,"
@@ -557,8 +554,8 @@ class Repairs:
         db = self._db
         with db.connection():
             for (resource_id,) in self._fetch("SELECT DISTINCT resource_id FROM tasks"):
-                graph.count_again(db, resource_id)
-                for task in questions.all_live(db, resource_id):
+                graph.recount(db, resource_id)
+                for task in questions.list_live(db, resource_id):
                     task_rows.update(db, task.id, title=task.title)  # indexes it
             for (thread_id,) in self._fetch("SELECT id FROM threads WHERE deleted_at IS NULL"):
                 if self._has_unindexed_lines(thread_id):

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, opening
-from sakti.store.connection import plain
+from sakti.store.connection import wrap_connection
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import archiving
 from sakti.store.maintenance.rebuild import HEADER, PAGE, UNUSABLE, Repairs, make_header, rebuild_schema
@@ -42,7 +42,7 @@ class Recovered(Struct):
     """
 
     path: Path
-    kept: Path
+    damaged: Path
     rows: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
     repaired: list[str] = field(default_factory=list[str])
 
@@ -64,21 +64,21 @@ def recover(path: Path, clock: Clock) -> Recovered:
     Raises `StoreError`: busy where it is open elsewhere, full where there is no room, read_only where nothing can be
     written, not_ours.
     """
-    new = files.own(path, "recovering")
-    recovered = Recovered(path, files.beside(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
-    with _copy_sides(path, recovered.kept):
+    new = files.make_unfinished_path(path, "recovering")
+    recovered = Recovered(path, files.append_suffix(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
+    with _copy_sides(path, recovered.damaged):
         _require_exclusive(path)
         _recover(new, path, recovered, clock)
     return recovered
 
 
 @contextlib.contextmanager
-def _copy_sides(path: Path, kept: Path) -> Generator[None]:
+def _copy_sides(path: Path, damaged: Path) -> Generator[None]:
     """Copy SQLite's side files first, and delete the copies if the database is not recovered.
 
     SQLite removes the log of a file that is empty, and it may be all that is there.
     """
-    copies = [(files.beside(path, side), files.beside(kept, side)) for side in files.SIDES]
+    copies = [(files.append_suffix(path, side), files.append_suffix(damaged, side)) for side in files.SIDES]
     try:
         for file, copy in copies:
             with contextlib.suppress(FileNotFoundError):
@@ -105,13 +105,12 @@ def _restore_side(file: Path, copy: Path) -> None:
 def _recover(new: Path, path: Path, recovered: Recovered, clock: Clock) -> None:
     try:
         opening.build(new, clock, wal=False)
-        _fill(new, path, recovered, clock)
-        _put_in_place(new, path, recovered.kept)
+        _fill_database(new, path, recovered, clock)
+        _put_in_place(new, path, recovered.damaged)
     except apsw.FullError as e:
         raise failures.to_store_error(e, path, saving=False) from e
     finally:
-        for file in files.all_of(new):
-            file.unlink(missing_ok=True)
+        files.delete_database(new)
 
 
 def _require_exclusive(path: Path) -> None:
@@ -119,7 +118,7 @@ def _require_exclusive(path: Path) -> None:
     if not path.exists():
         raise StoreError(f"{path} does not exist: nothing to recover.", code="missing")
     _refuse_foreign(path)
-    if not files.writable(path):
+    if not files.is_writable(path):
         raise StoreError(
             f"{path} or its folder is not writable: copy it to a writable folder and name it with SAKTI_DB.",
             code="read_only",
@@ -135,7 +134,7 @@ def _refuse_foreign(path: Path) -> None:
     accepted.
     """
     with contextlib.suppress(apsw.Error, OSError, UnicodeDecodeError):  # what cannot be read is damaged
-        database = opening.read_only(path)  # not a byte of another's file changes
+        database = opening.open_read_only(path)  # not a byte of another's file changes
         try:
             with contextlib.closing(database.connect()) as connection:
                 tables = {str(n) for (n,) in connection.execute("SELECT name FROM sqlite_schema").fetchall()}
@@ -173,30 +172,21 @@ def _readable(path: Path, log: Path, model: apsw.Connection) -> Generator[Path |
         rebuilt = folder / f"{path.name}{_REBUILT}"
         yield rebuilt if rebuild_schema(copy, rebuilt, model) else None
     finally:
-        files.remove(folder)
+        files.remove_folder(folder)
 
 
 def _is_usable(path: Path) -> bool:
     """Return whether the file can be opened and still has its schema."""
     if path.stat().st_size < HEADER:
         return False
-    connection = _connect_tolerant(path)
-    try:
+    with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
+        _tolerate_faults(connection)
+        connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
         for _ in range(2):  # the first look at a damaged schema fails, the next one uses the part that was read
             with contextlib.suppress(*UNUSABLE):
                 names = {n for (n,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
                 return {"messages", "threads", _MAIN_TABLE} <= names
-        return False
-    finally:
-        connection.close()
-
-
-def _connect_tolerant(path: Path) -> apsw.Connection:
-    """Open a connection that skips errors and writes nothing, not even a checkpoint on close."""
-    connection = DatabaseFile(str(path)).connect()
-    _tolerate_faults(connection)
-    connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    return connection
+    return False
 
 
 def _tolerate_faults(connection: apsw.Connection) -> None:
@@ -225,7 +215,7 @@ def write_log_pages(copy: Path, log: Path) -> bool:
     Pages that neither of them has are zeros.
     """
     content = log.read_bytes() if log.exists() else b""
-    frames = list(_frames(content))
+    frames = list(_read_frames(content))
     while frames and not frames[-1].pages:
         frames.pop()
     if not frames:
@@ -244,7 +234,7 @@ def _page_size(content: bytes) -> int:
     return size
 
 
-def _frames(content: bytes) -> Iterator[_Frame]:
+def _read_frames(content: bytes) -> Iterator[_Frame]:
     """Yield the valid frames of a log in order."""
     if len(content) < _LOG_HEADER:
         return
@@ -294,9 +284,8 @@ _OWNERS = (
 )
 
 
-def _fill(new: Path, path: Path, recovered: Recovered, clock: Clock) -> None:
-    connection = DatabaseFile(str(new)).connect()
-    try:
+def _fill_database(new: Path, path: Path, recovered: Recovered, clock: Clock) -> None:
+    with contextlib.closing(DatabaseFile(str(new)).connect()) as connection:
         for pragma in (
             "synchronous = OFF",
             "journal_mode = MEMORY",
@@ -306,21 +295,19 @@ def _fill(new: Path, path: Path, recovered: Recovered, clock: Clock) -> None:
             "ignore_check_constraints = 1",
         ):  # they are put right afterwards
             connection.execute(f"PRAGMA {pragma}").fetchall()
-        with _readable(path, files.beside(recovered.kept, "-wal"), connection) as source:
+        with _readable(path, files.append_suffix(recovered.damaged, "-wal"), connection) as source:
             missing = set[str]() if source is None else _copy_all(connection, source, recovered)
             if source is not None and source.name.endswith(_REBUILT):
                 recovered.repaired.append(FOUND_AGAIN)
-        db = plain(connection)
+        db = wrap_connection(connection)
         recovered.repaired += Repairs(db, clock).run(missing)
-        if sentence := archiving.recover(db, path, recovered.kept.name.removeprefix(path.name)):
+        if sentence := archiving.recover_archive(db, path, recovered.damaged.name.removeprefix(path.name)):
             recovered.repaired.append(sentence)
         for pragma in ("foreign_key_check", "integrity_check(1)"):
             wrong = [str(r) for r in connection.execute(f"PRAGMA {pragma}").fetchall() if r != ("ok",)]
             if wrong:
                 raise StoreError(f"The recovered rows are inconsistent ({wrong[0]}): nothing was changed.")
         connection.execute("PRAGMA journal_mode = wal").fetchall()
-    finally:
-        connection.close()
 
 
 def _copy_all(connection: apsw.Connection, source: Path, recovered: Recovered) -> set[str]:
@@ -481,14 +468,14 @@ class _CopiedTable:
 # --- in its place -------------------------------------------------------------------------------------------
 
 
-def _put_in_place(new: Path, path: Path, kept: Path) -> None:
+def _put_in_place(new: Path, path: Path, damaged: Path) -> None:
     with new.open("rb") as file:
         os.fsync(file.fileno())
     try:
-        os.link(path, kept)  # the name is never without a file
+        os.link(path, damaged)  # the name is never without a file
     except OSError:
-        shutil.copyfile(path, kept)
-        kept.chmod(0o600)
+        shutil.copyfile(path, damaged)
+        damaged.chmod(0o600)
     for side in files.SIDES:  # they were copied beside it before anything was opened
-        files.beside(path, side).unlink(missing_ok=True)
+        files.append_suffix(path, side).unlink(missing_ok=True)
     new.replace(path)

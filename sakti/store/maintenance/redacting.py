@@ -22,12 +22,12 @@ from sakti.store import archive_file, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import upkeep
-from sakti.store.models import MODELS, MessageRow, PartsField, SearchDocRow, TaskRow, UiStateRow
+from sakti.store.models import MODELS, MessageRow, PartsField, SearchDocRow, TaskRow, UiStateRow, meta_of
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
-from sakti.store.secrets import MARK, marks_in, masked, masked_value
+from sakti.store.secrets import MARK, find_marks, mask_secrets, mask_value
 from sakti.store.tasks import rows as task_rows
-from sakti.store.text_registry import by_name, entering
+from sakti.store.text_registry import by_name, mask_for_storage
 from sakti.store.threads import codec
 
 BATCH = 50  # rows that are looked through in one go
@@ -61,9 +61,9 @@ async def count(store: Store) -> SecretCounts:
     await store.read(archive_file.refuse_missing)
     out = SecretCounts()
     for model in _models():
-        async for some in _dirty(store, model):
-            _add(out, model, some)
-    async for rows in _spanning(store):
+        async for some in _find_dirty_rows(store, model):
+            _count_dirty(out, model, some)
+    async for rows in _find_spanning(store):
         _add_spanning(out, rows)
     return out
 
@@ -76,57 +76,58 @@ async def redact(store: Store) -> SecretCounts:
     await store.read(archive_file.refuse_missing)
     out = SecretCounts()
     for model in _models():
-        async for some in _dirty(store, model):
-            _add(out, model, some)
-            step = partial(_store, model=model)
-            await upkeep.each(store, some, partial(_merge_later, step=step), step=1)
-    async for rows in _spanning(store):
+        async for some in _find_dirty_rows(store, model):
+            _count_dirty(out, model, some)
+            step = partial(_store_masked, model=model)
+            await upkeep.run_in_pieces(store, some, partial(_merge_later, step=step), step=1)
+    async for rows in _find_spanning(store):
         _add_spanning(out, rows)
-        await upkeep.each(store, rows, partial(_merge_later, step=_keep_masked), step=1)
+        await upkeep.run_in_pieces(store, rows, partial(_merge_later, step=_store_joined), step=1)
     return out
 
 
 def _models() -> list[type[Model]]:
-    return [model for model in MODELS if by_name()[_meta(model).table_name].texts]
+    return [model for model in MODELS if by_name()[meta_of(model).table_name].texts]
 
 
-def _add(out: SecretCounts, model: type[Model], some: Sequence[_Dirty]) -> None:
+def _count_dirty(out: SecretCounts, model: type[Model], some: Sequence[_Dirty]) -> None:
     for row in some:
-        out.texts[_meta(model).table_name] += len(row.after)
-        new, old = (_texts(values) for values in (row.after, row.before))
-        out.marks |= set(marks_in(new)) - set(marks_in(old))
+        out.texts[meta_of(model).table_name] += len(row.after)
+        new, old = (_to_json_values(values) for values in (row.after, row.before))
+        out.marks |= set(find_marks(new)) - set(find_marks(old))
 
 
-def _texts(values: Values) -> list[Any]:
+def _to_json_values(values: Values) -> list[Any]:
     """Return the values of columns as JSON values, parts of messages among them."""
-    return [[_fields(p) for p in v] if name == "parts" else v for name, v in values.items()]
+    return [[_list_field_values(p) for p in v] if name == "parts" else v for name, v in values.items()]
 
 
-def _fields(part: Any) -> list[Any]:
+def _list_field_values(part: Any) -> list[Any]:
     """Return the fields of a part."""
     return [getattr(part, name) for name in part.__slots__]
 
 
-async def _dirty(store: Store, model: type[Model]) -> AsyncIterator[list[_Dirty]]:
+async def _find_dirty_rows(store: Store, model: type[Model]) -> AsyncIterator[list[_Dirty]]:
     """Yield the rows of a table with secrets, some at a time."""
     last: Any = None
     while True:
-        batch, last = await store.read(_look, model, last)
+        batch, last = await store.read(_read_dirty, model, last)
         if batch:
             yield batch
         if last is None:
             return
 
 
-def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], Any]:
+def _read_dirty(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], Any]:
     """Return the rows with secrets among the next ones, and the key to go on from; None at the end.
 
     A table without a number for each row is small, and is read at once.
     """
-    number, key = _meta(model).fields.get("pk"), _meta(model).primary_key
+    meta = meta_of(model)
+    number = meta.fields.get("pk")
     query: Any = model.select()
     if number is None:
-        query = query.where(_meta(model).fields[key.field_names[0] if isinstance(key, CompositeKey) else key.name] > "")
+        query = query.where(meta.fields[_key_names(meta.primary_key)[0]] > "")
     else:
         query = query.where(number > (-1 if last is None else last)).order_by(number).limit(BATCH)
     rows = list(query.execute(db))
@@ -138,7 +139,7 @@ def _look(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], An
 def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
     if model is UiStateRow and row.key == user_state.MARK_KEY:
         return None
-    meta = _meta(model)
+    meta = meta_of(model)
     words = by_name()[meta.table_name].texts
     before = {f.name: getattr(row, f.name) for f in meta.sorted_fields if f.column_name in words}
     after = {name: _mask_value(meta.fields[name], value) for name, value in before.items()}
@@ -154,12 +155,12 @@ def _key_names(primary_key: Any) -> Sequence[str]:
 
 
 def _mask_value(column: Any, value: Any) -> Any:
-    return codec.mask_parts(value) if isinstance(column, PartsField) else masked_value(value)
+    return codec.mask_parts(value) if isinstance(column, PartsField) else mask_value(value)
 
 
-def _store(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
+def _store_masked(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
     """Write masked rows; one that another window changed meanwhile is masked as it is now."""
-    fields = _meta(model).fields
+    fields = meta_of(model).fields
     for row in some:
         # a key may be a text of the user's, which its column would mask
         here: Any = [fields[name] == Value(value, converter=False) for name, value in row.key.items()]
@@ -202,7 +203,7 @@ _REFERRING = (
 )
 
 
-async def _spanning(store: Store) -> AsyncIterator[list[_Joined]]:
+async def _find_spanning(store: Store) -> AsyncIterator[list[_Joined]]:
     last: int | None = -1
     while last is not None:
         batch, last = await store.read(_look_at_texts, last)
@@ -221,39 +222,41 @@ def _mask_as_one_text(pk: int, message_pk: int, raw: str, parts: str | bytes, sa
     """Return the masked text a search row must store; None if masking its message suffices."""
     if raw or said is not None:
         return None
-    text = codec.text_of(raw, parts)
-    if masked(text) == text:
+    text = codec.read_text(raw, parts)
+    if mask_secrets(text) == text:
         return None
-    message_text = plain_text(codec.mask_parts([codec.decode(part) for part in json.loads(codec.readable(parts))]))
-    clean = masked(message_text)
+    message_text = plain_text(
+        codec.mask_parts([codec.decode(part) for part in json.loads(codec.unpack_or_empty(parts))])
+    )
+    clean = mask_secrets(message_text)
     return _Joined(pk, message_pk, text, clean) if clean != message_text else None
 
 
 def _add_spanning(out: SecretCounts, rows: Sequence[_Joined]) -> None:
     out.texts["search_docs"] += len(rows)
     for row in rows:
-        out.marks |= set(marks_in([row.clean])) - set(marks_in([row.text]))
+        out.marks |= set(find_marks([row.clean])) - set(find_marks([row.text]))
 
 
-def _keep_masked(db: Database, some: Sequence[_Joined]) -> None:
+def _store_joined(db: Database, some: Sequence[_Joined]) -> None:
     """Store masked texts in the search rows themselves and in the previous-message column."""
     for row in some:
         # SQL: writes past the fields' own masking, with references cleared in the same statement
         db.execute_sql(
             "UPDATE search_docs SET text = ?, message_pk = NULL WHERE pk = ? AND text = ''",
-            (entering("search_docs", "text", row.clean[: search_index.TEXT_LIMIT]), row.pk),
+            (mask_for_storage("search_docs", "text", row.clean[: search_index.TEXT_LIMIT]), row.pk),
         )
         # SQL: writes past the fields' own masking, with references cleared in the same statement
         db.execute_sql(
             "UPDATE search_docs SET prev = ?, prev_pk = NULL WHERE kind = 'message' AND prev_pk = ? AND prev = ''"
             " AND thread_id = (SELECT thread_id FROM messages WHERE pk = ?)",
-            (entering("search_docs", "prev", row.clean[: search_index.PREVIOUS_LIMIT]), row.message_pk, row.message_pk),
+            (
+                mask_for_storage("search_docs", "prev", row.clean[: search_index.PREVIOUS_LIMIT]),
+                row.message_pk,
+                row.message_pk,
+            ),
         )
 
 
 def _merge_later(db: Database, some: Sequence[T], *, step: Callable[[Database, Sequence[T]], None]) -> None:
     index_upkeep.with_deferred_merge(db, lambda db: step(db, some))
-
-
-def _meta(model: type[Model]) -> Any:
-    return getattr(model, "_meta")  # noqa: B009

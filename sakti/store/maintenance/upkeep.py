@@ -1,13 +1,12 @@
 """Run long work on the database in short transactions; other windows wait a tenth of a second at most.
 
 Each piece works for `PIECE_S` and is followed by an equal pause, in which waiting writers get the lock.
-
-Raw SQL: one pragma.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import shutil
 import time
@@ -21,7 +20,7 @@ from msgspec.structs import replace
 
 from sakti.core.errors import StoreError
 from sakti.store import archive_file, database_file, failures, files, migrate, opening, packing
-from sakti.store.connection import Database, plain
+from sakti.store.connection import Database, wrap_connection
 from sakti.store.database import Store
 from sakti.store.database_file import DatabaseFile
 from sakti.store.maintenance import checks
@@ -35,21 +34,21 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PIECE_S = 0.03
-PACK_S = 0.01  # for what nobody waits for: a commit, and one long text, take that long again
+PACK_S = 0.01  # for background work: a commit, or one long text, takes as long again
 _STEP = 10  # items between two looks at the clock
-_WINDOW = 2_000  # texts whose index is filled in one go: the newest first, within it in order, which is faster
+_WINDOW = 2_000  # texts indexed at a time: the newest window first, oldest first within it, which is faster
 
 
-async def each(
+async def run_in_pieces(
     store: Store, items: Sequence[T], do: Callable[[Database, Sequence[T]], object], *, step: int = _STEP
 ) -> None:
     """Run `do(db, some)` over all of `items` in pieces; `step` items between two looks at the clock."""
     at = 0
     while at < len(items):
-        at = await piece(store, partial(_from, items=items, at=at, do=do, step=step))
+        at = await run_piece(store, partial(_run_from, items=items, at=at, do=do, step=step))
 
 
-def _from(
+def _run_from(
     db: Database, *, items: Sequence[T], at: int, do: Callable[[Database, Sequence[T]], object], step: int
 ) -> int:
     end = time.perf_counter() + PIECE_S
@@ -60,7 +59,7 @@ def _from(
             return at
 
 
-async def until_done(store: Store, step: Callable[[Database], bool], *, seconds: float | None = None) -> None:
+async def run_until_done(store: Store, step: Callable[[Database], bool], *, seconds: float | None = None) -> None:
     """Run `step(db)` in pieces (of `seconds`) until it returns False."""
 
     def some(db: Database) -> bool:
@@ -70,11 +69,11 @@ async def until_done(store: Store, step: Callable[[Database], bool], *, seconds:
                 return True
         return False
 
-    while await piece(store, some):
+    while await run_piece(store, some):
         pass
 
 
-async def piece(store: Store, work: Callable[[Database], T]) -> T:
+async def run_piece(store: Store, work: Callable[[Database], T]) -> T:
     """Run `work(db)` and rest as long as it took, two pieces at most."""
     began = time.perf_counter()
     done = await store.write(work)
@@ -91,12 +90,12 @@ async def reindex(store: Store) -> None:
         for one in noted:
             items = await store.read(reindexing.items, one)
             # one row at a time: putting a long text into the indexes takes long
-            await each(store, items, partial(reindexing.work_off, noted=one), step=1)
+            await run_in_pieces(store, items, partial(reindexing.work_off, noted=one), step=1)
             await store.write(reindexing.is_done, one)
 
 
 async def reindex_quietly(store: Store) -> None:
-    """Run `reindex`; if it fails now, the next start tries again."""
+    """Run `reindex`; after a failure the next start tries again."""
     if store.read_only_reason:
         return
     try:
@@ -107,11 +106,11 @@ async def reindex_quietly(store: Store) -> None:
 
 async def pack(store: Store) -> None:
     """Pack rows of earlier versions (see `packing`). Raises StoreError if nothing can be written."""
-    await until_done(store, packing.pack_some, seconds=PACK_S)
+    await run_until_done(store, packing.pack_some, seconds=PACK_S)
 
 
 async def pack_quietly(store: Store) -> None:
-    """Run `pack`; if it fails now, the next start goes on."""
+    """Run `pack`; after a failure the next start continues."""
     if store.read_only_reason:
         return
     try:
@@ -123,17 +122,17 @@ async def pack_quietly(store: Store) -> None:
 async def check(store: Store) -> list[Finding]:
     """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
     findings = await store.read(checks.check)
-    return [f if f.ok or not f.mendable else await repair_finding(store, f) for f in findings]
+    return [f if f.ok or not f.is_repairable else await repair_finding(store, f) for f in findings]
 
 
 async def repair_finding(store: Store, finding: Finding) -> Finding:
     """Repair a finding and return what to report then."""
-    return await _MENDING[finding.name](store, finding)
+    return await _REPAIRS[finding.name](store, finding)
 
 
 async def _add_messages(store: Store, finding: Finding) -> Finding:
     pks = await store.read(search_index.unindexed)
-    await each(store, pks, search_index.index_messages)
+    await run_in_pieces(store, pks, search_index.index_messages)
     await reindex(store)
     outcome = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
     return Finding("search", True, outcome)
@@ -144,30 +143,30 @@ async def _pack(store: Store, finding: Finding) -> Finding:
     return Finding("space", True, f"was {finding.detail}; packed now")
 
 
-async def _mend_memory(store: Store, _: Finding) -> Finding:
+async def _repair_memory(store: Store, _: Finding) -> Finding:
     wrong = await store.read(memory_integrity.check)
-    done = [await store.write(memory_integrity.mend, record, store.clock.now()) for record in wrong]
+    done = [await store.write(memory_integrity.repair_states, record, store.clock.now()) for record in wrong]
     return Finding("memory", True, f"repaired: {'; '.join(filter(None, done))}")
 
 
 async def _count_tasks(store: Store, _: Finding) -> Finding:
     stale = await store.read(graph.find_stale)
     for resource_id in stale:
-        await each(store, await store.read(graph.task_ids, resource_id), graph.refresh)
-        await store.write(graph.tally, resource_id)
-    return Finding("task counts", True, f"{len(stale)} workspaces were out of step: counted again")
+        await run_in_pieces(store, await store.read(graph.task_ids, resource_id), graph.refresh)
+        await store.write(graph.count_states, resource_id)
+    return Finding("task counts", True, f"{len(stale)} workspaces had wrong counts: counted again")
 
 
-async def _mend_task_index(store: Store, finding: Finding) -> Finding:
+async def _repair_task_index(store: Store, finding: Finding) -> Finding:
     await store.write(index_upkeep.empty, finding.name)
-    await each(store, await store.read(checks.unindexed_tasks), checks.index_tasks)
+    await run_in_pieces(store, await store.read(checks.find_unindexed_tasks), checks.index_tasks)
     return Finding(finding.name, True, f"was {finding.detail}; rebuilt")
 
 
-async def _mend_index(store: Store, finding: Finding) -> Finding:
+async def _repair_index(store: Store, finding: Finding) -> Finding:
     table = finding.name
     if await store.read(archive_file.is_missing):
-        return replace(finding, mend=archive_file.MISSING, mendable=False)
+        return replace(finding, advice=archive_file.MISSING, is_repairable=False)
     beyond_filling = any(words in finding.detail for words in ("damaged", checks.DIFFER))
     if beyond_filling or await store.read(index_upkeep.count_orphans, table):
         await rebuild(store, table)
@@ -177,25 +176,25 @@ async def _mend_index(store: Store, finding: Finding) -> Finding:
     return Finding(table, True, f"was {finding.detail}; filled")
 
 
-# What mends a finding of that name.
-_MENDING: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
+# The repair of a finding, by its name.
+_REPAIRS: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
     "search": _add_messages,
-    "memory": _mend_memory,
+    "memory": _repair_memory,
     "space": _pack,
     "task counts": _count_tasks,
-    search_index.TASKS: _mend_task_index,
-    **dict.fromkeys(search_index.TABLES, _mend_index),
+    search_index.TASKS: _repair_task_index,
+    **dict.fromkeys(search_index.TABLES, _repair_index),
 }
 
 
 async def rebuild_index(store: Store) -> dict[str, int]:
     """Rebuild the search indexes.
 
-    Return `texts` that are covered and `added`, messages that were missing. Meanwhile search finds what is indexed
-    again, newest first.
+    Return the numbers of indexed `texts` and of messages that were missing (`added`). Meanwhile search finds what is
+    indexed again, newest first.
     """
     added = await store.read(search_index.unindexed)
-    await each(store, added, search_index.index_messages)
+    await run_in_pieces(store, added, search_index.index_messages)
     for table in search_index.TABLES:
         await rebuild(store, table)
     return {"texts": await store.read(index_upkeep.texts), "added": len(added)}
@@ -213,8 +212,8 @@ async def rebuild(store: Store, table: str) -> None:
 async def _fill(store: Store, table: str, pks: Sequence[int]) -> None:
     for end in range(len(pks), 0, -_WINDOW):
         window = pks[max(0, end - _WINDOW) : end]
-        await each(store, window, partial(_fill_some, table=table))
-        await until_done(store, partial(index_upkeep.merge_some, table=table))
+        await run_in_pieces(store, window, partial(_fill_some, table=table))
+        await run_until_done(store, partial(index_upkeep.merge_some, table=table))
 
 
 def _fill_some(db: Database, pks: Sequence[int], *, table: str) -> None:
@@ -223,33 +222,33 @@ def _fill_some(db: Database, pks: Sequence[int], *, table: str) -> None:
 
 async def _drop_old_indexes(store: Store) -> None:
     for table in await store.read(index_upkeep.replaced):
-        await until_done(store, partial(index_upkeep.drop_some, table=table))
+        await run_until_done(store, partial(index_upkeep.drop_some, table=table))
 
 
-async def optimize(store: Store) -> None:
+async def optimize_indexes(store: Store) -> None:
     """Merge each search index into one segment and refresh SQLite's statistics.
 
     Searches get faster, and nothing removed is left in the indexes.
     """
     for table in (*search_index.TABLES, search_index.TASKS):
         await _merge_whole(store, table)
-    await store.write(_is_merged)
+    await store.write(_finish_merge)
 
 
-async def merge(store: Store) -> None:
+async def merge_indexes(store: Store) -> None:
     """Merge the segments of the search indexes, as an idle session does."""
     for table in search_index.TABLES:
-        await until_done(store, partial(index_upkeep.merge_some, table=table))
+        await run_until_done(store, partial(index_upkeep.merge_some, table=table))
         if await store.read(index_upkeep.is_scattered, table):
             await _merge_whole(store, table)
 
 
 async def _merge_whole(store: Store, table: str) -> None:
     await store.write(index_upkeep.merge_some, table, whole=True)
-    await until_done(store, partial(index_upkeep.merge_some, table=table))
+    await run_until_done(store, partial(index_upkeep.merge_some, table=table))
 
 
-def _is_merged(db: Database) -> None:
+def _finish_merge(db: Database) -> None:
     index_upkeep.set_mark(db, database_file.UNMERGED, on=False)
     db.connection().pragma("optimize")
 
@@ -266,10 +265,10 @@ COUNTED = (
 )
 
 
-def stats(db: Database, path: Path) -> dict[str, int | str]:
+def collect_stats(db: Database, path: Path) -> dict[str, int | str]:
     """Return sizes and counts; `bytes` is of all files of the database together."""
     out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
-    out["bytes"] = sum(p.stat().st_size for s in ("", "-wal", "-shm") if (p := path.with_name(path.name + s)).exists())
+    out["bytes"] = _total_size(path)
     sources = {table: f"count(*) FROM {table}" for table in COUNTED}
     sources["archived"] = f"count(*) FROM messages WHERE {archive_file.REFERS}"
     sources["tokens"] = "coalesce(sum(token_count), 0) FROM messages"
@@ -278,8 +277,7 @@ def stats(db: Database, path: Path) -> dict[str, int | str]:
     counts = dict(zip(sources, counted, strict=True))
     tokens = counts.pop("tokens")
     out.update(counts)
-    place = archive_file.path_of(path)
-    out["archive_bytes"] = place.stat().st_size if place.exists() else 0
+    out["archive_bytes"] = files.size_of(archive_file.path_of(path))
     out["tokens"] = tokens
     return out
 
@@ -290,11 +288,8 @@ def is_clean(path: Path) -> bool:
     Raises `StoreError` where it cannot be opened.
     """
     try:
-        connection = DatabaseFile(str(path)).connect()
-        try:
-            return bool(int(str(connection.execute("PRAGMA user_version").get)) & database_file.CLEAN)
-        finally:
-            connection.close()
+        with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
+            return bool(connection.pragma("user_version") & database_file.CLEAN)
     except apsw.Error as e:
         raise failures.to_store_error(e, path, saving=False) from e
 
@@ -306,22 +301,21 @@ def vacuum(path: Path) -> tuple[int, int]:
     full, damaged, read_only, missing.
     """
     if not path.exists():
-        raise StoreError(f"{path} is not there.", code="missing")
+        raise StoreError(f"{path} does not exist.", code="missing")
     opening.refuse_unusable(path)
-    if not files.writable(path):
+    if not files.is_writable(path):
         raise StoreError(f"{path} or its folder is not writable.", code="read_only")
     if not opening.is_alone(path):
         raise StoreError(
             f"{path} is open in another window: close it first. Nothing was changed.", code="busy", retryable=True
         )
-    before = _bytes(path)
+    before = _total_size(path)
     if shutil.disk_usage(path.parent).free < before * 2:
         raise StoreError(f"Not enough disk space to rewrite {path}: it needs {2 * before:,} bytes.", code="full")
     try:
-        connection = DatabaseFile(str(path)).connect()
-        try:
+        with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
             opening.refuse_foreign(connection, path)
-            if migrate.current_version(plain(connection)) != migrate.LATEST:
+            if migrate.current_version(wrap_connection(connection)) != migrate.LATEST:
                 raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
             for index in (*search_index.TABLES, search_index.TASKS):  # they keep removed entries until they are merged
                 connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
@@ -329,24 +323,19 @@ def vacuum(path: Path) -> tuple[int, int]:
             connection.execute("VACUUM").fetchall()
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
             _vacuum_archive(path)
-        finally:
-            connection.close()
     except apsw.Error as e:
         raise failures.to_store_error(e, path, saving=False) from e
-    return before, _bytes(path)
+    return before, _total_size(path)
 
 
-def _bytes(path: Path) -> int:
-    return sum(p.stat().st_size for p in files.all_of(path))
+def _total_size(path: Path) -> int:
+    return sum(map(files.size_of, files.list_files(path)))
 
 
 def _vacuum_archive(path: Path) -> None:
     """Rewrite a database's archive, if there is one, without free space. Raises apsw.Error."""
     place = archive_file.path_of(path)
     if place.exists():
-        file = archive_file.connect(place)
-        try:
+        with contextlib.closing(archive_file.connect(place)) as file:
             if archive_file.number(file) is not None:
                 file.execute("VACUUM").fetchall()
-        finally:
-            file.close()

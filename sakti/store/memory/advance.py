@@ -1,7 +1,7 @@
 """Change the state of memory: the only place where a group is added or changes its state.
 
-`advance` runs inside the caller's transaction and checks the rows as they are there, whatever the caller believed. A
-move that would break an invariant raises `MemoryFailure` and nothing has happened:
+`advance` runs inside the caller's transaction and checks the stored rows, not what the caller has read. A move that
+would break an invariant raises `MemoryFailure` and changes nothing:
 
 - a group covers only messages behind the cursor, and no index is covered by two groups;
 - a group becomes active only right behind the cursor (withheld messages aside), so nothing is skipped;
@@ -16,10 +16,10 @@ Raw SQL: every group that memory makes passes here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
 from msgspec import structs
+from peewee import fn
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Thread
@@ -31,23 +31,24 @@ from sakti.store.memory.group_rows import Group, NewLine
 from sakti.store.memory.moves import (
     Activate,
     Add,
-    Advanced,
     Move,
+    MoveResult,
     UndoCompaction,
     UndoReflection,
-    all_in_state,
-    discard,
-    figures,
+    are_in_state,
+    change_state,
+    discard_groups,
     has_messages_between,
-    transition,
+    update_figures,
 )
 from sakti.store.memory.records import HOLD_REFLECTION, count_corrections, revision
-from sakti.store.text_registry import entering
+from sakti.store.models import GroupRow, MemoryRecordRow
+from sakti.store.rows import select, update
 from sakti.store.threads import threads
 from sakti.store.threads.threads import HOLD
 
 
-def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) -> Advanced:
+def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) -> MoveResult:
     """Carry out one move of a record's memory, as seen from a thread.
 
     Raises `MemoryFailure`: conflict (the rows do not allow it), lease_lost, not_found (nothing to undo).
@@ -61,31 +62,31 @@ def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) 
             done = moves.undo_compaction(db, record_id, thread_id, move, now)
         case UndoReflection():
             done = moves.undo_reflection(db, record_id, move, now)
-    figures(db, record_id, thread_id, now)
+    update_figures(db, record_id, thread_id, now)
     return done
 
 
 # --- a new group ------------------------------------------------------------------------------------------
 
 
-def _add(db: Database, move: Add, now: int) -> Advanced:
+def _add(db: Database, move: Add, now: int) -> MoveResult:
     group, held = move.group, move.held
     lease: Json = {"record_id": group.record_id, **structs.asdict(held)}
     leases.require(db, **lease)
     if group.kind == "reflection":
-        may_condense(db, group.record_id, group.merged_group_ids, move.corrections)
+        require_condensable(db, group.record_id, group.merged_group_ids, move.corrections)
     elif group.observes:
-        _may_cover(db, group)
+        _require_coverable(db, group)
     thread = threads.get(db, group.thread_id)
     rows.insert_group(db, group, move.lines, thread.resource_id if thread else "")
     if move.activate:
-        _enter(db, [group], now)
+        _activate_groups(db, [group], now)
     if move.ends:
         leases.release(db, **lease)
-    return Advanced((group,), retitled=_retitle(db, thread, group, now))
+    return MoveResult((group,), retitled=_retitle(db, thread, group, now))
 
 
-def _may_cover(db: Database, group: Group) -> None:
+def _require_coverable(db: Database, group: Group) -> None:
     # SQL: each step runs it; building a query takes 80-300 µs
     overlap, provisional = db.execute_sql(
         "SELECT EXISTS (SELECT 1 FROM observation_groups WHERE thread_id = ?1 AND first_index <= ?3"
@@ -109,16 +110,16 @@ def add_report(db: Database, group: Group, lines: Sequence[NewLine]) -> None:
     rows.insert_group(db, group, lines, thread.resource_id if thread else "")
 
 
-def may_condense(db: Database, record_id: str, merged: Sequence[str], corrections: int) -> None:
-    """Check that a reflection of these groups may be stored; asked before its model is called, too.
+def require_condensable(db: Database, record_id: str, merged: Sequence[str], corrections: int) -> None:
+    """Check that a reflection of these groups may be stored; called before its model is, too.
 
     `corrections`: their number when the log was read. Raises `MemoryFailure` (conflict).
     """
     if count_corrections(db, record_id) != corrections:
         raise MemoryFailure("The log was corrected meanwhile; it is condensed again.", code="conflict")
-    if any(g.kind == "reflection" for g in rows.groups(db, record_id, "buffered")):
+    if any(g.kind == "reflection" for g in rows.list_groups(db, record_id, "buffered")):
         raise MemoryFailure("A reflection of another window is ready already.", code="conflict")
-    if not all_in_state(db, merged, "active"):
+    if not are_in_state(db, merged, "active"):
         raise MemoryFailure("The log has changed meanwhile; it is condensed again.", code="conflict")
 
 
@@ -136,25 +137,25 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 # --- activation -------------------------------------------------------------------------------------------
 
 
-def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> Advanced:
+def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> MoveResult:
     if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
         raise MemoryFailure("The log has changed meanwhile; what enters it is chosen again.", code="conflict")
-    entering = _chosen_groups(db, record_id, thread_id, move.group_ids)
-    if entering:
-        _enter(db, entering, now)
-    entered = tuple(structs.replace(g, state="active", activated_at=now) for g in entering)
+    chosen = _choose_groups(db, record_id, thread_id, move.group_ids)
+    if chosen:
+        _activate_groups(db, chosen, now)
+    activated = tuple(structs.replace(g, state="active", activated_at=now) for g in chosen)
     if not move.reflection:
-        return Advanced(entered)
-    reflection, removed = _condense(db, record_id, thread_id, now, alone=not entering)
-    return Advanced(entered, reflection, removed)
+        return MoveResult(activated)
+    reflection, removed = _activate_reflection(db, record_id, thread_id, now, alone=not chosen)
+    return MoveResult(activated, reflection, removed)
 
 
-def _chosen_groups(db: Database, record_id: str, thread_id: str, ids: Sequence[str]) -> list[Group]:
+def _choose_groups(db: Database, record_id: str, thread_id: str, ids: Sequence[str]) -> list[Group]:
     """Return observations of a thread in the order of `ids`.
 
     Raises `MemoryFailure` (conflict) for any other group.
     """
-    by_id = {g.id: g for g in rows.groups_by_id(db, ids)} if ids else {}
+    by_id = {g.id: g for g in rows.get_groups(db, ids)} if ids else {}
     chosen = [by_id[i] for i in ids if i in by_id]
     places = {(g.record_id, g.thread_id, g.kind) for g in chosen}
     if len(chosen) != len(ids) or places - {(record_id, thread_id, "observation")}:
@@ -162,21 +163,21 @@ def _chosen_groups(db: Database, record_id: str, thread_id: str, ids: Sequence[s
     return chosen
 
 
-def _enter(db: Database, entering: Sequence[Group], now: int) -> None:
+def _activate_groups(db: Database, entering: Sequence[Group], now: int) -> None:
     """Activate groups of one thread, each directly behind the observed messages."""
     first = entering[0]
     end = _require_adjacent(db, [g for g in entering if g.observes], rows.cursor(db, first.record_id, first.thread_id))
-    transition(db, [g.id for g in entering], "buffered", "active", now)
-    _enter_reports(db, first.record_id, first.thread_id, end, now)
-    # SQL: each step runs it; building a query takes 80-300 µs
-    db.execute_sql(
-        "UPDATE observational_memory SET last_observed_at = ?, total_tokens_observed = total_tokens_observed + ?,"
-        " last_buffered_at_tokens = max(0, last_buffered_at_tokens - ?) WHERE id = ?",
-        (now, (observed := sum(g.message_tokens for g in entering)), observed, first.record_id),
-    )
+    change_state(db, [g.id for g in entering], "buffered", "active", now)
+    _activate_reports(db, first.record_id, first.thread_id, end, now)
+    record, observed = MemoryRecordRow, sum(g.message_tokens for g in entering)
+    record.update(
+        last_observed_at=now,
+        total_tokens_observed=record.total_tokens_observed + observed,
+        last_buffered_at_tokens=fn.MAX(0, record.last_buffered_at_tokens - observed),
+    ).where(record.id == first.record_id).execute(db)
     source = next((g for g in reversed(entering) if g.current_task or g.suggested_response), None)
     threads.update_metadata(
-        db, first.thread_id, {"last_observed_at": now, HOLD: None, **(task(source) if source else {})}
+        db, first.thread_id, {"last_observed_at": now, HOLD: None, **(read_task(source) if source else {})}
     )
 
 
@@ -193,13 +194,13 @@ def _require_adjacent(db: Database, groups: Sequence[Group], end: int) -> int:
     return end
 
 
-def _enter_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> None:
+def _activate_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> None:
     """Activate the reports whose messages have left the context, behind the log.
 
     Groups enter the log in the order of their rows, and a report is stored before the observations of the messages
     around it: it moves to the end, and what is buffered and enters later moves behind it.
     """
-    waiting = [g for g in rows.groups(db, record_id, "buffered") if g.kind == "observation"]
+    waiting = [g for g in rows.list_groups(db, record_id, "buffered") if g.kind == "observation"]
     reports = [g for g in waiting if _is_report(g, thread_id) and (g.end or 0) <= end]
     if not reports:
         return
@@ -208,44 +209,38 @@ def _enter_reports(db: Database, record_id: str, thread_id: str, end: int, now: 
         db.execute_sql(
             "UPDATE observation_groups SET pk = (SELECT max(pk) + 1 FROM observation_groups) WHERE id = ?", (group.id,)
         )
-    transition(db, [g.id for g in reports], "buffered", "active", now)
+    change_state(db, [g.id for g in reports], "buffered", "active", now)
 
 
 def _is_report(group: Group, thread_id: str) -> bool:
     return group.origin == "report" and group.thread_id == thread_id
 
 
-def _condense(
+def _activate_reflection(
     db: Database, record_id: str, thread_id: str, now: int, *, alone: bool
 ) -> tuple[Group | None, tuple[Group, ...]]:
     """Activate the buffered reflection in place of the groups it merged."""
-    waiting = next((g for g in rows.groups(db, record_id, "buffered") if g.kind == "reflection"), None)
+    waiting = next((g for g in rows.list_groups(db, record_id, "buffered") if g.kind == "reflection"), None)
     if waiting is None:
         return None, ()
-    if not all_in_state(db, waiting.merged_group_ids, "active"):
-        discard(db, [waiting], now)
+    if not are_in_state(db, waiting.merged_group_ids, "active"):
+        discard_groups(db, [waiting], now)
         return None, (waiting,)
-    # SQL: each step runs it; building a query takes 80-300 µs
-    origin, last = db.execute_sql(
-        "SELECT origin_type, last_reflection_at FROM observational_memory WHERE id = ?", (record_id,)
-    ).fetchone()
+    record = MemoryRecordRow
+    ((origin, last),) = select(db, record, ("origin_type", "last_reflection_at"), id=record_id)
     before: Json = {"origin_type": origin, "last_reflection_at": last}  # what only an undo of it needs
-    merged = rows.groups_by_id(db, waiting.merged_group_ids)
+    merged = rows.get_groups(db, waiting.merged_group_ids)
     before |= _task_of(db, waiting, merged, thread_id) if alone else {}
-    # SQL: each step runs it; building a query takes 80-300 µs
-    db.execute_sql(
-        "UPDATE observation_groups SET metadata = json_set(metadata, '$.before', json(?)) WHERE id = ?",
-        (entering("observation_groups", "metadata", json.dumps(before, ensure_ascii=False)), waiting.id),
-    )
-    transition(db, [waiting.id], "buffered", "active", now)
-    transition(db, waiting.merged_group_ids, "active", "superseded", now)
-    # SQL: reads JSON inside a column
-    db.execute_sql(
-        "UPDATE observational_memory SET generation_count = generation_count + 1, last_reflection_at = ?,"
-        f" origin_type = 'reflection', metadata = json_remove(metadata, '$.{HOLD_REFLECTION}') WHERE id = ?",
-        (now, record_id),
-    )
-    return rows.groups_by_id(db, [waiting.id])[0], tuple(merged)
+    update(db, GroupRow, waiting.id, metadata={**waiting.metadata, "before": before})
+    change_state(db, [waiting.id], "buffered", "active", now)
+    change_state(db, waiting.merged_group_ids, "active", "superseded", now)
+    record.update(
+        generation_count=record.generation_count + 1,
+        last_reflection_at=now,
+        origin_type="reflection",
+        metadata=fn.json_remove(record.metadata, f"$.{HOLD_REFLECTION}"),
+    ).where(record.id == record_id).execute(db)
+    return rows.get_groups(db, [waiting.id])[0], tuple(merged)
 
 
 def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id: str) -> Json:
@@ -258,12 +253,12 @@ def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id
         return {}
     if thread.metadata.get("task_index", -1) > (reflection.last_index if reflection.last_index is not None else -1):
         return {}
-    written = task(reflection)
+    written = read_task(reflection)
     threads.update_metadata(db, thread_id, written)
     return {"task": {name: thread.metadata.get(name) for name in written}}
 
 
-def task(group: Group) -> Json:
+def read_task(group: Group) -> Json:
     """Return the task fields of a group, in the form of its thread's metadata."""
     return {
         "current_task": group.current_task,

@@ -27,7 +27,7 @@ from sakti.store.search.query import STOP_WORDS, WORD
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
 SECTIONS = "sections"
-TITLE = "thread_title"  # what a group's thread was called when it was made: a later name changes no earlier block
+TITLE = "thread_title"  # in a group's metadata: its thread's title at that time, so that a new one changes no old block
 LOOKED_AT = 2_000  # messages of one group
 HEAD = 4_000  # characters of each
 
@@ -96,7 +96,7 @@ class NewLine(Struct, frozen=True):
     thread_id: str = ""
 
 
-class Held(Struct, frozen=True):
+class ResultLease(Struct, frozen=True):
     """Lease under which a result was made."""
 
     kind: leases.LeaseKind
@@ -111,7 +111,7 @@ _SELECT = f"SELECT {GROUP.columns} FROM observation_groups WHERE"
 NEW_LINE = Shape(ObservationRow, NewLine, date="observed_date")
 
 
-def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
+def list_groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
     """Return the groups of a record in a state, reflections first, each kind in the order of creation."""
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
@@ -120,11 +120,11 @@ def groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
     return [GROUP.of(r) for r in rows]
 
 
-def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group]:
-    """Return the active and buffered groups of a record, in the order of `groups`.
+def list_current_groups(db: Database, record_id: str, known: dict[str, Group]) -> list[Group]:
+    """Return the active and buffered groups of a record, in the order of `list_groups`.
 
-    Only the state and times of a group ever change, and what a reflection notes of its activation: the others that are
-    `known` are not read again.
+    Groups in `known` are not read again: only the state and times of a group change, and a reflection's metadata when
+    it is activated.
     """
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
@@ -134,7 +134,7 @@ def current(db: Database, record_id: str, known: dict[str, Group]) -> list[Group
     ).fetchall()
     here = [_with_state(known.get(i), state, time) for i, state, time in rows]
     fresh = [i for (i, _, _), group in zip(rows, here, strict=True) if group is None]
-    read = {g.id: g for g in groups_by_id(db, fresh)} if fresh else {}
+    read = {g.id: g for g in get_groups(db, fresh)} if fresh else {}
     return [group or read[i] for (i, _, _), group in zip(rows, here, strict=True)]
 
 
@@ -145,7 +145,7 @@ def _with_state(group: Group | None, state: GroupState, activated_at: int | None
     return None if group.kind == "reflection" else structs.replace(group, state=state, activated_at=activated_at)
 
 
-def groups_by_id(db: Database, ids: Collection[str]) -> list[Group]:
+def get_groups(db: Database, ids: Collection[str]) -> list[Group]:
     marks = ",".join("?" * len(ids))
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(f"{_SELECT} id IN ({marks}) ORDER BY pk", list(ids)).fetchall()
@@ -201,13 +201,13 @@ def _docs(
         previous = text
 
 
-def unindex(db: Database, group: Group) -> None:
+def unindex_group(db: Database, group: Group) -> None:
     """Remove the lines of a group from search."""
     for (line_id,) in select(db, ObservationRow, ("id",), group_id=group.id):
         search_index.remove(db, group.kind, line_id)
 
 
-def reindex(db: Database, group: Group) -> None:
+def reindex_group(db: Database, group: Group) -> None:
     """Index the lines of a group again, with corrections."""
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
@@ -222,27 +222,25 @@ def reindex(db: Database, group: Group) -> None:
 
 def verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the findings of children in some groups whose quotes are on the disk, newest first."""
-    marks = ",".join("?" * len(group_ids))
-    # SQL: each step runs it; building a query takes 80-300 µs
-    rows = db.execute_sql(
-        "SELECT coalesce(edited, content), priority, time FROM observations"
-        f" WHERE group_id IN ({marks}) AND category = 'findings' AND forgotten = 0"
-        " AND (content LIKE '%[verified]' OR content LIKE '%[moved]') ORDER BY pk DESC",
-        list(group_ids),
-    ).fetchall()
-    return [as_line(content, priority, time) for content, priority, time in rows]
+    is_verified = "category = 'findings' AND (content LIKE '%[verified]' OR content LIKE '%[moved]')"
+    return _format_lines(db, group_ids, is_verified)[::-1]
 
 
 def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the pinned lines of some groups as the log writes them, oldest first."""
+    return _format_lines(db, group_ids, "pinned = 1")
+
+
+def _format_lines(db: Database, group_ids: Sequence[str], condition: str) -> list[str]:
+    """Return the lines of some groups that meet a condition as the log writes them, oldest first."""
     marks = ",".join("?" * len(group_ids))
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT coalesce(edited, content), priority, time FROM observations"
-        f" WHERE group_id IN ({marks}) AND pinned = 1 AND forgotten = 0 ORDER BY pk",
+        f" WHERE group_id IN ({marks}) AND forgotten = 0 AND {condition} ORDER BY pk",
         list(group_ids),
     ).fetchall()
-    return [as_line(content, priority, time) for content, priority, time in rows]
+    return [format_line(*row) for row in rows]
 
 
 def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Json]]:
@@ -258,7 +256,7 @@ def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], d
     return sections, {content: json.loads(fields) for content, _, fields in rows if fields and fields != "{}"}
 
 
-def as_line(content: str, priority: str, time: str) -> str:
+def format_line(content: str, priority: str, time: str) -> str:
     sign = {"high": "🔴 ", "medium": "🟡 ", "low": "🟢 ", "done": "✅ "}.get(priority, "")
     return f"* {sign}{f'({time}) ' if time else ''}{content}"
 
@@ -306,7 +304,7 @@ def own_span(group: Group) -> tuple[Span, ...]:
 def spans(group: Group) -> tuple[Span, ...]:
     """Return all messages that a group covers, one span per thread."""
     parts = sections(group)
-    return union(x for s in parts for x in s.spans) if parts else own_span(group)
+    return merge_spans(x for s in parts for x in s.spans) if parts else own_span(group)
 
 
 def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
@@ -324,7 +322,7 @@ def thread_of_row(group: Group, row: int) -> str:
     return covered[0].thread_id if len(covered) == 1 else group.thread_id
 
 
-def union(found: Iterable[Span]) -> tuple[Span, ...]:
+def merge_spans(found: Iterable[Span]) -> tuple[Span, ...]:
     """Merge spans into one per thread, in order of appearance, with the last title."""
     out: dict[str, Span] = {}
     for span in found:
@@ -357,7 +355,7 @@ def find_origin(db: Database, line_id: str) -> Origin | None:
     # SQL: calls a function of this program on packed texts
     messages = [
         (span, *message)
-        for group in groups_by_id(db, [group_id])
+        for group in get_groups(db, [group_id])
         for span in spans_of_row(group, line)
         for message in db.execute_sql(
             f"SELECT id, message_index, substr(sakti_text(raw_content, parts), 1, {HEAD}) FROM messages"
@@ -367,11 +365,11 @@ def find_origin(db: Database, line_id: str) -> Origin | None:
     ]
     if not messages:
         return None
-    span, message_id, index, _ = messages[_closest(content, (text for *_, text in messages))]
+    span, message_id, index, _ = messages[_find_closest(content, (text for *_, text in messages))]
     return Origin(group_id, span.thread_id, span.first, span.last, message_id, index)
 
 
-def _closest(content: str, texts: Iterable[str]) -> int:
+def _find_closest(content: str, texts: Iterable[str]) -> int:
     """Return the index of the text that shares most words with `content`; the earliest of equals."""
     words = _words(content)
     shared = [len(words & _words(text)) for text in texts]

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
 from sakti.store.memory.group_rows import GroupState
-from sakti.store.memory.moves import figures, has_messages_between
+from sakti.store.memory.moves import has_messages_between, update_figures
 
 OBSERVED_TO = "observed_to"  # in a record's metadata: the cursors of an earlier version, until it is opened
 
@@ -140,19 +140,19 @@ class _StateRules(Struct):
                 end = span.last
 
 
-def settle(
+def compute_states(
     spans: Sequence[GroupSpan], between: Between, observed_to: Mapping[str, int] | None = None
 ) -> dict[str, GroupState]:
     """Compute the states that groups of one record should have and do not.
 
-    `spans` are in the order of creation. `observed_to`: how far its threads were once said to be observed. Pure but
-    for `between`.
+    `spans` are in the order of creation. `observed_to`: the last observed indexes that an earlier version stored, by
+    thread. Pure except for `between`.
     """
     return _StateRules(spans, between, observed_to or {}).settle()
 
 
-def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
-    """Map a record's groups in a wrong state to the right one; empty if memory is consistent."""
+def find_wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
+    """Map a record's groups in a wrong state to the right one."""
     # SQL: looks at groups in states that should not be
     rows = db.execute_sql(
         "SELECT id, thread_id, kind, state, first_index, last_index, merged_group_ids FROM observation_groups"
@@ -168,7 +168,7 @@ def wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
         f"SELECT coalesce(json_extract(metadata, '$.{OBSERVED_TO}'), '{{}}') FROM observational_memory WHERE id = ?",
         (record_id,),
     ).fetchone() or ("{}",)
-    return settle(
+    return compute_states(
         spans, lambda thread, after, before: has_messages_between(db, thread, after, before), json.loads(once)
     )
 
@@ -177,13 +177,13 @@ def check(db: Database) -> dict[str, str]:
     """Map each record with groups in a wrong state to a sentence that says which."""
     # SQL: also runs on a bare connection, which no query of peewee does
     rows = db.execute_sql("SELECT id, lookup_key FROM observational_memory").fetchall()
-    wrong_by_record = {i: (key, wrong_states(db, i)) for i, key in rows}
-    return {i: f"{key}: {_words(wrong.values(), _SHOULD)}" for i, (key, wrong) in wrong_by_record.items() if wrong}
+    wrong_by_record = {i: (key, find_wrong_states(db, i)) for i, key in rows}
+    return {i: f"{key}: {_describe(wrong.values(), _SHOULD)}" for i, (key, wrong) in wrong_by_record.items() if wrong}
 
 
-def mend(db: Database, record_id: str, now: int) -> str:
+def repair_states(db: Database, record_id: str, now: int) -> str:
     """Correct the states of a record's groups; return a description, empty if all were right."""
-    wrong = wrong_states(db, record_id)
+    wrong = find_wrong_states(db, record_id)
     # SQL: reads JSON inside a column
     db.execute_sql(
         f"UPDATE observational_memory SET metadata = json_remove(metadata, '$.{OBSERVED_TO}')"
@@ -192,7 +192,7 @@ def mend(db: Database, record_id: str, now: int) -> str:
     )
     if not wrong:
         return ""
-    for group in rows.groups_by_id(db, list(wrong)):
+    for group in rows.get_groups(db, list(wrong)):
         state = wrong[group.id]
         # SQL: looks at groups in states that should not be
         db.execute_sql(
@@ -212,23 +212,21 @@ def mend(db: Database, record_id: str, now: int) -> str:
             ),
         )
         if state == "discarded":
-            rows.unindex(db, group)
+            rows.unindex_group(db, group)
         elif group.state == "discarded":
-            rows.reindex(db, replace(group, state=state))
+            rows.reindex_group(db, replace(group, state=state))
     # SQL: looks at groups in states that should not be
-    (generations,) = db.execute_sql(
-        "SELECT count(*) FROM observation_groups WHERE record_id = ? AND kind = 'reflection'"
-        " AND state IN ('active', 'superseded')",
+    db.execute_sql(
+        "UPDATE observational_memory SET generation_count = (SELECT count(*) FROM observation_groups"
+        " WHERE record_id = ?1 AND kind = 'reflection' AND state IN ('active', 'superseded')) WHERE id = ?1",
         (record_id,),
-    ).fetchone()
-    # SQL: looks at groups in states that should not be
-    db.execute_sql("UPDATE observational_memory SET generation_count = ? WHERE id = ?", (generations, record_id))
+    )
     # SQL: looks at groups in states that should not be
     for (thread_id,) in db.execute_sql(
         "SELECT DISTINCT thread_id FROM observation_groups WHERE record_id = ?", (record_id,)
     ).fetchall():
-        figures(db, record_id, thread_id, now)
-    return _words(wrong.values(), _WERE)
+        update_figures(db, record_id, thread_id, now)
+    return _describe(wrong.values(), _WERE)
 
 
 _SHOULD = {
@@ -245,7 +243,7 @@ _WERE = {
 }
 
 
-def _words(states: Iterable[str], words: Mapping[str, str]) -> str:
+def _describe(states: Iterable[str], words: Mapping[str, str]) -> str:
     counted = list(states)
     parts = [f"{counted.count(s)} {phrase}" for s, phrase in words.items() if s in counted]
     return f"Groups of observations: {', '.join(parts)}"

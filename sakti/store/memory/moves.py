@@ -16,8 +16,8 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json, Thread
 from sakti.store.connection import Database
 from sakti.store.memory import group_rows as rows
-from sakti.store.memory.group_rows import Group, GroupState, Held, NewLine
-from sakti.store.memory.records import HOLD_REFLECTION, set_record_metadata
+from sakti.store.memory.group_rows import Group, GroupState, NewLine, ResultLease
+from sakti.store.memory.records import CORRECTIONS, HOLD_REFLECTION, count_corrections, set_record_metadata
 from sakti.store.models import CompactionRow, GroupRow, MemoryRecordRow, MessageRow, ObservationRow
 from sakti.store.rows import Shape, first, insert, update
 from sakti.store.search import index as search_index
@@ -29,12 +29,12 @@ class Add(Struct, frozen=True):
     """Store a finished observation or reflection, made under a lease.
 
     It is buffered; with `activate` an observation goes into the log at once. `corrections`: how often the log had
-    been corrected when a reflection read it. `ends`: it is the last result of its lease, which is released with it.
+    been corrected when a reflection read it. `ends`: it is the last result of its lease, which is then released.
     """
 
     group: Group
     lines: Sequence[NewLine]
-    held: Held
+    held: ResultLease
     activate: bool = False
     corrections: int = 0
     ends: bool = False
@@ -43,8 +43,8 @@ class Add(Struct, frozen=True):
 class Activate(Struct, frozen=True):
     """Activate buffered groups of one thread, oldest first; with `reflection`, the buffered one too.
 
-    A reflection of a log that has changed since is discarded instead. `revision`: the record's, if the groups were
-    chosen by everything that was buffered then and may be activated only as long as that holds.
+    A reflection of a log that has changed since is discarded instead. `revision`: that of the record when the groups
+    were chosen, if they may be activated only while it is the same.
     """
 
     group_ids: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class UndoCompaction(Struct, frozen=True):
 
 
 class UndoReflection(Struct, frozen=True):
-    """Undo a reflection, the newest where `generation` is None.
+    """Undo a reflection, the newest if `generation` is None.
 
     Nothing is condensed automatically for the next `interval` tokens of the log.
     """
@@ -72,7 +72,7 @@ class UndoReflection(Struct, frozen=True):
 Move: TypeAlias = Add | Activate | UndoCompaction | UndoReflection
 
 
-class Advanced(Struct, frozen=True):
+class MoveResult(Struct, frozen=True):
     """Result of a move.
 
     The groups that it activated or buffered, the activated reflection, the groups that left the log (superseded,
@@ -94,7 +94,7 @@ _TIME = {
 }
 
 
-def transition(db: Database, ids: Sequence[str], before: GroupState, after: GroupState, now: int) -> None:
+def change_state(db: Database, ids: Sequence[str], before: GroupState, after: GroupState, now: int) -> None:
     """Change the state of groups. Raises MemoryFailure (conflict) unless all are in state `before`."""
     marks = ",".join("?" * len(ids))
     # SQL: each step runs it; building a query takes 80-300 µs
@@ -106,7 +106,7 @@ def transition(db: Database, ids: Sequence[str], before: GroupState, after: Grou
         raise MemoryFailure("The log has changed meanwhile.", code="conflict")
 
 
-def all_in_state(db: Database, ids: Sequence[str], state: GroupState) -> bool:
+def are_in_state(db: Database, ids: Sequence[str], state: GroupState) -> bool:
     marks = ",".join("?" * len(ids))
     # SQL: each step runs it; building a query takes 80-300 µs
     (count,) = db.execute_sql(
@@ -115,11 +115,11 @@ def all_in_state(db: Database, ids: Sequence[str], state: GroupState) -> bool:
     return count == len(set(ids))
 
 
-def discard(db: Database, groups: Sequence[Group], now: int) -> None:
+def discard_groups(db: Database, groups: Sequence[Group], now: int) -> None:
     """Discard buffered groups: they are kept, with the time, but removed from search."""
-    transition(db, [g.id for g in groups], "buffered", "discarded", now)
+    change_state(db, [g.id for g in groups], "buffered", "discarded", now)
     for group in groups:
-        rows.unindex(db, group)
+        rows.unindex_group(db, group)
 
 
 def discard_stale(db: Database, record_id: str, group_ids: Sequence[str], now: int) -> None:
@@ -127,14 +127,14 @@ def discard_stale(db: Database, record_id: str, group_ids: Sequence[str], now: i
     changed = set(group_ids)
     stale = [
         g
-        for g in rows.groups(db, record_id, "buffered")
+        for g in rows.list_groups(db, record_id, "buffered")
         if g.kind == "reflection" and not changed.isdisjoint(g.merged_group_ids)
     ]
     if stale:
-        discard(db, stale, now)
+        discard_groups(db, stale, now)
 
 
-def figures(db: Database, record_id: str, thread_id: str, now: int) -> None:
+def update_figures(db: Database, record_id: str, thread_id: str, now: int) -> None:
     """Update the record's counts from its groups and messages."""
     # SQL: each step runs it; building a query takes 80-300 µs
     db.execute_sql(
@@ -162,8 +162,6 @@ def has_messages_between(db: Database, thread_id: str, after: int, before: int) 
 
 
 # --- compactions ----------------------------------------------------------------------------------------------
-
-CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
 
 
 class Compaction(Struct, frozen=True):
@@ -215,11 +213,11 @@ def last_compaction(db: Database, thread_id: str) -> Compaction | None:
     return COMPACTION.select().where(here).order_by(row.pk.desc()).limit(1).get_or_none(db)
 
 
-def mark_undone(db: Database, compaction_id: str, now: int) -> None:
-    CompactionRow.update(undone_at=now).where(CompactionRow.id == compaction_id).execute(db)
+def mark_compaction_undone(db: Database, compaction_id: str, now: int) -> None:
+    update(db, CompactionRow, compaction_id, undone_at=now)
 
 
-def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoCompaction, now: int) -> Advanced:
+def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoCompaction, now: int) -> MoveResult:
     """Undo a compaction: groups buffered before are buffered again, those it made are discarded.
 
     Its messages are unobserved again.
@@ -231,10 +229,10 @@ def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoComp
     ready = set(done.before.get("buffered", ()))
     back = [g.id for g in groups if g.id in ready]
     created = [g for g in groups if g.id not in ready]
-    transition(db, [g.id for g in created], "active", "discarded", now)  # when they were in the log is kept
-    transition(db, back, "active", "buffered", now)
+    change_state(db, [g.id for g in created], "active", "discarded", now)  # when they were in the log is kept
+    change_state(db, back, "active", "buffered", now)
     for group in created:
-        rows.unindex(db, group)
+        rows.unindex_group(db, group)
     end = rows.cursor(db, record_id, thread_id)
     reports = _take_back_reports(db, record_id, thread_id, end, now)
     discard_stale(db, record_id, [*(g.id for g in groups), *reports], now)
@@ -246,8 +244,8 @@ def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoComp
     ).where(record.id == record_id).execute(db)
     pending = _count_pending_tokens(db, thread_id, end)
     threads.update_metadata(db, thread_id, {**done.before["thread"], HOLD: pending + move.interval})
-    mark_undone(db, done.id, now)
-    return Advanced(removed=tuple(groups))
+    mark_compaction_undone(db, done.id, now)
+    return MoveResult(removed=tuple(groups))
 
 
 def _count_pending_tokens(db: Database, thread_id: str, end: int) -> int:
@@ -259,15 +257,15 @@ def _count_pending_tokens(db: Database, thread_id: str, end: int) -> int:
 
 def _take_back_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> list[str]:
     """Buffer the reports again whose messages are back in the context; return the ids of their groups."""
-    active = [g for g in rows.groups(db, record_id, "active") if g.origin == "report" and g.thread_id == thread_id]
+    active = [g for g in rows.list_groups(db, record_id, "active") if g.origin == "report" and g.thread_id == thread_id]
     reports = [g.id for g in active if (g.end or 0) > end]
-    transition(db, reports, "active", "buffered", now)
+    change_state(db, reports, "active", "buffered", now)
     return reports
 
 
 def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
     """Return a compaction's groups. Raises MemoryFailure (conflict) if undo would change others."""
-    groups = rows.groups_by_id(db, done.group_ids)
+    groups = rows.get_groups(db, done.group_ids)
     reason = ""
     if done.record_id != record_id or any(not g.observes or g.thread_id != thread_id for g in groups):
         reason = "it also covers work outside this thread"
@@ -291,20 +289,20 @@ def _describe_change(groups: Sequence[Group], number: int) -> str:
 # --- a reflection -----------------------------------------------------------------------------------------
 
 
-def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> Advanced:
+def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> MoveResult:
     """Undo a reflection: its merged groups are active again, before later observations.
 
     Each notes in its metadata from when to when the reflection replaced it, so that the log as of any time stays the
     same.
     """
-    target = _target(db, record_id, move.generation)
+    target = _find_reflection(db, record_id, move.generation)
     line, record = ObservationRow, MemoryRecordRow
     lines = list(line.select(line.id, line.metadata).where(line.group_id == target.id).tuples().execute(db))
-    transition(db, [target.id], "active", "discarded", now)
+    change_state(db, [target.id], "active", "discarded", now)
     for line_id, _ in lines:
         search_index.remove(db, "reflection", line_id)
     discard_stale(db, record_id, [target.id], now)
-    merged = rows.groups_by_id(db, target.merged_group_ids)
+    merged = rows.get_groups(db, target.merged_group_ids)
     if any(g.state != "superseded" for g in merged):
         raise MemoryFailure("The log has changed meanwhile.", code="conflict")
     for group in merged:
@@ -317,17 +315,16 @@ def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int
         origin_type=before.get("origin_type", "observation"),
         last_reflection_at=before.get("last_reflection_at"),
     ).where(record.id == record_id).execute(db)
-    tokens = sum(g.observation_tokens for g in rows.groups(db, record_id, "active"))
-    set_record_metadata(db, record_id, {HOLD_REFLECTION: tokens + move.interval})
-    _task_back(db, target)
-    # a running reflection has read a log that no longer exists
-    metadata = record.select(record.metadata).where(record.id == record_id).scalar(db)
-    update(db, record, record_id, metadata={**metadata, CORRECTIONS: (metadata.get(CORRECTIONS) or 0) + 1})
+    tokens = sum(g.observation_tokens for g in rows.list_groups(db, record_id, "active"))
+    # counted as a correction: a running reflection has read a log that no longer exists
+    corrections = count_corrections(db, record_id) + 1
+    set_record_metadata(db, record_id, {HOLD_REFLECTION: tokens + move.interval, CORRECTIONS: corrections})
+    _restore_task(db, target)
     changed = sum(CORRECTIONS in metadata for _, metadata in lines)
-    return Advanced(tuple(replace(g, state="active") for g in merged), removed=(target,), corrected_lines=changed)
+    return MoveResult(tuple(replace(g, state="active") for g in merged), removed=(target,), corrected_lines=changed)
 
 
-def _target(db: Database, record_id: str, generation: int | None) -> Group:
+def _find_reflection(db: Database, record_id: str, generation: int | None) -> Group:
     """Return the reflection to undo; it must be in the log."""
     merged, active = _reflections(db, record_id, "superseded"), _reflections(db, record_id, "active")
     target = next(reversed(active), None)
@@ -347,10 +344,10 @@ def _target(db: Database, record_id: str, generation: int | None) -> Group:
 
 
 def _reflections(db: Database, record_id: str, state: GroupState) -> list[Group]:
-    return [g for g in rows.groups(db, record_id, state) if g.kind == "reflection"]
+    return [g for g in rows.list_groups(db, record_id, state) if g.kind == "reflection"]
 
 
-def _task_back(db: Database, target: Group) -> None:
+def _restore_task(db: Database, target: Group) -> None:
     """Restore the thread's former task, unless an Observer has set a newer one since."""
     before = target.metadata.get("before", {}).get("task")
     thread = threads.get(db, target.thread_id)

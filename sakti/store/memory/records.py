@@ -1,6 +1,6 @@
 """Store memory records, one for a thread or for a workspace, and the pages of working memory.
 
-`get_record`, `revision`, `count_corrections` and `working_memory` are raw SQL: every step queries them.
+`get_record`, `revision`, `count_corrections` and `read_working_memory` are raw SQL: every step queries them.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
+from sakti.store import rows
 from sakti.store.connection import Database
 from sakti.store.models import MemoryRecordRow, WorkingMemoryRow
-from sakti.store.rows import Shape
 from sakti.store.search import index as search_index
 from sakti.store.threads import threads
 
 HOLD_REFLECTION = "hold_reflection_until"  # stored log tokens up to which nothing is condensed by itself after an undo
-CORRECTIONS = "corrections"
+CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
 PAUSED = "paused"  # the user wants nothing asked in the background
 
 _REVISION = (
@@ -50,7 +50,7 @@ class Record(Struct, frozen=True):
         return self.metadata.get(CORRECTIONS, 0)
 
 
-RECORD = Shape(MemoryRecordRow, Record)
+RECORD = rows.Shape(MemoryRecordRow, Record)
 
 
 def get_record(db: Database, lookup_key: str) -> Record | None:
@@ -126,17 +126,15 @@ def count_corrections(db: Database, record_id: str) -> int:
 
 
 def set_timezone(db: Database, record_id: str, timezone: str) -> None:
-    MemoryRecordRow.update(observed_timezone=timezone).where(MemoryRecordRow.id == record_id).execute(db)
+    rows.update(db, MemoryRecordRow, record_id, observed_timezone=timezone)
 
 
 def set_buffered_at(db: Database, record_id: str, tokens: int, now: int) -> None:
     """Store where the last background observation began, in pending tokens."""
-    MemoryRecordRow.update(last_buffered_at_tokens=tokens, last_buffered_at_time=now).where(
-        MemoryRecordRow.id == record_id
-    ).execute(db)
+    rows.update(db, MemoryRecordRow, record_id, last_buffered_at_tokens=tokens, last_buffered_at_time=now)
 
 
-def working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
+def read_working_memory(db: Database, scope: str, owner_id: str) -> tuple[str, int] | None:
     """Return the newest version of a page and its number."""
     # SQL: each step runs it; building a query takes 80-300 µs
     row = db.execute_sql(_NEWEST, (scope, owner_id)).fetchone()
@@ -161,7 +159,7 @@ def put_working_memory(db: Database, page: PageVersion, *, expected_version: int
 
     Raises `MemoryFailure` (conflict) when `expected_version` (0: none yet) is no longer the newest.
     """
-    current = working_memory(db, page.scope, page.owner_id)
+    current = read_working_memory(db, page.scope, page.owner_id)
     if (current[1] if current else 0) != expected_version:
         raise MemoryFailure("The page was changed meanwhile: read it and try again.", code="conflict", retryable=True)
     WorkingMemoryRow.insert(

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from sakti.core.lazy import lazy_pattern
 from sakti.store.connection import Database
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 
 TEXT_LIMIT = 100_000  # indexed characters of one text; stored text has no limit
 PREVIOUS_LIMIT = 1_000
@@ -83,7 +83,7 @@ class Doc(Struct, frozen=True, kw_only=True):
     def row(self) -> tuple[Any, ...]:
         """Return the row for the table, secrets masked."""
         head = self.text[:TEXT_LIMIT]
-        text, message_pk = _text_or_reference(head, entering("search_docs", "text", head), self.message_pk)
+        text, message_pk = _text_or_reference(head, mask_for_storage("search_docs", "text", head), self.message_pk)
         return (
             self.kind,
             self.doc_id,
@@ -111,7 +111,7 @@ def _text_or_reference(text: str, kept: str, message_pk: int | None) -> tuple[st
 def _previous(prev: str, prev_pk: int | None) -> tuple[str, int | None]:
     """Return the text to store for the message before, and that message."""
     head = prev[:PREVIOUS_LIMIT]
-    return _text_or_reference(head, entering("search_docs", "prev", head), prev_pk)
+    return _text_or_reference(head, mask_for_storage("search_docs", "prev", head), prev_pk)
 
 
 _PUT = (
@@ -145,7 +145,7 @@ def set_previous(db: Database, kind: str, doc_id: str, prev: str, prev_pk: int |
 
 def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
     """Set what a summary took from a text, by which it is also found; the hit is still the text itself."""
-    text = entering("search_docs", "summary", text)
+    text = mask_for_storage("search_docs", "summary", text)
     # SQL: every message runs it; building a query takes 80-300 µs
     db.execute_sql(
         "UPDATE search_docs SET summary = ? WHERE kind = ? AND doc_id = ? AND summary != ?", (text, kind, doc_id, text)

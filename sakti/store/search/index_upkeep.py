@@ -209,8 +209,8 @@ def past_triggers(db: Database) -> Generator[None]:
 def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
     """Run `do(db)`, only marking the texts that it deletes in the indexes.
 
-    The indexes keep their words until they are merged (`upkeep.optimize`). That is thirty times faster than removing
-    each word from its place.
+    The indexes keep their words until they are merged (`upkeep.optimize_indexes`). That is thirty times faster than
+    removing each word from its place.
     """
     set_mark(db, database_file.UNMERGED, on=True)
     for table in TABLES:

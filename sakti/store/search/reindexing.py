@@ -21,7 +21,7 @@ from sakti.store import archive_file
 from sakti.store.connection import Connection, Database
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import threads
 
 # What is to go or to come back: a row of search by kind and id, a message or line by its pk, the thread's page.
@@ -158,8 +158,8 @@ def index_line(db: Database, pk: int) -> None:
         "SELECT text, prev FROM search_docs WHERE kind = ? AND doc_id = ?", (kind, line_id)
     ).fetchone()
     if stored == (
-        entering("search_docs", "text", text[: search_index.TEXT_LIMIT]),
-        entering("search_docs", "prev", prev[: search_index.PREVIOUS_LIMIT]),
+        mask_for_storage("search_docs", "text", text[: search_index.TEXT_LIMIT]),
+        mask_for_storage("search_docs", "prev", prev[: search_index.PREVIOUS_LIMIT]),
     ):
         return
     search_index.put(

@@ -17,7 +17,7 @@ from sakti.store.search.folding import all_of, folded, trigrams, without_accents
 from sakti.store.search.index import TEXT_LIMIT
 from sakti.store.search.query import CJK_SIGNS, is_cjk
 from sakti.store.search.terms import stems, unstemmed
-from sakti.store.threads.codec import text_of
+from sakti.store.threads.codec import read_text
 
 
 class Row(Struct, frozen=True):
@@ -67,7 +67,7 @@ def _text(own: str, said: str | None, raw: str, parts: str | bytes | None) -> st
     """Return the text of a row, as in the view `search_texts` but without SQL functions."""
     if parts is None:
         return own
-    return (text_of(raw, parts) if said is None else said)[:TEXT_LIMIT]
+    return (read_text(raw, parts) if said is None else said)[:TEXT_LIMIT]
 
 
 _STORED = "d.text, m.search_text, m.raw_content, m.parts"

@@ -4,8 +4,8 @@ A task has a begin and an end. It begins after the end of each task that it wait
 its parent's begin waits for; it ends after its own begin, and a container after its children. So in `x part of E, x
 waits for y` the edge `y waits for E` is refused, though no arrow leads from E to x: E's end waits for x's.
 
-A node is (task, is_end). The step from an end to its own begin is left out: an end waits for all that its begin does.
-Status does not count: a closed task can be reopened.
+A node is (task, is_end). The step from an end to its own begin is left out: an end waits for everything that its begin
+waits for. Status does not count: a closed task can be reopened.
 
 Raw SQL: one recursive walk.
 """
@@ -19,12 +19,12 @@ from msgspec import Struct
 
 from sakti.store.connection import Connection
 
-BLOCKS, PARENT = "blocks", "parent-child"
+BLOCKS, PARENT, RELATED, DISCOVERED = EDGE_TYPES = ("blocks", "parent-child", "related", "discovered-from")
 Node: TypeAlias = tuple[str, bool]
 Edge: TypeAlias = tuple[str, str, str]  # task, depends on, type
 
 
-def waits(edge: Edge) -> tuple[tuple[Node, Node], ...]:
+def list_waits(edge: Edge) -> tuple[tuple[Node, Node], ...]:
     """Return pairs of nodes: because of this edge the first waits for the second."""
     task, on, kind = edge
     if kind == BLOCKS:
@@ -56,13 +56,13 @@ class WaitGraph:
         if edge[0] == edge[1]:
             return (edge[0], edge[0])
         done: list[tuple[Node, Node]] = []
-        for node, other in waits(edge):
+        for node, other in list_waits(edge):
             cycle = self._connect(node, other)
             if cycle is not None:
                 for a, b in done:
                     self._ahead[a].remove(b)
                     self._behind[b].remove(a)
-                return _from(edge[0], cycle)
+                return _rotate(edge[0], cycle)
             done.append((node, other))
         return None
 
@@ -71,36 +71,36 @@ class WaitGraph:
         for each in (node, other):
             rank.setdefault(each, len(rank))
         if rank[other] > rank[node]:
-            came = self._reach(other, self._ahead, lowest=rank[node])
-            if node in came:
-                way = [node]
-                while way[-1] != other:
-                    way.append(came[way[-1]])
-                return (node[0], *(task for task, _ in reversed(way)))
-            later = self._reach(node, self._behind, highest=rank[other])
-            moved = [*sorted(came, key=rank.__getitem__), *sorted(later, key=rank.__getitem__)]
+            earlier = self._walk(other, self._ahead, lowest=rank[node])
+            if node in earlier:
+                path = [node]
+                while path[-1] != other:
+                    path.append(earlier[path[-1]])
+                return (node[0], *(task for task, _ in reversed(path)))
+            later = self._walk(node, self._behind, highest=rank[other])
+            moved = [*sorted(earlier, key=rank.__getitem__), *sorted(later, key=rank.__getitem__)]
             for each, place in zip(moved, sorted(rank[n] for n in moved), strict=True):
                 rank[each] = place
         self._ahead.setdefault(node, []).append(other)
         self._behind.setdefault(other, []).append(node)
         return None
 
-    def _reach(
+    def _walk(
         self, start: Node, steps: dict[Node, list[Node]], *, lowest: int = -1, highest: int = 1 << 62
     ) -> dict[Node, Node]:
         """Return the nodes reached within these ranks, each with its predecessor."""
-        came = {start: start}
+        predecessors = {start: start}
         stack = [start]
         while stack:
             node = stack.pop()
             for other in steps.get(node, ()):
-                if other not in came and lowest <= self._rank[other] <= highest:
-                    came[other] = node
+                if other not in predecessors and lowest <= self._rank[other] <= highest:
+                    predecessors[other] = node
                     stack.append(other)
-        return came
+        return predecessors
 
 
-def _from(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
+def _rotate(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
     """Rotate a cycle `b, a, c, b` so that it begins and ends with `task`."""
     at = cycle.index(task)
     return (*cycle[at:-1], *cycle[:at], task)
@@ -109,7 +109,7 @@ def _from(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
 def _graph(edges: Iterable[Edge]) -> dict[Node, list[Node]]:
     ahead: dict[Node, list[Node]] = {}
     for edge in edges:
-        for node, other in waits(edge):
+        for node, other in list_waits(edge):
             ahead.setdefault(node, []).append(other)
             ahead.setdefault(other, [])
     return ahead
@@ -157,15 +157,15 @@ def _components(edges: Iterable[Edge]) -> dict[Node, int]:
     return component
 
 
-def cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
+def find_cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     """Return the cycles among existing edges, one for each edge that closes one.
 
-    Only edges within a component can; components without common edges are handled apart, so that the time stays
-    proportional to their number.
+    Only edges within a component can close one. Components without common edges are handled one by one, so that the
+    time stays proportional to their number.
     """
     edges = list(edges)
     component = _components(edges)
-    within = {e: {component[a] for a, b in waits(e) if component[a] == component[b]} for e in edges}
+    within = {e: {component[a] for a, b in list_waits(e) if component[a] == component[b]} for e in edges}
     place = _join_sets(within.values())
     apart: dict[int, WaitGraph] = {}
     all_cycles: list[tuple[str, ...]] = []
@@ -217,4 +217,4 @@ def find_deadlocks(db: Connection, resource_id: str | None = None) -> list[Deadl
     edges_of: dict[str, list[Edge]] = {}
     for workspace, task, on, kind in rows:
         edges_of.setdefault(workspace, []).append((task, on, kind))
-    return [Deadlock(workspace, path) for workspace, edges in edges_of.items() for path in cycles(edges)]
+    return [Deadlock(workspace, path) for workspace, edges in edges_of.items() for path in find_cycles(edges)]

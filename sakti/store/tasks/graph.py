@@ -9,8 +9,10 @@ later, so a reader sees a state and its cache together. `state` (a generated col
 board, an index has each state in its order, and `task_counts` how many there are: a query reads the rows that it
 returns and no others.
 
-Semantics. Those of `sakti.tasks.graph`, which stays the reference (a property test compares both). `held` does not
-depend on the task's own status: a closed task is never shown as blocked, but its children still wait for what it
+Semantics. A task waits for the target of each of its `blocks` edges until that is closed. A `parent-child` edge makes
+it a child of its target: a child of a blocked parent is blocked too, and a parent with an open child is not ready;
+`related` and `discovered-from` never count (a property test compares all that with a plain computation). `held` does
+not depend on the task's own status: a closed task is never shown as blocked, but its children still wait for what it
 waited for, and reopening it needs no computation.
 
 Edge cases. A task with two parents is held while either is. A deleted task blocks nothing and passes nothing on.
@@ -129,7 +131,7 @@ def _find_children(db: Connection, task_ids: list[str]) -> list[str]:
     )
 
 
-def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
+def find_reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
     """Return what blocks each of these tasks: pairs (via, by).
 
     `via` is the task itself or an ancestor of it that waits for the open task `by`.
@@ -154,8 +156,8 @@ def reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tuple[str
     return out
 
 
-def waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
-    """Return the tasks that `seeds` (id, priority) wait for: the best priority, and the task that waits.
+def find_waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
+    """Return the tasks that `seeds` (id, priority) wait for, each with the best priority and the task that waits.
 
     A task waits for its blockers, those of its ancestors, and its children; so do those that it waits for. Ends after
     about `most` tasks.
@@ -182,7 +184,7 @@ def _step_down(db: Connection, tasks: Mapping[tuple[str, int], str]) -> dict[tup
     return {(other, is_ancestor): seeds[task] for task, other, is_ancestor in reversed(rows)}
 
 
-def open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str]]:
+def list_open_children(db: Connection, task_ids: Iterable[str]) -> dict[str, list[str]]:
     """Return the open children of tasks that have any, oldest first."""
     # SQL: one statement for all ids, which are one parameter
     rows = db.execute_sql(
@@ -212,7 +214,7 @@ def find_epics_to_reopen(db: Connection, resource_id: str, task_ids: Iterable[st
     )
 
 
-def containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
+def find_containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
     """Return those of these tasks that have children, whatever their state."""
     parents = _list_ids(
         db,
@@ -223,7 +225,7 @@ def containers(db: Connection, task_ids: Iterable[str]) -> set[str]:
     return set(parents)
 
 
-def finished_containers(db: Connection, task_id: str) -> list[str]:
+def find_finished_containers(db: Connection, task_id: str) -> list[str]:
     """Return the unblocked open parents of a task whose children are all closed, oldest first."""
     return _list_ids(
         db,
@@ -234,7 +236,7 @@ def finished_containers(db: Connection, task_id: str) -> list[str]:
     )
 
 
-def edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
+def list_edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
     """Return (task, depends on, type) of a task's edges to live tasks, in both directions."""
     # SQL: walks edges without peewee; one statement for a level
     return db.execute_sql(
@@ -258,7 +260,7 @@ def edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
     ).fetchall()
 
 
-def parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str, str]]:
+def list_parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str, str]]:
     """Return (child, parent) of the edges between these tasks."""
     tasks = list(task_ids)
     edges = _edges(db, tasks, _OF_TASK)
@@ -271,46 +273,46 @@ def parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str, str]
 def find_deadlock(db: Connection, task: str, on: str, kind: str) -> tuple[str, ...] | None:
     """Return the shortest cycle `task, …, task` that the edge would close, or None.
 
-    Begins and ends are walked apart (`deadlocks`), from both ends, the smaller frontier first: a task that nothing
-    waits for ends the search at once.
+    Begins and ends are separate nodes (`deadlocks`). The search runs from both sides, the smaller frontier first: a
+    task that nothing waits for ends it at once.
     """
     if task == on:
         return (task, task)
     if kind == BLOCKS:
-        way = _way(db, (on, True), ((task, False), (task, True)))
-        return None if way is None else (task, *way)
-    down = _way(db, (on, False), ((task, False), (task, True)))
-    up = _way(db, (task, True), ((on, True),))
-    ways = [(task, *w) for w in (down,) if w] + [(*w, task) for w in (up,) if w]
-    return min(ways, key=len, default=None)
+        path = _find_path(db, (on, True), ((task, False), (task, True)))
+        return None if path is None else (task, *path)
+    down = _find_path(db, (on, False), ((task, False), (task, True)))
+    up = _find_path(db, (task, True), ((on, True),))
+    paths = [(task, *p) for p in (down,) if p] + [(*p, task) for p in (up,) if p]
+    return min(paths, key=len, default=None)
 
 
 def find_deadlock_at(db: Connection, task: str) -> tuple[str, ...] | None:
     """Return a cycle `task, …, task` through a task's existing edges, or None."""
     for side in (False, True):
-        for first in _ahead(db, [(task, side)]):
-            if way := _way(db, first[1], ((task, side),)):
-                return (task, *way)
+        for first in _list_ahead(db, [(task, side)]):
+            if path := _find_path(db, first[1], ((task, side),)):
+                return (task, *path)
     return None
 
 
-def _way(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] | None:
+def _find_path(db: Connection, start: Node, goals: Sequence[Node]) -> tuple[str, ...] | None:
     """Return the tasks on the shortest path from `start` to one of `goals`, or None."""
-    came: dict[Node, Node | None] = {start: None}
-    goes: dict[Node, Node | None] = dict.fromkeys(goals)
+    before: dict[Node, Node | None] = {start: None}
+    after: dict[Node, Node | None] = dict.fromkeys(goals)
     ahead, behind = [start], list(goals)
-    meeting = [n for n in goes if n in came]
+    meeting = [n for n in after if n in before]
     while not meeting:
         if not ahead or not behind:
             return None
         # No task waits for a new one, so that walk ends at once.
         if 2 * len(ahead) < len(behind):
-            ahead = _visit(_ahead(db, ahead), came)
-            meeting = [n for n in ahead if n in goes]
+            ahead = _visit(_list_ahead(db, ahead), before)
+            meeting = [n for n in ahead if n in after]
         else:
-            behind = _visit(_behind(db, behind), goes)
-            meeting = [n for n in behind if n in came]
-    return min((_join_paths(came, goes, n) for n in meeting), key=len)
+            behind = _visit(_list_behind(db, behind), after)
+            meeting = [n for n in behind if n in before]
+    return min((_join_paths(before, after, n) for n in meeting), key=len)
 
 
 def _visit(edges: Iterable[tuple[Node, Node]], seen: dict[Node, Node | None]) -> list[Node]:
@@ -323,16 +325,16 @@ def _visit(edges: Iterable[tuple[Node, Node]], seen: dict[Node, Node | None]) ->
     return frontier
 
 
-def _join_paths(came: dict[Node, Node | None], goes: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
-    way: list[Node] = [meeting]
-    while (before := came[way[0]]) is not None:
-        way.insert(0, before)
-    while (after := goes[way[-1]]) is not None:
-        way.append(after)
-    return tuple(task for task, _ in way)
+def _join_paths(before: dict[Node, Node | None], after: dict[Node, Node | None], meeting: Node) -> tuple[str, ...]:
+    path: list[Node] = [meeting]
+    while (previous := before[path[0]]) is not None:
+        path.insert(0, previous)
+    while (following := after[path[-1]]) is not None:
+        path.append(following)
+    return tuple(task for task, _ in path)
 
 
-def _ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
+def _list_ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
     """Return pairs of a node and a node that it waits for."""
     out: list[tuple[Node, Node]] = []
     sides = _sides(nodes)
@@ -343,7 +345,7 @@ def _ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
     return out + [((on, True), (task, True)) for task, on, kind in parts if kind == PARENT]
 
 
-def _behind(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
+def _list_behind(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
     """Return pairs of a node and what waits for it."""
     out: list[tuple[Node, Node]] = []
     sides = _sides(nodes)
@@ -387,7 +389,7 @@ def task_ids(db: Connection, resource_id: str) -> list[str]:
     return _list_ids(db, "SELECT id FROM tasks WHERE resource_id = ? ORDER BY pk", (resource_id,))
 
 
-def tally(db: Connection, resource_id: str) -> None:
+def count_states(db: Connection, resource_id: str) -> None:
     """Recount the tasks of a workspace by state."""
     # SQL: runs without peewee, whose import takes 60 ms
     db.execute_sql("DELETE FROM task_counts WHERE resource_id = ?", (resource_id,))
@@ -399,7 +401,7 @@ def tally(db: Connection, resource_id: str) -> None:
     )
 
 
-def count_again(db: Connection, resource_id: str) -> None:
+def recount(db: Connection, resource_id: str) -> None:
     """Recompute the cached columns and the counts of a workspace in one go."""
     refresh_all(db, resource_id)
-    tally(db, resource_id)
+    count_states(db, resource_id)

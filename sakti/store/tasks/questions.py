@@ -2,8 +2,7 @@
 
 Neither a million messages nor a word that every task has makes a search slow. Tasks with all words come first, then
 tasks where they are prefixes, then tasks with some of them; if nothing matches, the general search with its typing
-corrections runs. Of a word that more than `COMMON` tasks have only the newest `COMMON` are ranked; rarer words are
-always looked up whole.
+corrections runs. For a word in more than `COMMON` tasks only the newest `COMMON` are ranked.
 
 Raw SQL: `sakti tasks` runs it without peewee (see the package).
 """
@@ -23,12 +22,12 @@ from sakti.core.types import Json
 from sakti.store.connection import Connection
 from sakti.store.search import index as search_index
 from sakti.store.search import query as search_query
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 
 with lazy_imports:
     from sakti.store.search import search as text_search
 
-# What is not a column of its own: computed when it is read. Metadata without what an import keeps of its source.
+# Fields that are computed when they are read; metadata without the original that an import keeps.
 _COMPUTED = {
     "labels": "(SELECT json_group_array(l.label ORDER BY l.label) FROM task_labels l WHERE l.task_id = t.id)",
     "holder_title": "(SELECT th.title FROM threads th WHERE th.id = t.session_id)",
@@ -116,7 +115,7 @@ COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in NAMES)
 CARD_COLUMNS = ", ".join(_COMPUTED.get(name, f"t.{name}") for name in TaskCard._fields)
 
 
-def task_of(row: Sequence[Any]) -> Task:
+def to_task(row: Sequence[Any]) -> Task:
     """Convert a row selected as `COLUMNS` from `tasks t` to a `Task`."""
     values = dict(zip(NAMES, row, strict=True))
     values["labels"] = tuple(json.loads(values["labels"]))
@@ -124,7 +123,7 @@ def task_of(row: Sequence[Any]) -> Task:
     return Task(**values)
 
 
-def card_of(row: Sequence[Any]) -> TaskCard:
+def to_card(row: Sequence[Any]) -> TaskCard:
     """Convert a row selected as `CARD_COLUMNS` from `tasks t` to a `TaskCard`: its fields, in order."""
     return TaskCard._make(row)
 
@@ -132,13 +131,13 @@ def card_of(row: Sequence[Any]) -> TaskCard:
 def _read_tasks(db: Connection, selection: str, values: Sequence[object]) -> list[Task]:
     # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(f"SELECT {COLUMNS} FROM {selection}", values).fetchall()
-    return [task_of(row) for row in rows]
+    return [to_task(row) for row in rows]
 
 
 def _read_cards(db: Connection, selection: str, values: Sequence[object]) -> list[TaskCard]:
     # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(f"SELECT {CARD_COLUMNS} FROM {selection}", values).fetchall()
-    return [card_of(row) for row in rows]
+    return [to_card(row) for row in rows]
 
 
 def _count(db: Connection, selection: str, values: Sequence[object]) -> int:
@@ -172,7 +171,7 @@ def get(db: Connection, task_id: str) -> Task | None:
     return next(iter(_read_tasks(db, "tasks t WHERE t.id = ? AND t.deleted_at IS NULL", (task_id,))), None)
 
 
-def place_of(db: Connection, task_id: str) -> tuple[str, str] | None:
+def find_place(db: Connection, task_id: str) -> tuple[str, str] | None:
     """Return the workspace and the handle of a task, deleted or not."""
     # SQL: runs without peewee, whose import takes 60 ms
     return db.execute_sql("SELECT resource_id, handle FROM tasks WHERE id = ?", (task_id,)).fetchone()
@@ -184,17 +183,17 @@ def get_many(db: Connection, task_ids: Iterable[str]) -> dict[str, Task]:
     return {task.id: task for task in _read_tasks(db, selection, (json.dumps(list(task_ids)),))}
 
 
-def handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
+def map_handles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
     """Return the handles of tasks, deleted ones too, by id."""
     return _map_ids(db, "handle", task_ids)
 
 
-def titles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
+def map_titles(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
     """Return the titles of tasks, deleted ones too, by id."""
     return _map_ids(db, "title", task_ids)
 
 
-def matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
+def find_matching(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> list[Task]:
     """Return at most 20 tasks whose id or handle begins with `text`, in any case; an exact match alone."""
     alive = "t.deleted_at IS NOT NULL" if deleted else "t.deleted_at IS NULL"
     matches: dict[str, Task] = {}
@@ -231,7 +230,7 @@ def is_in(db: Connection, resource_id: str, task_id: str) -> bool:
     return _has(db, "id = ? AND resource_id = ? AND deleted_at IS NULL", task_id, resource_id)
 
 
-def of_type(db: Connection, resource_id: str, type: str) -> set[str]:
+def list_ids_of_type(db: Connection, resource_id: str, type: str) -> set[str]:
     """Return the ids of a workspace's tasks of a type; an import checks each edge by it."""
     sql = "SELECT id FROM tasks WHERE resource_id = ? AND type = ? AND deleted_at IS NULL"
     return set(_list_ids(db, sql, (resource_id, type)))
@@ -242,7 +241,7 @@ def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
     return _map_ids(db, "state", task_ids)
 
 
-def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list[tuple[str, int]]:
+def list_waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list[tuple[str, int]]:
     """Return (id, priority) of tasks at least so urgent that wait for others; `limit` in each state."""
     out: list[tuple[str, int]] = []
     for state in ("blocked", "container", "in_progress"):
@@ -255,12 +254,12 @@ def waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list
     return sorted(out, key=lambda task: task[1])
 
 
-def row_order(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
+def map_row_order(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
     """Return numbers by which tasks of one moment are in the order in which they were stored."""
     return _map_ids(db, "pk", task_ids)
 
 
-def ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
+def map_ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
     """Return the priorities of those of these tasks that are ready."""
     return _map_ids(db, "priority", task_ids, " AND t.state = 'ready'")
 
@@ -273,7 +272,7 @@ def column(db: Connection, resource_id: str, state: State, limit: int) -> list[T
     return _read_tasks(db, f"tasks t WHERE {_IN_STATE}", (resource_id, state, limit))
 
 
-def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[str, int]:
+def read_counts(db: Connection, resource_id: str, type: str | None = None) -> dict[str, int]:
     """Return the number of tasks (of one type) by state; it is kept, not counted (see the migration)."""
     # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
@@ -283,9 +282,9 @@ def counts(db: Connection, resource_id: str, type: str | None = None) -> dict[st
     return dict.fromkeys((*LIVE, "closed"), 0) | dict(rows)
 
 
-def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
-    """Return the task in progress, the thread's first, and how many are ready; empty without tasks."""
-    by_state = counts(db, resource_id)
+def describe_board(db: Connection, resource_id: str, thread_id: str) -> str:
+    """Describe the board in a line: the task in progress, preferably the thread's, and how many are ready."""
+    by_state = read_counts(db, resource_id)
     # SQL: reads JSON inside a column
     row = db.execute_sql(
         "SELECT t.handle, t.title FROM threads th CROSS JOIN tasks t"
@@ -297,19 +296,19 @@ def in_a_line(db: Connection, resource_id: str, thread_id: str) -> str:
     if row is not None:
         parts.append(f"Task in progress: {row[0]} {one_line(row[1])}")
     elif by_state["in_progress"]:
-        card = cards(db, resource_id, "in_progress", 1)[0]
+        card = list_cards(db, resource_id, "in_progress", 1)[0]
         parts.append(f"Task in progress, claimed elsewhere: {card.handle} {one_line(card.title)}")
     if by_state["ready"]:
         parts.append(f"{by_state['ready']} tasks ready" if by_state["ready"] > 1 else "1 task ready")
     return ". ".join(parts)
 
 
-def cards(db: Connection, resource_id: str, state: State, limit: int) -> list[TaskCard]:
+def list_cards(db: Connection, resource_id: str, state: State, limit: int) -> list[TaskCard]:
     """Return the first tasks of a column as cards, in the order of `column`."""
     return _read_cards(db, f"tasks t WHERE {_IN_STATE}", (resource_id, state, limit))
 
 
-def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tuple[list[TaskCard], int]:
+def list_closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tuple[list[TaskCard], int]:
     """Return tasks closed at or after `since` (Unix ms), newest first, and their number."""
     where = "t.resource_id = ? AND t.status = 'closed' AND t.deleted_at IS NULL AND t.closed_at >= ?"
     # in the order of the index, so that a great many of one moment need no sorting
@@ -319,8 +318,8 @@ def closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tu
         return shown, len(shown)
     counted = "(SELECT 1 FROM tasks t WHERE {} LIMIT ?)"
     total = _count(db, counted.format(where), (resource_id, since, _COUNTED))
-    if total == _COUNTED:  # what else is closed is mostly less; how much that is in all is kept
-        total = counts(db, resource_id)["closed"]
+    if total == _COUNTED:  # mostly fewer tasks were closed earlier: subtract those from the stored total
+        total = read_counts(db, resource_id)["closed"]
         for other in ("t.closed_at < ?", "t.closed_at IS NULL AND ? IS NOT NULL"):
             others = counted.format(where.replace("t.closed_at >= ?", other))
             total -= _count(db, others, (resource_id, since, -1))
@@ -348,7 +347,7 @@ class TaskFilter(Struct, frozen=True):
 def select(
     db: Connection, resource_id: str, wanted: TaskFilter, *, limit: int = 20, offset: int = 0
 ) -> tuple[list[Task], int]:
-    """Return tasks that match a filter, most urgent first, and their number."""
+    """Return a page of the tasks that match a filter, most urgent first, and the number of all."""
     states, where = _STATES[wanted.status], ["t.resource_id = ?"]
     label, assignee = wanted.label, wanted.assignee
     values: list[object] = [resource_id]
@@ -362,12 +361,12 @@ def select(
         values.insert(0, label)
     clause = " AND ".join(where)
     if label is None and assignee is None:
-        state_counts = counts(db, resource_id, wanted.type)
+        state_counts = read_counts(db, resource_id, wanted.type)
         total = sum(state_counts[state] for state in states)
     else:
         some = f"{clause} AND +t.state IN ({', '.join('?' * len(states))})"
         total = _count(db, f"{source} WHERE {some}", (*values, *states))
-        if assignee is not None or total <= FEW:  # few have it: begin at those
+        if assignee is not None or total <= FEW:  # few match: read these and sort them
             few = f"{source} WHERE {some} {_ORDER} LIMIT ? OFFSET ?"
             return _read_tasks(db, few, (*values, *states, limit, offset)), total
         source = "tasks t CROSS JOIN task_labels l ON l.task_id = t.id AND l.label = ?"
@@ -401,7 +400,7 @@ def _first_of_each(
     return _read_tasks(db, selection, (*of_each, limit, offset))
 
 
-def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
+def list_due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
     """Return tasks to shrink: closed before `first` and complete, or before `second` and summarised.
 
     It runs after every close; the first lines are those of the partial index.
@@ -414,12 +413,12 @@ def due_to_shrink(db: Connection, resource_id: str, first: int, second: int, lim
     return _read_tasks(db, selection, (resource_id, first, second, limit))
 
 
-def all_live(db: Connection, resource_id: str) -> list[Task]:
+def list_live(db: Connection, resource_id: str) -> list[Task]:
     """Return every task of the workspace, oldest first, for exports and tests."""
-    return [task for task, _ in with_originals(db, resource_id)]
+    return [task for task, _ in read_with_originals(db, resource_id)]
 
 
-def with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Json | None]]:
+def read_with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Json | None]]:
     """Yield every task, oldest first, with its original texts if it was shrunk (description, summary)."""
     # SQL: runs without peewee, whose import takes 60 ms
     for row in db.execute_sql(
@@ -427,13 +426,13 @@ def with_originals(db: Connection, resource_id: str) -> Iterator[tuple[Task, Jso
         " ORDER BY t.created_at, t.pk",
         (resource_id,),
     ).fetchall():
-        yield task_of(row[:-1]), json.loads(row[-1]) if row[-1] else None
+        yield to_task(row[:-1]), json.loads(row[-1]) if row[-1] else None
 
 
 # --- what belongs to a task -------------------------------------------------------------------------------
 
 
-def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]:
+def list_linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]:
     """Return the messages linked to a task, oldest first, each with the beginning of its text."""
     names = ("id", "thread_id", "role", "index", "relation", "text")
     # SQL: calls a function of this program on packed texts
@@ -447,7 +446,7 @@ def linked_messages(db: Connection, task_id: str, limit: int = 50) -> list[Json]
     return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
+def list_history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
     """Return the history of a task, newest first: action, actor, time."""
     # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
@@ -457,7 +456,7 @@ def history(db: Connection, task_id: str, limit: int = 20) -> list[Json]:
     return [dict(zip(("action", "actor", "time"), row, strict=True)) for row in rows]
 
 
-def last_event(db: Connection, resource_id: str) -> int:
+def read_last_event(db: Connection, resource_id: str) -> int:
     """Return the number of the workspace's newest event (one step in an index); 0 without events."""
     # SQL: runs without peewee, whose import takes 60 ms
     return db.execute_sql(
@@ -473,8 +472,8 @@ COMMON_WORDS = 4  # of a query that has no other words
 
 def index_task(db: Connection, task_id: str, title: str, text: str) -> None:
     """Index a task, secrets masked, replacing its former entry."""
-    title = entering("task_words", "title", title)
-    body = entering("task_words", "body", text[: search_index.TEXT_LIMIT])
+    title = mask_for_storage("task_words", "title", title)
+    body = mask_for_storage("task_words", "body", text[: search_index.TEXT_LIMIT])
     # SQL: a row of an FTS5 index
     db.execute_sql(
         "INSERT OR REPLACE INTO task_words (rowid, title, body, idents) SELECT pk, ?, ?, ? FROM tasks WHERE id = ?",
@@ -484,7 +483,7 @@ def index_task(db: Connection, task_id: str, title: str, text: str) -> None:
 
 def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]:
     """Return the ids of the best tasks, best first; any input is a valid query."""
-    query = search_query.parse_query(text, partial(_is_said, db))
+    query = search_query.parse_query(text, partial(_occurs, db))
     without = "".join(f" NOT {_quote(e)}" for e in query.excluded)
     hits: list[str] = []
     for match in _matches(db, query):
@@ -505,11 +504,14 @@ def search_texts(
 def _matches(db: Connection, query: search_query.Query) -> Iterator[str]:
     """Yield what to match, the strictest first: all words, all as beginnings, some of them."""
     words = _words(query.text)
-    quoted_words = [*map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])), *map(_beginning, query.prefixes)]
+    quoted_words = [
+        *map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])),
+        *map(_quote_prefix, query.prefixes),
+    ]
     if quoted_words:
         yield " AND ".join(quoted_words)
     if 0 < len(words) <= 4 and all(len(w) >= 3 for w in words):
-        yield " AND ".join([*map(_quote, query.phrases), *map(_beginning, (*words, *query.prefixes))])
+        yield " AND ".join([*map(_quote, query.phrases), *map(_quote_prefix, (*words, *query.prefixes))])
     some = [*quoted_words, *map(_quote, search_query.terms(query.text))]
     if len(set(some)) > 1:
         yield " OR ".join([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS])
@@ -530,11 +532,11 @@ def _quote(word: str) -> str:
     return '"' + word.replace('"', '""') + '"'
 
 
-def _beginning(word: str) -> str:
+def _quote_prefix(word: str) -> str:
     return f"{_quote(word)} *"
 
 
-def _is_said(db: Connection, phrase: str) -> bool:
+def _occurs(db: Connection, phrase: str) -> bool:
     sql = "SELECT 1 FROM task_words WHERE task_words MATCH ? LIMIT 1"
     # SQL: FTS5, for which peewee has no operator
     return db.execute_sql(sql, (_quote(phrase),)).fetchone() is not None

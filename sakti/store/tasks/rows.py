@@ -1,8 +1,8 @@
 """Write the rows of tasks: labels, search entries, edges, links to messages, claims, change log.
 
 The holder of a claim is a thread, a shell's actor or the user (`session_id`). A thread's claim also has an owner, the
-process that runs the thread: when that process ends the claim is free at once, but the thread still has it when it is
-opened again. A claim without an owner, or of another machine, lasts until its lease ends.
+process that runs the thread: when that process ends, others may claim the task at once; if nobody does, the thread
+still has it when it is opened again. A claim without an owner, or of another machine, lasts until its lease ends.
 
 Raw SQL: a list of ids as one parameter, JSON in the log of changes, and `find_active_task`, which runs with every
 message.
@@ -18,7 +18,7 @@ from msgspec import Struct
 from peewee import SQL, Case, fn
 
 from sakti.core.types import Json
-from sakti.store import leases, rows
+from sakti.store import files, rows
 from sakti.store.connection import Connection, Database
 from sakti.store.models import MessageRow, TaskEdgeRow, TaskEventRow, TaskLabelRow, TaskMessageRow, TaskRow
 from sakti.store.rows import insert_new
@@ -57,7 +57,7 @@ def _get_with_deleted(db: Database, task_id: str) -> Task:
     task = questions.get(db, task_id)
     if task is None:
         ((resource_id,),) = rows.select(db, TaskRow, ("resource_id",), id=task_id)
-        (task,) = questions.matching(db, resource_id, task_id, deleted=True)
+        (task,) = questions.find_matching(db, resource_id, task_id, deleted=True)
     return task
 
 
@@ -73,7 +73,7 @@ def delete_many(db: Database, resource_id: str, task_ids: Sequence[str], now: in
     graph.refresh_all(db, resource_id)
 
 
-def resource_of(db: Database, task_id: str) -> str | None:
+def find_resource(db: Database, task_id: str) -> str | None:
     """Return the workspace of a task, None if it does not exist."""
     return TaskRow.select(TaskRow.resource_id).where(TaskRow.id == task_id).scalar(db)
 
@@ -144,7 +144,7 @@ def _metadata(db: Database, task_id: str) -> Json:
     return row["metadata"]
 
 
-def by_source(db: Database, resource_id: str, source: str) -> dict[str, ImportedTask]:
+def map_by_source(db: Database, resource_id: str, source: str) -> dict[str, ImportedTask]:
     """Return the tasks imported from `source`, deleted ones too, by their id there."""
     imported = (
         TaskRow.select(TaskRow.id, TaskRow.deleted_at, TaskRow.metadata)
@@ -209,7 +209,7 @@ def remove_link(db: Database, task_id: str, message_id: str) -> bool:
     return TaskMessageRow.delete().where(link).execute(db) == 1
 
 
-def said_about(db: Database, task_id: str, limit: int = 500) -> list[str]:
+def list_linked_messages(db: Database, task_id: str, limit: int = 500) -> list[str]:
     """Return the ids of the messages linked to a task, oldest first.
 
     Each tool call comes with its results, even where those are not linked.
@@ -236,7 +236,7 @@ def is_claim_live(task: Task, now: int) -> bool:
         return False
     if task.claim_expires_at is None or task.claim_expires_at < now:
         return False
-    return task.claim_owner is None or leases.alive(task.claim_owner)
+    return task.claim_owner is None or files.is_owner_running(task.claim_owner)
 
 
 def claim(
@@ -247,7 +247,7 @@ def claim(
     mine = (row.session_id == holder) & (row.status == IN_PROGRESS)
     free = row.session_id.is_null() | (row.session_id == holder) | (row.status == OPEN)
     free |= row.claim_expires_at.is_null() | (row.claim_expires_at < now)
-    if task.claim_owner is not None and not leases.alive(task.claim_owner):
+    if task.claim_owner is not None and not files.is_owner_running(task.claim_owner):
         free |= row.claim_owner == task.claim_owner
     claimed = (
         row.update(
@@ -285,7 +285,7 @@ def find_active_task(db: Database, thread_id: str, holder: str, owner: str | Non
     return task_id
 
 
-def latest_task(db: Database, resource_id: str, holder: str) -> str | None:
+def find_latest_task(db: Database, resource_id: str, holder: str) -> str | None:
     """Return the task that the holder claimed last and still has in progress."""
     mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
     mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.deleted_at.is_null()
@@ -294,17 +294,17 @@ def latest_task(db: Database, resource_id: str, holder: str) -> str | None:
     return None if row is None else row[0]
 
 
-def orphaned_tasks(db: Database, resource_id: str, holder: str) -> list[str]:
+def find_orphaned_tasks(db: Database, resource_id: str, holder: str) -> list[str]:
     """Return the tasks held by a thread whose process has ended."""
     mine = (TaskRow.resource_id == resource_id) & (TaskRow.session_id == holder)
     mine &= (TaskRow.status == IN_PROGRESS) & TaskRow.claim_owner.is_null(False)
     claimed = TaskRow.select(TaskRow.id, TaskRow.claim_owner).where(mine).tuples().execute(db)
-    return [task_id for task_id, owner in claimed if not leases.alive(owner)]
+    return [task_id for task_id, owner in claimed if not files.is_owner_running(owner)]
 
 
 def adopt_claims(db: Database, resource_id: str, holder: str, owner: str) -> None:
     """Make a process the owner of a thread's claims that no other process has."""
-    for task_id in orphaned_tasks(db, resource_id, holder):
+    for task_id in find_orphaned_tasks(db, resource_id, holder):
         TaskRow.update(claim_owner=owner).where(TaskRow.id == task_id).execute(db)
 
 
@@ -331,20 +331,20 @@ def add_event(
     *,
     batch: str | None = None,
 ) -> None:
-    """Log a change; `values`: what it changed, before and after."""
+    """Log a change; `values`: the changed fields before and after."""
     before, after = values
     change: dict[str, Any] = {"before": before, "after": after, "created_at": now, "batch": batch}
     who = {"task_id": task.id, "resource_id": task.resource_id, "action": action, "actor": actor}
     rows.insert(db, TaskEventRow, **who, **change)
 
 
-def newest_events(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
+def list_newest_events(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
     """Return the newest events of these actions that were not undone, newest first."""
     events = _events(TaskEventRow.resource_id == resource_id, TaskEventRow.action.in_(list(actions)))
     return [TaskEvent(*row) for row in events.limit(limit).execute(db)]
 
 
-def events_of_batch(db: Database, batch: str) -> list[TaskEvent]:
+def list_events_of_batch(db: Database, batch: str) -> list[TaskEvent]:
     """Return the events of one command that were not undone, newest first."""
     return [TaskEvent(*row) for row in _events(TaskEventRow.batch == batch).execute(db)]
 
@@ -355,7 +355,7 @@ def _events(*where: Any) -> Any:
     return row.select(*columns).where(*where, row.undone_at.is_null()).order_by(row.pk.desc()).tuples()
 
 
-def event_versions(db: Connection, resource_id: str) -> dict[str, int]:
+def map_versions(db: Connection, resource_id: str) -> dict[str, int]:
     """Return by task the `updated_at` of the version that was imported last."""
     # SQL: reads JSON inside a column
     rows = db.execute_sql(
@@ -366,15 +366,10 @@ def event_versions(db: Connection, resource_id: str) -> dict[str, int]:
     return dict(rows.fetchall())
 
 
-def is_imported(db: Connection, task_id: str) -> bool:
+def is_imported(db: Database, task_id: str) -> bool:
     """Return whether the last change of a task was an import."""
-    # SQL: reads JSON inside a column
-    row = db.execute_sql(
-        "SELECT action = 'import' OR json_extract(after, '$.version') IS NOT NULL FROM task_events"
-        " WHERE task_id = ? AND action != 'link' AND undone_at IS NULL ORDER BY pk DESC LIMIT 1",
-        (task_id,),
-    ).fetchone()
-    return bool(row and row[0])
+    last = _events(TaskEventRow.task_id == task_id, TaskEventRow.action != "link").limit(1).execute(db)
+    return any(e.action == "import" or "version" in (e.after or {}) for e in (TaskEvent(*row) for row in last))
 
 
 def mark_events_undone(db: Database, event: TaskEvent, now: int) -> None:

@@ -1,7 +1,8 @@
 """Convert parts of messages to JSON and back (format 1: `{"t": kind, …}` with fields), and mask them.
 
-JSON from `PACKED_FROM` characters on is stored as zlib's bytes where that is shorter: a BLOB in a column of texts. What
-was archived is stored as a reference (see `archive_file`). Secrets are masked in parts both stored and sent to models.
+JSON from `PACKED_FROM` characters on is stored as zlib's bytes if they are shorter: a BLOB in a column of texts. An
+archived message has a reference instead (see `archive_file`). Secrets are masked in parts both stored and sent to
+models.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ from sakti.core.types import (
     plain_text,
 )
 from sakti.store import archive_file
-from sakti.store.secrets import has_secret, masked, masked_value
+from sakti.store.secrets import has_secret, mask_value
 
 FORMAT = 1
-PACKED_FROM = 200  # characters: below, the bytes of zlib are hardly fewer
+PACKED_FROM = 200  # characters: compressing less saves hardly anything
 
 KINDS: dict[str, type[Part]] = {
     "text": TextPart,
@@ -51,7 +52,7 @@ KINDS: dict[str, type[Part]] = {
 NAMES = {kind: name for name, kind in KINDS.items()}
 
 _MISSING = json.dumps([{"t": "marker", "kind": "withheld", "text": archive_file.MISSING}], separators=(",", ":"))
-SEALED = ("signature", "encrypted_content", "redacted", "data", "id")  # of a reasoning item: a provider's own, no words
+SEALED = ("signature", "encrypted_content", "redacted", "data", "id")  # fields of a reasoning item without words
 
 
 def encode(part: Part) -> Json:
@@ -91,12 +92,12 @@ def unpack(stored: str | bytes) -> str:
     return zlib.decompress(stored).decode()
 
 
-def is_there(stored: str | bytes) -> bool:
-    """Return whether stored parts can be read, from the archive if they are there."""
-    return readable(stored) not in ("", _MISSING)
+def is_readable(stored: str | bytes) -> bool:
+    """Return whether stored parts can be read, also those in an archive."""
+    return unpack_or_empty(stored) not in ("", _MISSING)
 
 
-def readable(stored: str | bytes | None) -> str:
+def unpack_or_empty(stored: str | bytes | None) -> str:
     """Return the JSON of a stored value, "" if it cannot be read."""
     try:
         return unpack(stored) if stored else ""
@@ -105,10 +106,10 @@ def readable(stored: str | bytes | None) -> str:
 
 
 class _Texts:
-    """Texts of stored parts that were used last, from any thread.
+    """Cache of the texts of stored parts.
 
-    A message that is appended is asked for its text by the indexes, and again as what is said before the next one; a
-    search asks for a hundred texts to rank them, for those of the page again, and with the next key for most of them.
+    Both indexes need the text of a new message, and the next message needs it again; a search reads a hundred texts to
+    rank them, those of its page twice, and most of them again with the next key.
     """
 
     MOST, CHARACTERS = 512, 2 << 20
@@ -130,8 +131,8 @@ class _Texts:
             self._texts[value] = text
             self._characters += len(text)
             while len(self._texts) > self.MOST or self._characters > self.CHARACTERS:
-                _, gone = self._texts.popitem(last=False)
-                self._characters -= len(gone)
+                _, oldest = self._texts.popitem(last=False)
+                self._characters -= len(oldest)
 
 
 _texts = _Texts()
@@ -146,14 +147,14 @@ def encode_parts(parts: Sequence[Part]) -> str | bytes:
 
 def _parse(stored: str | bytes) -> list[Json]:
     """Parse stored parts. Raises ValueError."""
-    text = readable(stored)
+    text = unpack_or_empty(stored)
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError):  # halves of surrogate pairs, which the standard library accepts
         return json.loads(text)
 
 
-def text_of(raw_content: str, parts: str | bytes) -> str:
+def read_text(raw_content: str, parts: str | bytes) -> str:
     """Return a stored message's plain text: `raw_content`, else that of its parts.
 
     Parts that cannot be read have none.
@@ -171,67 +172,60 @@ def text_of(raw_content: str, parts: str | bytes) -> str:
     return text
 
 
-def mask_part(given: Part) -> Part | None:
+# The fields with words of each kind of part but reasoning, which is dropped instead: its provider signed it.
+_WORD_FIELDS: dict[type[Part], tuple[str, ...]] = {
+    TextPart: ("text",),
+    ToolCallPart: ("arguments", "raw"),
+    ToolResultPart: ("content", "details"),
+    FilePart: ("path", "text"),
+    OutputPart: ("command", "text"),
+    MarkerPart: ("text",),
+    ContextPart: ("facts",),
+    ImagePart: ("name",),
+}
+
+
+def mask_part(part: Part) -> Part | None:
     """Return a part without secrets; None for reasoning with one, which must not be changed."""
-    match given:
-        case TextPart(text):
-            return _replace_fields(given, text=masked(text))
-        case ThinkingPart(text, _, opaque):
-            return None if has_secret(text) or any(map(has_secret, _words(opaque))) else given
-        case ToolCallPart(_, _, arguments, raw):
-            return _replace_fields(given, arguments=masked_value(arguments), raw=masked(raw))
-        case ToolResultPart(content=content, details=details):
-            return _replace_fields(given, content=masked(content), details=masked_value(details))
-        case FilePart(path, text):
-            return _replace_fields(given, path=masked(path), text=masked(text))
-        case OutputPart(command, text):
-            return _replace_fields(given, command=masked(command), text=masked(text))
-        case MarkerPart(_, text):
-            return _replace_fields(given, text=masked(text))
-        case ContextPart(facts):
-            return _replace_fields(given, facts={name: masked(text) for name, text in facts.items()})
-        case ImagePart(name=name):
-            return _replace_fields(given, name=masked(name))
+    if isinstance(part, ThinkingPart):
+        return None if has_secret(part.text) or any(map(has_secret, _find_words(part.opaque))) else part
+    values = {name: getattr(part, name) for name in _WORD_FIELDS[type(part)]}
+    clean = mask_value(values)
+    return part if clean == values else structs.replace(part, **clean)
 
 
-def mask_parts(given: Iterable[Part]) -> tuple[Part, ...]:
+def mask_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
     """Return parts without secrets."""
-    return tuple(clean for one in given if (clean := mask_part(one)) is not None)
+    return tuple(clean for part in parts if (clean := mask_part(part)) is not None)
 
 
-def mask_message(given: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]] | None = None) -> Message:
+def mask_message(message: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]] | None = None) -> Message:
     """Return a message without secrets; `count` counts the tokens of changed parts.
 
     Without `count` the parts that stay keep their tokens.
     """
-    clean = [mask_part(one) for one in given.parts]
-    if all(new is old for new, old in zip(clean, given.parts, strict=True)):
-        return given
-    masked_parts = tuple(one for one in clean if one is not None)
+    clean = [mask_part(part) for part in message.parts]
+    if all(new is old for new, old in zip(clean, message.parts, strict=True)):
+        return message
+    masked_parts = tuple(part for part in clean if part is not None)
     if count is not None:
         tokens = count(masked_parts)
-    elif len(given.part_tokens) == len(clean):
-        tokens = tuple(n for n, one in zip(given.part_tokens, clean, strict=True) if one is not None)
+    elif len(message.part_tokens) == len(clean):
+        tokens = tuple(n for n, part in zip(message.part_tokens, clean, strict=True) if part is not None)
     else:
-        tokens = given.part_tokens
-    total = max(0, given.tokens - sum(given.part_tokens) + sum(tokens))
-    return structs.replace(given, parts=masked_parts, part_tokens=tokens, tokens=total)
+        tokens = message.part_tokens
+    total = max(0, message.tokens - sum(message.part_tokens) + sum(tokens))
+    return structs.replace(message, parts=masked_parts, part_tokens=tokens, tokens=total)
 
 
-def _words(opaque: Any) -> Iterator[str]:
+def _find_words(opaque: Any) -> Iterator[str]:
     """Yield the texts of a reasoning item that are not sealed."""
     if isinstance(opaque, str):
         yield opaque
     elif isinstance(opaque, dict):
         for name, value in cast("Json", opaque).items():
             if name not in SEALED:
-                yield from _words(value)
+                yield from _find_words(value)
     elif isinstance(opaque, list):
         for value in cast("list[Any]", opaque):
-            yield from _words(value)
-
-
-def _replace_fields(given: Any, **values: Any) -> Any:
-    """Return `given` with these values, or `given` itself if nothing changes."""
-    same = all(getattr(given, name) == value for name, value in values.items())
-    return given if same else structs.replace(given, **values)
+            yield from _find_words(value)

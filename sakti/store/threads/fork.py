@@ -4,9 +4,9 @@ The fork has a memory record of its own. The log of the copied messages is copie
 twice; a reflection that covers later messages is replaced by its sources. Messages behind the copied log are
 unobserved.
 
-A new thread may also begin with a block of earlier work. It names the source of each piece, and stays as it was when
-the thread began, so that a prompt's prefix is stable, except for deleted threads and tasks, and forgotten or corrected
-lines. A line that the user removed leaves when the prefix breaks anyway (`drop_removed_lines`).
+A new thread may also begin with a block of earlier work. Each piece has its source. The block does not change later, so
+that a prompt's prefix is stable, except for deleted threads and tasks, and forgotten or corrected lines. A line that
+the user removed is dropped when the prefix changes anyway (`drop_removed_lines`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sakti.core.errors import StoreError
 from sakti.core.types import Json, Thread
 from sakti.store import memory, rows
 from sakti.store.connection import Database
-from sakti.store.log import replaced
+from sakti.store.log import replacements
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import GROUP
 from sakti.store.models import (
@@ -38,11 +38,11 @@ from sakti.store.models import (
 )
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import threads
 
 _OF_THREAD = ("active_task_id", threads.HOLD, threads.HOLD_LIMITED, threads.UNDONE, threads.UNDO_OF)
-_LOG = ("away",)  # when a reflection that is not carried over stood in a group's place
+_LOG = ("away",)  # in a group's metadata: when a reflection, which is not copied, replaced it
 
 
 def fork(
@@ -57,13 +57,13 @@ def fork(
 ) -> Thread:
     """Create thread `id` from another one's messages up to index `upto`, with log and search rows.
 
-    `undo`: it goes on in the original's place, under its name. Costs stay with the original. The messages of an
-    unfinished turn are left out. Raises `StoreError` if there is no such thread, or no message.
+    `undo`: it continues the original under its title. Costs stay with the original. The messages of an unfinished turn
+    are left out. Raises `StoreError` if there is no such thread, or no message.
     """
     parent = threads.get(db, thread_id)
     if parent is None:
         raise StoreError("This thread was removed for good.", code="gone")
-    last = _last(db, thread_id, upto)
+    last = _find_last_index(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to fork from.")
     metadata = _metadata_until(parent.metadata, last) | ({threads.UNDO_OF: thread_id} if undo else {})
@@ -90,7 +90,7 @@ def fork(
         if key == f"thread:{thread_id}":
             _copy_memory(db, record_id, copy, last, new_ids, ids)
         else:
-            _covered_already(db, record_id, thread_id, copy, last, ids)
+            _cover_shared_messages(db, record_id, thread_id, copy, last, ids)
     _copy_page(db, thread_id, copy, ids)
     copy_carry_over(db, thread_id, copy.id)
     return copy
@@ -99,7 +99,7 @@ def fork(
 def _metadata_until(metadata: Json, last: int) -> Json:
     """Return the metadata of a thread without that of messages after index `last`."""
     gone = set(_OF_THREAD)
-    if (metadata.get("task_index") or -1) > last:  # what came later said what is being worked on
+    if (metadata.get("task_index") or -1) > last:  # a later message set the task
         gone |= {"current_task", "suggested_response", "task_index"}
     if (metadata.get("plan") or {}).get("index", -1) > last:
         gone |= {"plan", threads.PINNED_PLAN}
@@ -108,7 +108,7 @@ def _metadata_until(metadata: Json, last: int) -> Json:
     return {k: v for k, v in metadata.items() if k not in gone}
 
 
-def _last(db: Database, thread_id: str, upto: int | None) -> int | None:
+def _find_last_index(db: Database, thread_id: str, upto: int | None) -> int | None:
     row = MessageRow
     here = row.thread_id == thread_id
     query = row.select(fn.MAX(row.message_index)).where(here)
@@ -140,7 +140,7 @@ def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> No
 # --- memory -----------------------------------------------------------------------------------------------
 
 
-def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread, last: int, ids: Ids) -> None:
+def _cover_shared_messages(db: Database, record_id: str, thread_id: str, made: Thread, last: int, ids: Ids) -> None:
     """Add an empty group for the messages that the workspace's shared log covers already."""
     end = min(memory.cursor(db, record_id, thread_id), last)
     if end >= 0:
@@ -164,22 +164,22 @@ def _covered_already(db: Database, record_id: str, thread_id: str, made: Thread,
 def _copy_memory(db: Database, record_id: str, made: Thread, last: int, new_ids: dict[str, str], ids: Ids) -> None:
     """Copy the log up to message `last` into a record of the fork's own."""
     groups = {
-        g.id: g for state in ("superseded", "active", "buffered") for g in memory.groups(db, record_id, state)
+        g.id: g for state in ("superseded", "active", "buffered") for g in memory.list_groups(db, record_id, state)
     }  # a reflection's sources are among them
-    log, ready = _log_upto(groups, last)
+    log, ready = _limit_log(groups, last)
     record = ids.new()
     _copy_record(db, record_id, record, made, log)
     new_group: dict[str, str] = {}
     states = {g.id: "active" for g in log} | {g.id: "buffered" for g in ready}
     for group in _with_sources([*log, *ready], groups):
         new_group[group.id] = ids.new()
-        copy = _copied_group(group, states.get(group.id, "superseded"), new_ids | new_group)
+        copy = _copy_group(group, states.get(group.id, "superseded"), new_ids | new_group)
         copy = replace(copy, record_id=record, thread_id=made.id)
         rows.insert(db, GroupRow, **GROUP.values(copy))
         _copy_lines(db, group, copy, ids)
 
 
-def _copied_group(group: Group, state: str, new_ids: dict[str, str]) -> Group:
+def _copy_group(group: Group, state: str, new_ids: dict[str, str]) -> Group:
     """Return a group with the new ids of itself, its messages and its sources."""
     return replace(
         group,
@@ -194,18 +194,18 @@ def _copied_group(group: Group, state: str, new_ids: dict[str, str]) -> Group:
     )
 
 
-def _log_upto(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
+def _limit_log(groups: dict[str, Group], last: int) -> tuple[list[Group], list[Group]]:
     """Active groups with the ones they merged, and buffered observations, of messages up to `last`."""
-    log = [part for g in groups.values() if g.state == "active" for part in up_to(g, last, groups)]
+    log = [part for g in groups.values() if g.state == "active" for part in limit_group(g, last, groups)]
     waiting = [g for g in groups.values() if (g.state, g.kind) == ("buffered", "observation")]
     return [part for part in log if part.end is not None], [g for g in waiting if (g.end or 0) <= last]
 
 
-def up_to(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
+def limit_group(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
     """Return `group` if it ends by message `last`, else those of its sources that do. Pure."""
     if group.end is None or group.end <= last:
         return [group]
-    return [part for i in group.merged_group_ids if i in known for part in up_to(known[i], last, known)]
+    return [part for i in group.merged_group_ids if i in known for part in limit_group(known[i], last, known)]
 
 
 def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Group]:
@@ -277,8 +277,8 @@ def _copy_page(db: Database, thread_id: str, made: Thread, ids: Ids) -> None:
 # --- carried-over work ----------------------------------------------------------------------------------------
 
 Kind: TypeAlias = Literal["thread", "line", "task"]
-CARRY_OVER_KEY = "carry_over"  # key in a thread's metadata: the text above the pieces; present once they were searched
-REMOVED = "carry_over_removed"  # of a thread's metadata: positions of the lines that the user removed
+CARRY_OVER_KEY = "carry_over"  # in a thread's metadata: the text above the pieces; set once they were chosen
+REMOVED = "carry_over_removed"  # in a thread's metadata: positions of the lines that the user removed
 LINE = "* "
 _CARRIED = (
     "SELECT c.position, c.kind, c.source_id, c.text, coalesce(o.edited, o.content),"
@@ -293,7 +293,7 @@ _CARRIED = (
 
 
 class CarriedPiece(Struct, frozen=True):
-    """One line of the block, and the thread, log line or task it is about."""
+    """One line of the block, and the thread, log line or task that it is about."""
 
     kind: Kind
     source_id: str
@@ -314,8 +314,8 @@ class CarriedLine(Struct, frozen=True):
     is_sent: bool = True
 
 
-def keep_carry_over(db: Database, thread_id: str, head: str, pieces: Sequence[CarriedPiece]) -> None:
-    """Store what a thread begins with: `head` above the pieces; without pieces, that there is nothing."""
+def store_carry_over(db: Database, thread_id: str, head: str, pieces: Sequence[CarriedPiece]) -> None:
+    """Store the block that a thread begins with: `head` above the pieces; no pieces mean no block."""
     threads.update_metadata(db, thread_id, {CARRY_OVER_KEY: head})
     values = [{"thread_id": thread_id, "position": n, **to_builtins(piece)} for n, piece in enumerate(pieces)]
     if values:
@@ -329,38 +329,38 @@ def copy_carry_over(db: Database, thread_id: str, new: str) -> None:
 
 def read_carried_text(db: Database, thread_id: str) -> str:
     """Return the current block, "" if it is missing or empty."""
-    head, carried = _read(db, thread_id)
+    head, carried = _read_carried(db, thread_id)
     return "\n".join([head, *(line.text for line in carried)]).strip() if carried else ""
 
 
 def read_carried_lines(db: Database, thread_id: str) -> list[CarriedLine]:
     """Return the lines of the block as it is now."""
-    return _read(db, thread_id)[1]
+    return _read_carried(db, thread_id)[1]
 
 
-def _read(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
+def _read_carried(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]:
     # SQL: reads JSON inside a column
     stored = db.execute_sql(_CARRIED, (thread_id,)).fetchall()
     if not stored:
         return "", []
     *_, head, removed = stored[0]
-    gone = frozenset[int](json.loads(removed or "[]"))
+    removed_positions = frozenset[int](json.loads(removed or "[]"))
     carried = [
-        CarriedLine(position, kind, source_id, _current_text(kind, then, now), position in gone)
-        for position, kind, source_id, then, now, *_ in stored
+        CarriedLine(position, kind, source_id, _choose_text(kind, text, current), position in removed_positions)
+        for position, kind, source_id, text, current, *_ in stored
     ]
     return str(head or ""), carried
 
 
 def mark_removed(db: Database, thread_id: str, position: int, *, removed: bool) -> None:
-    """Remember that the user removed a line, or wants it back."""
+    """Store whether the user removed a line."""
     gone = {line.position for line in read_carried_lines(db, thread_id) if line.is_removed} - {position}
     gone |= {position} if removed else set()
     threads.update_metadata(db, thread_id, {REMOVED: sorted(gone) or None})
 
 
 def has_removed(db: Database, thread_id: str) -> bool:
-    """Tell whether the user removed lines that are still sent."""
+    """Return whether the user removed lines that are still sent."""
     return any(line.is_removed for line in read_carried_lines(db, thread_id))
 
 
@@ -372,9 +372,10 @@ def drop_removed_lines(db: Database, thread_id: str) -> None:
     threads.update_metadata(db, thread_id, {REMOVED: None})
 
 
-def _current_text(kind: str, then: str, now: str | None) -> str:
+def _choose_text(kind: str, carried: str, current: str | None) -> str:
     """Return a line's text, in its corrected form if it was corrected since."""
-    if kind != "line" or now is None:
-        return then
-    now = entering("carry_over", "text", now)
-    return then if replaced.remove_marks(now) in replaced.remove_marks(then) else f"{LINE}{now}"
+    if kind != "line" or current is None:
+        return carried
+    current = mask_for_storage("carry_over", "text", current)
+    is_same = replacements.remove_marks(current) in replacements.remove_marks(carried)
+    return carried if is_same else f"{LINE}{current}"

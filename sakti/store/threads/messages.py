@@ -1,13 +1,13 @@
 """Store messages, appended once, and requests: blocks by the hash of their text, messages by index.
 
-Memory never changes or deletes the text of a message. A block that was sent before costs its hash only, so that a step
-takes some hundred bytes however long its request is.
+Memory never changes or deletes the text of a message. A block that was sent before is stored as its hash only, so that
+a step takes some hundred bytes however long its request is.
 
-Ten older messages may have a summary: the first of them holds it and where it ends; each also holds, and is found by,
-what was taken from it. The thread's metadata holds the first message without a summary of level 1, and of level 2.
+Ten older messages may have a summary, stored in the first of them with its last index; search finds each of them by the
+part of the summary that was taken from it. The thread's metadata has the first indexes without levels 1 and 2.
 
-Raw SQL: what every step reads or writes (appending, pages, seals), because building the query costs more than running
-it, and the search for literal text. The rest is peewee's.
+Raw SQL: statements of every step (appending, pages, seals), because building the query costs more than running it, and
+the search for literal text.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from msgspec import Struct, structs
 from peewee import fn
 
 from sakti.core.errors import StoreError
-from sakti.core.text import phrase
-from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, Usage, plain_text
+from sakti.core.text import phrase_pattern
+from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, plain_text
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
 from sakti.store.rows import Shape, first, insert, insert_many, update
@@ -40,7 +40,6 @@ _PLACE = (
     "SELECT coalesce(max(message_index), -1) + 1, EXISTS (SELECT 1 FROM threads WHERE id = ?) FROM messages"
     " WHERE thread_id = ?"
 )
-_TOUCH = "UPDATE threads SET updated_at = ? WHERE id = ?"
 
 
 class SentRequest(Struct, frozen=True):
@@ -118,8 +117,8 @@ def describe_request(request: Request) -> SentRequest:
     return SentRequest(description, texts)
 
 
-def keep_request(db: Database, thread_id: str, texts: dict[str, str]) -> None:
-    """Store the texts of a request that the thread did not send before."""
+def store_request(db: Database, thread_id: str, texts: dict[str, str]) -> None:
+    """Store the texts of a request that the thread has not sent before."""
     blocks = [{"thread_id": thread_id, "hash": name, "text": text} for name, text in texts.items()]
     insert_many(db, RequestBlockRow, blocks, unless_there=True)
 
@@ -167,8 +166,8 @@ def read_request_texts(db: Database, thread_id: str) -> dict[str, str]:
 def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
     """Append `message` to its thread and index it; return it with its index.
 
-    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index
-    where that is not what is searched for. Raises `StoreError` (gone) where there is no such thread.
+    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index.
+    Raises `StoreError` (gone) if the thread does not exist.
     """
     message = codec.mask_message(message)
     # SQL: each step runs it; building a query takes 80-300 µs
@@ -179,8 +178,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     insert(db, MessageRow, **values, format=codec.FORMAT, search_text=index_text, paths=paths)
     connection: Any = db.connection()
     pk = connection.last_insert_rowid()
-    # SQL: each step runs it; building a query takes 80-300 µs
-    db.execute_sql(_TOUCH, (message.created_at, message.thread_id))
+    threads.touch(db, message.thread_id, message.created_at)
     if message.task_id is not None:
         rows.add_link(db, message.task_id, message.id, "output", message.created_at)
     if message.state == "saved":
@@ -191,7 +189,7 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
 def add_context(db: Database, message: Message) -> bool:
     """Store the changed parts and tokens of `message` after context was added to it.
 
-    False where the message is already sealed for observation and may not change.
+    Return False if the message is sealed for observation and may not change any more.
     """
     changed = (
         MessageRow.update(parts=message.parts, part_tokens=message.part_tokens, token_count=message.tokens)
@@ -206,8 +204,8 @@ def confirm(db: Database, message_ids: Sequence[str]) -> None:
     for message in get_many(db, message_ids):
         if message.state != "provisional":
             continue
-        MessageRow.update(state="saved").where(MessageRow.id == message.id).execute(db)
         row = MessageRow
+        update(db, row, message.id, state="saved")
         pk, text, paths = first(db, row.select(row.pk, row.search_text, row.paths).where(row.id == message.id))
         _index(db, message, message.index, pk, text, paths)
 
@@ -236,29 +234,29 @@ def _index(db: Database, message: Message, index: int, pk: int, text: str | None
     )
 
 
-def _read(db: Database, condition: str, values: Sequence[Any]) -> list[Message]:
+def _read_messages(db: Database, condition: str, values: Sequence[Any]) -> list[Message]:
     # SQL: each step runs it; building a query takes 80-300 µs
     return [MESSAGE.of(row) for row in db.execute_sql(f"{_SELECT} {condition}", values).fetchall()]
 
 
-def page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
+def list_page(db: Database, thread_id: str, *, before: int | None = None, limit: int = 200) -> list[Message]:
     """Return the `limit` newest messages of a thread with an index below `before`, oldest first."""
     condition = "thread_id = ? AND message_index < ? ORDER BY message_index DESC LIMIT ?"
-    return _read(db, condition, (thread_id, 1 << 62 if before is None else before, limit))[::-1]
+    return _read_messages(db, condition, (thread_id, 1 << 62 if before is None else before, limit))[::-1]
 
 
-def version(db: Database) -> int:
+def read_data_version(db: Database) -> int:
     """Return a number that changes with every commit of another connection, in any process."""
     return db.connection().pragma("data_version")
 
 
-def after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
+def list_after(db: Database, thread_id: str, index: int, *, limit: int = 1 << 30) -> list[Message]:
     """Return the messages of a thread with an index above `index`, oldest first."""
     condition = "thread_id = ? AND message_index > ? ORDER BY message_index LIMIT ?"
-    return _read(db, condition, (thread_id, index, limit))
+    return _read_messages(db, condition, (thread_id, index, limit))
 
 
-def states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
+def list_states_after(db: Database, thread_id: str, index: int) -> list[tuple[str, int, str]]:
     """Return (id, index, state) of the messages above an index that were not withheld, oldest first."""
     # SQL: each step runs it; building a query takes 80-300 µs
     return db.execute_sql(
@@ -284,17 +282,17 @@ def get_many(db: Database, ids: Sequence[str]) -> list[Message]:
     for start in range(0, len(ids), 500):
         some = list(ids[start : start + 500])
         marks = ",".join("?" * len(some))
-        messages += _read(db, f"id IN ({marks}) ORDER BY thread_id, message_index", some)
+        messages += _read_messages(db, f"id IN ({marks}) ORDER BY thread_id, message_index", some)
     return messages
 
 
-def last_of_user(db: Database, thread_id: str) -> Message | None:
+def get_last_of_user(db: Database, thread_id: str) -> Message | None:
     here = (MessageRow.thread_id == thread_id) & (MessageRow.role == "user")
     return MESSAGE.select().where(here).order_by(MessageRow.message_index.desc()).limit(1).get_or_none(db)
 
 
 def seal(db: Database, ids: Sequence[str], now: int) -> None:
-    """Seal messages that a buffering is about to read: from then on they never change."""
+    """Seal messages that an observation is about to read: from then on they never change."""
     for start in range(0, len(ids), 500):
         some = ids[start : start + 500]
         marks = ",".join("?" * len(some))
@@ -306,7 +304,7 @@ def add_metadata(db: Database, message_id: str, changes: Json) -> None:
     """Merge `changes` into a message's metadata."""
     message = get(db, message_id)
     if message is not None:
-        MessageRow.update(metadata={**message.metadata, **changes}).where(MessageRow.id == message_id).execute(db)
+        update(db, MessageRow, message_id, metadata={**message.metadata, **changes})
 
 
 # --- model calls ------------------------------------------------------------------------------------------
@@ -325,7 +323,7 @@ def add_step(
     """Record a model call of a thread, with the request if it was `sent` for the chat."""
     usage = call.usage
     if sent is not None:
-        keep_request(db, thread_id, sent.texts)
+        store_request(db, thread_id, sent.texts)
     insert(
         db,
         StepRow,
@@ -347,18 +345,6 @@ def add_step(
     )
 
 
-def usage_of(db: Database, thread_id: str, *, purpose: str | None = None) -> Usage:
-    """Return the total usage of a thread, for all purposes or one of them."""
-    # SQL: sums of five columns in one statement
-    row = db.execute_sql(
-        "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
-        " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd)"
-        " FROM steps WHERE thread_id = ?" + (" AND purpose = ?" if purpose else ""),
-        (thread_id, purpose) if purpose else (thread_id,),
-    ).fetchone()
-    return Usage(*row)
-
-
 class MessageMatch(Struct, frozen=True):
     """Message that contains the text, and how often."""
 
@@ -367,14 +353,14 @@ class MessageMatch(Struct, frozen=True):
     count: int
 
 
-def places(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
+def find_text(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
     """Return the messages of a thread with `text` in them, oldest first."""
     words = text.split()
     if not words:
         return []
-    # LIKE knows the case of ASCII only: any other character is looked at here
+    # LIKE ignores case in ASCII only: any other character matches here, and `pattern` decides
     like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
-    pattern = phrase(text)
+    pattern = phrase_pattern(text)
     # SQL: calls a function of this program on packed texts
     matches = db.execute_sql(
         "SELECT id, message_index, text FROM (SELECT id, message_index, sakti_text(raw_content, parts) AS text"
@@ -403,7 +389,7 @@ _SUMMARIES = (
 )
 
 
-class Summarised(Struct, frozen=True):
+class SummarisedRange(Struct, frozen=True):
     """Messages `first` to `last` of a thread, their tokens and their summary."""
 
     first: int
@@ -412,7 +398,7 @@ class Summarised(Struct, frozen=True):
     text: str
 
 
-def summarised_up_to(metadata: Mapping[str, object]) -> tuple[int, int]:
+def read_levels(metadata: Mapping[str, object]) -> tuple[int, int]:
     """Return the index of a thread's first message without level 1, and without level 2."""
     marks = metadata.get(LEVELS_KEY)
     return (int(marks[0]), int(marks[1])) if isinstance(marks, list | tuple) else (0, 0)  # pyright: ignore
@@ -429,13 +415,13 @@ def put_summaries(
     messages: Sequence[Message],
     level: int,
     text: str,
-    taken: Mapping[str, str],
+    extracts: Mapping[str, str],
     marks: tuple[int, int],
 ) -> None:
-    """Store the summary of consecutive messages; `taken`: message id → extracted text."""
+    """Store the summary of consecutive messages; `extracts`: message id → text taken from it."""
     first, last = messages[0], messages[-1]
     for message in messages:
-        part = taken.get(message.id, "")
+        part = extracts.get(message.id, "")
         update(db, MessageRow, message.id, compaction_level=level, summary=part or None)
         search_index.summarise(db, "message", message.id, part)
     summary = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
@@ -444,8 +430,8 @@ def put_summaries(
     threads.update_metadata(db, first.thread_id, {LEVELS_KEY: list(marks)})
 
 
-def list_summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[Summarised]:
+def list_summaries(db: Database, thread_id: str, *, above: int, limit: int) -> list[SummarisedRange]:
     """Return the newest `limit` summaries of a thread for more than `above` tokens each, oldest first."""
     # SQL: reads JSON inside a column
     newest = db.execute_sql(_SUMMARIES, (thread_id, above, limit)).fetchall()
-    return [Summarised(*r) for r in reversed(newest)]
+    return [SummarisedRange(*r) for r in reversed(newest)]

@@ -3,11 +3,12 @@
 A deleted thread is in no list and no search (a trigger keeps what is still written to it out of the index). Its lines
 in a log shared by the workspace stay until it is purged (`purging`).
 
-A deleted message leaves a placeholder at its index, so that indexes and observations of its neighbours hold. Its text
+A deleted message leaves a placeholder at its index, so that indexes and observations of its neighbours stay valid. Its
+text
 is removed from the thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log
 that were made of it stay: they are forgotten one by one.
 
-Raw SQL: the counts of `contents`, which run for each thread of a list, and the rows of search that refer to a message.
+Raw SQL: `count_contents`, which runs for each thread of a list, and the rows of search that refer to a message.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from sakti.store.models import (
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
 from sakti.store.search.index import said_before
-from sakti.store.text_registry import entering
+from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import messages, threads
 
 _OWN = f"SELECT count(*){reindexing.OWN_LINES} AND g.state = 'active'"
@@ -45,7 +46,7 @@ _SHARED = (
     " JOIN observational_memory r ON r.id = g.record_id"
     " WHERE g.thread_id = ? AND r.scope = 'resource' AND g.state = 'active'"
 )
-PURGED = "purged"  # of a thread's metadata: what it held is going
+PURGED = "purged"  # in a thread's metadata: its contents are being removed for good
 
 MARK = MarkerPart("deleted", "This message was deleted.")
 
@@ -85,7 +86,7 @@ class Contents(Struct, frozen=True):
         return to_builtins(self)
 
 
-def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
+def get_with_deletion(db: Database, thread_id: str) -> tuple[Thread, int | None]:
     """Return a thread and its deletion time (Unix ms). Raises StoreError if it does not exist."""
     thread = threads.get(db, thread_id)
     if thread is None:
@@ -93,14 +94,12 @@ def state_of(db: Database, thread_id: str) -> tuple[Thread, int | None]:
     return thread, ThreadRow.select(ThreadRow.deleted_at).where(ThreadRow.id == thread_id).scalar(db)
 
 
-def contents(db: Database, thread_id: str) -> Contents:
+def count_contents(db: Database, thread_id: str) -> Contents:
     """Count a thread's contents. Raises StoreError if it does not exist, not even deleted."""
-    thread, deleted_at = state_of(db, thread_id)
-    messages, tokens = threads.size(db, thread_id)
+    thread, deleted_at = get_with_deletion(db, thread_id)
+    messages, tokens = threads.measure(db, thread_id)
     # SQL: a list runs it for each thread; building a query takes 80-300 µs
-    (own_lines,) = db.execute_sql(_OWN, (thread_id,)).fetchone()
-    # SQL: a list runs it for each thread; building a query takes 80-300 µs
-    (shared,) = db.execute_sql(_SHARED, (thread_id,)).fetchone()
+    own_lines, shared = db.execute_sql(f"SELECT ({_OWN}), ({_SHARED})", (thread_id, thread_id)).fetchone()
     children = _list_children(db, thread_id, deleted_at)
     return Contents(thread, messages, tokens, own_lines, shared, deleted_at, len(children))
 
@@ -120,25 +119,28 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
 
     Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in it.
     """
-    thread, deleted_at = state_of(db, thread_id)
+    thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is not None:
-        raise StoreError(f"The thread {thread.title!r} is deleted already.")
+        raise StoreError(f"The thread {thread.title!r} is already deleted.")
     children = _list_children(db, thread_id, None)
-    if any(_is_busy(db, i, now) for i in (thread_id, *children)):
-        raise SaktiError(
-            "The agent is working in this thread, perhaps in another window: stop it there, then delete the thread.",
-            title="Thread in use",
-            code="thread_busy",
-        )
+    _refuse_busy(db, [thread_id, *children], now, "thread")
     for each in (thread_id, *children):
-        ThreadRow.update(deleted_at=now).where(ThreadRow.id == each).execute(db)
+        rows.update(db, ThreadRow, each, deleted_at=now)
         reindexing.note(db, each)
     return thread
 
 
-def _is_busy(db: Database, thread_id: str, now: int) -> bool:
-    leases.clear_dead(db, thread_id)
-    return any(lease.kind == "turn" for lease in leases.list_leases(db, thread_id, now))
+def _refuse_busy(db: Database, thread_ids: Sequence[str], now: int, what: str) -> None:
+    """Raise `SaktiError` (thread_busy) while a turn runs in one of the threads; `what` is to be deleted."""
+    for thread_id in thread_ids:
+        leases.clear_dead(db, thread_id)
+        if any(lease.kind == "turn" for lease in leases.list_leases(db, thread_id, now)):
+            raise SaktiError(
+                "The agent is working in this thread, perhaps in another window: stop it there, then delete the"
+                f" {what}.",
+                title="Thread in use",
+                code="thread_busy",
+            )
 
 
 def restore_thread(db: Database, thread_id: str) -> Thread:
@@ -146,13 +148,13 @@ def restore_thread(db: Database, thread_id: str) -> Thread:
 
     Raises `StoreError` where there is none, or it is not deleted.
     """
-    thread, deleted_at = state_of(db, thread_id)
+    thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is None:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
     for each in (thread_id, *_list_children(db, thread_id, deleted_at)):
-        ThreadRow.update(deleted_at=None).where(ThreadRow.id == each).execute(db)
+        rows.update(db, ThreadRow, each, deleted_at=None)
         reindexing.note(db, each)
     return thread
 
@@ -169,7 +171,7 @@ def list_deleted(db: Database, resource_id: str | None = None, *, before: int | 
     if before is not None:
         query = query.where(row.deleted_at <= before)
     thread_ids = query.order_by(row.deleted_at.desc(), row.pk).tuples().execute(db)
-    return [contents(db, i) for (i,) in thread_ids]
+    return [count_contents(db, i) for (i,) in thread_ids]
 
 
 def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
@@ -201,18 +203,12 @@ def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
     message = messages.get(db, message_id)
     if message is None or is_message_deleted(message):
         raise StoreError(f"There is no message {message_id}.", code="not_found")
-    leases.clear_dead(db, message.thread_id)
-    if any(lease.kind == "turn" for lease in leases.list_leases(db, message.thread_id, now)):
-        raise SaktiError(
-            "The agent is working in this thread, perhaps in another window: stop it there, then delete the message.",
-            title="Thread in use",
-            code="thread_busy",
-        )
+    _refuse_busy(db, [message.thread_id], now, "message")
     archive_file.refuse_missing(db, message.thread_id)
-    unit = _with_its_other_half(db, message)
+    unit = _with_tool_counterpart(db, message)
     _unindex(db, unit)
     for one in unit:
-        _empty(db, one)
+        _erase(db, one)
     first, last = unit[0].index, unit[-1].index
     _drop_summaries(db, message.thread_id, first, last)
     rows.delete(db, RequestBlockRow, thread_id=message.thread_id)  # they may quote it
@@ -226,11 +222,11 @@ def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
 
 
 def withhold_turn(db: Database, message_ids: Sequence[str], reason: str) -> None:
-    """Remove the text of messages that a guardrail stopped, wherever it was kept; the reason stays."""
+    """Remove the text of messages that a guardrail stopped from every place; the reason stays."""
     withheld = messages.get_many(db, message_ids)
     for one in withheld:
         _unindex(db, [one])
-        _empty(db, one, MarkerPart("withheld", reason))
+        _erase(db, one, MarkerPart("withheld", reason))
     for thread_id in {m.thread_id for m in withheld}:
         indices = [m.index for m in withheld if m.thread_id == thread_id]
         _drop_summaries(db, thread_id, min(indices), max(indices))
@@ -242,15 +238,15 @@ def forget_prompts(db: Database, resource_id: str, thread_id: str, text: str) ->
 
     Return whether the history had it.
     """
-    row, stored = PromptRow, entering("prompt_history", "text", text)
+    row, stored = PromptRow, mask_for_storage("prompt_history", "text", text)
     had = rows.first(db, row.select(row.pk).where(row.resource_id == resource_id, row.text == stored)) is not None
     rows.delete(db, PromptRow, resource_id=resource_id, text=stored)
-    rows.delete(db, UnsentRow, resource_id=resource_id, draft=entering("unsent", "draft", text))
+    rows.delete(db, UnsentRow, resource_id=resource_id, draft=mask_for_storage("unsent", "draft", text))
     _untitle(db, thread_id, text)
     return had
 
 
-def _with_its_other_half(db: Database, message: Message) -> list[Message]:
+def _with_tool_counterpart(db: Database, message: Message) -> list[Message]:
     around = messages.list_between(db, message.thread_id, message.index - 1, message.index + 1)
     unit = [message]
     for other in around:
@@ -261,7 +257,7 @@ def _with_its_other_half(db: Database, message: Message) -> list[Message]:
     return unit
 
 
-def _empty(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
+def _erase(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
     shell = message.metadata.get("shell")
     typed = f"!{shell}" if isinstance(shell, str) else message.text
     if message.role == "user" and typed:
@@ -322,6 +318,6 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
         search_index.remove(db, "message", message.id)
 
 
-def without(found: Sequence[Message]) -> list[Message]:
+def exclude_deleted(found: Sequence[Message]) -> list[Message]:
     """Return the messages that were not deleted."""
     return [m for m in found if not is_message_deleted(m)]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from peewee import fn
 
 from sakti.core.types import Json, Message, RunState, Thread, Usage, describe_state
-from sakti.store import leases, rows
+from sakti.store import files, leases, rows
 from sakti.store.connection import Database
 from sakti.store.memory import records
 from sakti.store.memory.advance import add_report
@@ -18,17 +18,18 @@ from sakti.store.models import ChildRunRow, JobRow, MessageRow
 from sakti.store.threads import threads
 
 TOOL = "agent"  # the tool whose calls start children
-REPORT_FACT = "report"  # first word of the fact that brings a background child's report
+REPORT_FACT = "report"  # first word of a fact with a background child's report
 BUDGET = "budget"  # in a report: tokens that the child's window left for its memory
-CHILD = "child"  # in the details of such a call's result: the child whose report it has
-IN_BACKGROUND = "background"  # in the same: the child that goes on behind the call
-UNFINISHED = "unfinished"  # in the same: the child that a crash interrupted
+# In the details of the result of such a call, the id of a child:
+CHILD = "child"  # whose report it contains
+IN_BACKGROUND = "background"  # that continues in the background
+UNFINISHED = "unfinished"  # that a crash interrupted
 
 
 class ChildRun(Struct, frozen=True):
     """Run of a child thread.
 
-    `report` has what is delivered: `block` for the parent's model, `findings` for its log, `marks` for people.
+    `report` is delivered to the parent: `block` to its model, `findings` to its log, `marks` to people.
     """
 
     child_id: str
@@ -51,7 +52,7 @@ class ChildRun(Struct, frozen=True):
 
     @property
     def in_words(self) -> str:
-        """Return how it ended, or that it runs."""
+        """Return its state in words."""
         return describe_state(self.state, str((self.report or {}).get("marks", "")))
 
 
@@ -65,7 +66,7 @@ def start(db: Database, thread: Thread, run: ChildRun) -> None:
 
 
 def restart(db: Database, child_id: str, call_id: str, now: int, *, background: bool) -> None:
-    """Note that a child goes on for another call."""
+    """Store that a child continues for another call."""
     _update(
         db, child_id, call_id=call_id, state="running", background=background, started_at=now, ended_at=None,
         delivered_at=None, report=None,
@@ -84,13 +85,13 @@ def get(db: Database, child_id: str) -> ChildRun | None:
     return RUN.select().where(ChildRunRow.child_id == child_id).get_or_none(db)
 
 
-def of_call(db: Database, parent_id: str, call_id: str) -> ChildRun | None:
+def get_by_call(db: Database, parent_id: str, call_id: str) -> ChildRun | None:
     """Return the run that a call of the parent started or resumed last."""
     here = (ChildRunRow.parent_id == parent_id) & (ChildRunRow.call_id == call_id)
     return RUN.select().where(here).get_or_none(db)
 
 
-def of_parent(db: Database, parent_id: str) -> list[ChildRun]:
+def list_children(db: Database, parent_id: str) -> list[ChildRun]:
     """Return the runs of a thread's children, oldest first."""
     return list(RUN.select().where(ChildRunRow.parent_id == parent_id).order_by(ChildRunRow.pk).execute(db))
 
@@ -98,10 +99,10 @@ def of_parent(db: Database, parent_id: str) -> list[ChildRun]:
 def find(db: Database, parent_id: str, name: str) -> ChildRun | None:
     """Return the child of a thread whose id ends with `name`."""
     name = name.strip()
-    return next((r for r in reversed(of_parent(db, parent_id)) if name and r.child_id.endswith(name)), None)
+    return next((r for r in reversed(list_children(db, parent_id)) if name and r.child_id.endswith(name)), None)
 
 
-def goals(db: Database, child_ids: list[str]) -> dict[str, str]:
+def map_goals(db: Database, child_ids: list[str]) -> dict[str, str]:
     """Return the goals of those of these threads that are children."""
     row = ChildRunRow
     return dict(row.select(row.child_id, row.goal).where(row.child_id.in_(child_ids)).tuples().execute(db))
@@ -114,14 +115,14 @@ def find_orphans(db: Database, parent_id: str, now: int, running: Collection[str
     """
     return [
         run
-        for run in of_parent(db, parent_id)
+        for run in list_children(db, parent_id)
         if run.state == "running" and run.child_id not in running and not _is_worked_on(db, run.child_id, now)
     ]
 
 
 def _is_worked_on(db: Database, child_id: str, now: int) -> bool:
     listed = leases.list_leases(db, child_id, now)
-    return any(lease.kind == "turn" and leases.alive(lease.owner) for lease in listed)
+    return any(lease.kind == "turn" and files.is_owner_running(lease.owner) for lease in listed)
 
 
 def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
@@ -133,14 +134,14 @@ def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collectio
     return orphans
 
 
-def total_usage(db: Database, thread_id: str, purpose: str) -> Usage:
-    """Return the usage of a thread with its children, for a purpose."""
+def total_usage(db: Database, thread_id: str, purpose: str | None = None) -> Usage:
+    """Return the usage of a thread with its children, for a purpose or for all of them."""
     # SQL: sums of five columns in one statement
     row = db.execute_sql(
         "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(cached_tokens), 0), coalesce(sum(cache_write_tokens), 0),"
         " coalesce(sum(output_tokens), 0), coalesce(sum(reasoning_tokens), 0), sum(cost_usd) FROM steps"
         " WHERE thread_id IN (SELECT ?1 UNION ALL SELECT child_id FROM child_runs WHERE parent_id = ?1)"
-        " AND purpose = ?2",
+        " AND (?2 IS NULL OR purpose = ?2)",
         (thread_id, purpose),
     ).fetchone()
     return Usage(*row)
@@ -158,7 +159,7 @@ def deliver_results(db: Database, message: Message) -> None:
 
 
 def deliver(db: Database, child_id: str, message: Message) -> None:
-    """Note that a child's report is in a message of its parent: its findings wait for the log with it."""
+    """Store that a child's report is in a message of its parent, and buffer its findings for the log."""
     run = get(db, child_id)
     if run is None or run.delivered_at is not None or run.ended_at is None:
         return
@@ -203,8 +204,8 @@ def _last_index(db: Database, thread_id: str) -> int:
     return newest.scalar(db) or 0
 
 
-JOB_FACT = "job"  # first word of the fact that a command has ended; the second one is its number
-ENDED = "ended_job"  # in the details of a result that tells of the end: the number
+JOB_FACT = "job"  # first word of a fact on the end of a command; the second one is its number
+ENDED = "ended_job"  # in the details of a result that reports the end: the number
 JobState: TypeAlias = Literal["running", "ended", "stopped", "lost"]
 
 
@@ -239,7 +240,7 @@ def begin_job(db: Database, job: StoredJob) -> None:
 
 
 def end_job(db: Database, thread_id: str, number: int, state: JobState, exit_code: int | None, now: int) -> None:
-    """Note the end of a job that runs."""
+    """Store the end of a running job."""
     row = JobRow
     here = (row.thread_id == thread_id) & (row.number == number) & (row.state == "running")
     row.update(state=state, exit_code=exit_code, ended_at=now).where(here).execute(db)
@@ -263,12 +264,12 @@ def find_past_jobs(db: Database, thread_id: str, now: int, is_running: Callable[
 
 
 def report_job_results(db: Database, message: Message) -> None:
-    """Note the jobs whose end the results in a message tell; in its transaction."""
+    """Mark the jobs whose end the results in a message report; in its transaction."""
     _report(db, message, (r.details[ENDED] for r in message.tool_results if ENDED in r.details))
 
 
 def report_job_facts(db: Database, message: Message, facts: Iterable[str]) -> None:
-    """Note the jobs whose end is a fact that was attached to a message; in its transaction."""
+    """Mark the jobs whose end a fact attached to a message reports; in its transaction."""
     words = (name.split() for name in facts)
     _report(db, message, (pair[1] for pair in words if len(pair) == 2 and pair[0] == JOB_FACT))
 

@@ -13,34 +13,33 @@ from msgspec import structs
 from peewee import Expression, fn
 
 from sakti.core.types import Json, RunState, Thread
-from sakti.store import leases, rows
+from sakti.store import files, rows
 from sakti.store.connection import Database
 from sakti.store.models import ChildRunRow, LeaseRow, MessageRow, TaskRow, ThreadRow
-from sakti.store.secrets import masked, masked_value
-from sakti.store.text_registry import entering
+from sakti.store.secrets import mask_secrets, mask_value
+from sakti.store.text_registry import mask_for_storage
 
 TITLE_LIMIT = 60
-LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, by whom they were refused
+LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, and the provider that refused each
 HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
-HOLD_LIMITED = "hold_limited"  # … and whether requests take only the newest meanwhile, as before what was undone
+HOLD_LIMITED = "hold_limited"  # … and whether requests contain only the newest messages until then
 
-# In a thread's metadata: texts that stay with the model, with the index of the message that holds each first (-1:
-# none); a plan also has the epic whose end ends it.
+# In a thread's metadata: texts that stay in requests, each with the index of the first message that contains it (-1:
+# none); a plan also has the epic that ends it when it is closed.
 PINNED_PLAN, PINNED_GOAL = "pinned_plan", "pinned_goal"
 UNDO_OF = "undo_of"  # in the metadata of a thread that an undo made: the id of the thread with the undone turns
-UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread in which it goes on
+UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread that continues it
 
 
 def create(db: Database, thread: Thread) -> Thread:
     """Store a new thread and return it as stored, secrets masked."""
-    title = entering("threads", "title", thread.title)
-    stored = structs.replace(thread, title=title, metadata=masked_value(thread.metadata))
+    title = mask_for_storage("threads", "title", thread.title)
+    stored = structs.replace(thread, title=title, metadata=mask_value(thread.metadata))
     rows.insert(db, ThreadRow, **THREAD.values(stored))
     return stored
 
 
 THREAD = rows.Shape(ThreadRow, Thread)
-_IS_DELETED = "SELECT deleted_at IS NOT NULL FROM threads WHERE id = ?"
 
 
 def get(db: Database, thread_id: str) -> Thread | None:
@@ -60,15 +59,15 @@ def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
     return list(THREAD.select().where(condition).order_by(row.updated_at.desc()).limit(20).execute(db))
 
 
-def recent(
+def list_recent(
     db: Database, resource_id: str | None, limit: int = 50, *, origin: str = "", continued: bool = False
 ) -> list[Thread]:
     """Return the newest threads of a workspace, of all if None, with at least one message.
 
-    `origin`: only those imported from that program; `continued`: not those that were only imported.
+    `origin`: only those imported from that program; `continued`: without those that were only imported.
 
-    Undone branches are left out: their thread goes on in another one, and `/redo` or their id opens them. So are
-    children, which are listed under their parents.
+    Undone branches are left out: another thread continues them, and `/redo` or their id opens them. So are children,
+    which are listed under their parents.
     """
     newest = ThreadRow.updated_at.desc(), ThreadRow.pk.desc()
     here = ThreadRow.deleted_at.is_null() & ThreadRow.parent_id.is_null() & ~_is_undone_branch()
@@ -84,31 +83,31 @@ def recent(
 
 
 def has_own_messages() -> Expression:
-    """Match threads that began here, or went on here after they were imported."""
+    """Match threads that were not imported, or were continued here after that."""
     began_here = fn.json_extract(ThreadRow.metadata, "$.origin.program").is_null()
     not_imported = fn.json_extract(MessageRow.metadata, "$.imported").is_null()
     own = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id, not_imported)
     return began_here | fn.EXISTS(own)
 
 
-def undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:
-    """Return undone branches by the listed thread in which they go on, the newest first."""
+def list_undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:
+    """Return undone branches by the listed thread that continues them, the newest first."""
     condition = ThreadRow.deleted_at.is_null() & _is_undone_branch()
     if resource_id is not None:
         condition &= ThreadRow.resource_id == resource_id
     branches = {t.id: t for t in THREAD.select().where(condition).order_by(ThreadRow.updated_at.desc()).execute(db)}
     out: dict[str, list[Thread]] = {}
     for branch in branches.values():
-        end, seen = goes_on_as(branch), {branch.id}
-        while end in branches and end not in seen:  # undone again
-            seen.add(end)
-            end = goes_on_as(branches[end])
-        out.setdefault(end, []).append(branch)
+        successor, seen = find_successor(branch), {branch.id}
+        while successor in branches and successor not in seen:  # undone again
+            seen.add(successor)
+            successor = find_successor(branches[successor])
+        out.setdefault(successor, []).append(branch)
     return out
 
 
 def _is_undone_branch() -> Expression:
-    """Match threads that were undone, unchanged since, and go on in a thread that lists show."""
+    """Match threads that were undone, are unchanged since, and are continued by a listed thread."""
     successor = ThreadRow.alias()
     went_to = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.went_to")
     undone_at = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.at")
@@ -118,19 +117,17 @@ def _is_undone_branch() -> Expression:
 
 
 def is_deleted(db: Database, thread_id: str) -> bool:
-    # SQL: a list runs it for each thread; building a query takes 80-300 µs
-    row = db.execute_sql(_IS_DELETED, (thread_id,)).fetchone()
-    return bool(row and row[0])
+    return any(deleted_at is not None for (deleted_at,) in rows.select(db, ThreadRow, ("deleted_at",), id=thread_id))
 
 
 def touch(db: Database, thread_id: str, now: int) -> None:
-    ThreadRow.update(updated_at=now).where(ThreadRow.id == thread_id).execute(db)
+    rows.update(db, ThreadRow, thread_id, updated_at=now)
 
 
 def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool) -> Thread | None:
-    """Rename the thread; a title that the user gave is only changed by the user."""
+    """Rename the thread; only the user changes a title that the user chose."""
     unpinned = {} if by_user else {"title_pinned": False}
-    new = entering("threads", "title", title)
+    new = mask_for_storage("threads", "title", title)
     rows.change(db, ThreadRow, {"id": thread_id, **unpinned}, title=new, title_pinned=by_user, updated_at=now)
     return get(db, thread_id)
 
@@ -149,7 +146,7 @@ def _metadata(db: Database, thread_id: str) -> Json | None:
     return json.loads(stored[0][0]) if stored else None
 
 
-def pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, str]:
+def read_pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, str]:
     """Return the plan and the goal, without one whose message is still sent, or that has ended.
 
     `cursor`: the index of the last message that is no longer sent.
@@ -171,26 +168,26 @@ def _is_closed(db: Database, task_id: str) -> bool:
 
 def add_left_out(db: Database, thread_id: str, marks: dict[str, str]) -> None:
     """Add pieces of the thread's messages that are not sent again (see `providers.omissions`)."""
-    update_metadata(db, thread_id, {LEFT_OUT: {**left_out(db, thread_id), **marks}})
+    update_metadata(db, thread_id, {LEFT_OUT: {**read_left_out(db, thread_id), **marks}})
 
 
-def left_out(db: Database, thread_id: str) -> dict[str, str]:
+def read_left_out(db: Database, thread_id: str) -> dict[str, str]:
     """Return the pieces of the thread's messages that are not sent again."""
     thread = get(db, thread_id)
     return dict(thread.metadata.get(LEFT_OUT, {})) if thread is not None else {}
 
 
 def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
-    """Mark a thread that goes on as the thread `went_to` after an undo; "": unmark."""
+    """Mark a thread that the thread `went_to` continues after an undo; "": unmark."""
     update_metadata(db, thread_id, {UNDONE: {"at": now, "went_to": went_to} if went_to else None})
 
 
-def goes_on_as(thread: Thread) -> str:
-    """Return the id of the thread in which an undone one goes on; empty if it was not undone."""
+def find_successor(thread: Thread) -> str:
+    """Return the id of the thread that continues an undone one; "" if it was not undone."""
     return str(thread.metadata[UNDONE]["went_to"]) if is_undone(thread.metadata, thread.updated_at) else ""
 
 
-def redone_origin(db: Database, thread: Thread) -> str:
+def find_redone_origin(db: Database, thread: Thread) -> str:
     """Return the id of the thread whose undo led to `thread` and was redone; empty without one."""
     origin = get(db, str(thread.metadata.get(UNDO_OF, "")))
     if origin is None or origin.metadata.get(UNDONE) or is_deleted(db, origin.id):
@@ -205,10 +202,10 @@ def is_undone(metadata: Json, updated_at: int) -> bool:
 
 
 def set_mode(db: Database, thread_id: str, mode: str) -> None:
-    ThreadRow.update(mode=mode).where(ThreadRow.id == thread_id).execute(db)
+    rows.update(db, ThreadRow, thread_id, mode=mode)
 
 
-# asked for each thread of a list
+# run for each thread of a list
 _SIZE = "SELECT count(*), coalesce(sum(token_count), 0) FROM messages WHERE thread_id = ?"
 _PREVIEW = (
     "SELECT substr(sakti_text(raw_content, parts), 1, 200) FROM messages WHERE thread_id = ?"
@@ -219,30 +216,30 @@ _PREVIEW = (
 Summary: TypeAlias = "tuple[Thread, str, int, int, tuple[Summary, ...], tuple[Summary, ...], RunState | None]"
 
 
-def summaries(db: Database, resource_id: str | None, limit: int, origin: str = "") -> list[Summary]:
+def list_summaries(db: Database, resource_id: str | None, limit: int, origin: str = "") -> list[Summary]:
     """Return recent threads with last words, counts of messages and tokens, undone branches, and children.
 
     The last value is the state of a child.
     """
-    branches = undone_branches(db, resource_id)
-    newest = recent(db, resource_id, limit, origin=origin)
+    branches = list_undone_branches(db, resource_id)
+    newest = list_recent(db, resource_id, limit, origin=origin)
     return [_summary(db, thread, branches.get(thread.id, ())) for thread in newest]
 
 
-def size(db: Database, thread_id: str) -> tuple[int, int]:
+def measure(db: Database, thread_id: str) -> tuple[int, int]:
     """Return the number of a thread's messages, and their tokens."""
     # SQL: a list runs it for each thread; building a query takes 80-300 µs
     return db.execute_sql(_SIZE, (thread_id,)).fetchone()
 
 
 def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
-    count, tokens = size(db, thread.id)
+    count, tokens = measure(db, thread.id)
     # SQL: calls a function of this program on packed texts
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
     undone = tuple(_summary(db, b) for b in branches)
-    children = () if thread.parent_id else tuple(_summary(db, c) for c in children_of(db, thread.id))
+    children = () if thread.parent_id else tuple(_summary(db, c) for c in list_children(db, thread.id))
     state = _state_of_child(db, thread) if thread.parent_id else None
-    return thread, masked(preview), count, tokens, undone, children, state
+    return thread, mask_secrets(preview), count, tokens, undone, children, state
 
 
 def _state_of_child(db: Database, thread: Thread) -> RunState | None:
@@ -253,10 +250,10 @@ def _state_of_child(db: Database, thread: Thread) -> RunState | None:
         return state
     ids = thread.id, thread.parent_id or ""
     owners = LeaseRow.select(LeaseRow.owner).where(LeaseRow.record_id.in_(ids), LeaseRow.kind == "turn").tuples()
-    return "running" if any(leases.alive(owner) for (owner,) in owners.execute(db)) else "interrupted"
+    return "running" if any(files.is_owner_running(owner) for (owner,) in owners.execute(db)) else "interrupted"
 
 
-def children_of(db: Database, thread_id: str) -> list[Thread]:
+def list_children(db: Database, thread_id: str) -> list[Thread]:
     """Return the children of a thread, oldest first."""
     row, run = ThreadRow, ChildRunRow
     child_ids = [i for (i,) in run.select(run.child_id).where(run.parent_id == thread_id).tuples().execute(db)]

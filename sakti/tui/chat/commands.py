@@ -23,7 +23,7 @@ from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeB
 if TYPE_CHECKING:
     from sakti.actions.import_ import HistoryImport
 
-WHOLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
+UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
 IMPORT = "import"  # the activity that Esc stops
 REDONE_S = 8.0  # seconds that the result of a redo is shown
 
@@ -33,20 +33,20 @@ class Commands:
 
     def __init__(self, host: Host, chat: ChatScreen) -> None:
         self._host, self._chat = host, chat
-        self._scope = Scope(host.session, self.draw, chat.stopping.compaction)
+        self._scope = Scope(host.session, self.draw, chat.stop_control.compaction)
 
     async def run(self, typed: line.Typed) -> None:
         """Run a command, then show its value and the parts of the chat that it changed."""
         chat = self._chat
         compacts = typed.name == "compact" and typed.argument not in ("undo", "diff")
-        if compacts and chat.stopping.activities.has("compaction"):
+        if compacts and chat.stop_control.activities.is_running("compaction"):
             self.draw(Done("A compaction is under way; Esc stops it."))
             return
-        before = chat.transcript.live.placed
-        owner = nullcontext() if typed.name in WHOLE else chat.stopping.command(typed.name)
+        before = chat.transcript.live.outside_count
+        owner = nullcontext() if typed.name in UNSTOPPABLE else chat.stop_control.command(typed.name)
         with owner:
             value = await line.run(self._scope, typed)
-        if chat.transcript.live.placed > before:  # a notice is the answer
+        if chat.transcript.live.outside_count > before:  # a notice is the answer
             chat.transcript.scroll_end_now()
         chat.show_modes()
         match typed.name:
@@ -69,7 +69,7 @@ class Commands:
             case Text((page,), title, "markdown"):
                 self._host.push(text_screens.PageScreen(title, page))
             case _:
-                block = _block_of(value)
+                block = _make_block(value)
                 self._chat.transcript.live.add_block(block)
                 self._chat.transcript.show_result(block)
 
@@ -79,7 +79,7 @@ class Commands:
             if value is not None:
                 self.draw(value)
         elif not await self._open(value.view, value.data):
-            await self.show(await value.instead() if value.instead is not None else None)
+            await self.show(await value.fallback() if value.fallback is not None else None)
 
     async def _open(self, view: str, data: Any) -> bool:
         """Open a view; False if the window has none of that name."""
@@ -126,13 +126,13 @@ class Commands:
             case "compaction":
                 host.push(text_screens.CompactionScreen(data))
             case "undo":
-                undo_screen.open_preview(host, chat.conversation.give_back, *data)
+                undo_screen.open_preview(host, chat.conversation.return_to_prompt, *data)
             case "redo":
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
-                host.set_hint(done.sentence, undo_screen.TOLD_S)
-                chat.conversation.give_back(prompt)
+                host.set_hint(done.sentence, undo_screen.RESULT_S)
+                chat.conversation.return_to_prompt(prompt)
             case "import":
                 self._choose_import(data)
             case "mcp":
@@ -146,7 +146,7 @@ class Commands:
 
     def _choose_import(self, history: HistoryImport) -> None:
         """Let the user choose programs and import them. Raises Refused while an import runs."""
-        if self._chat.stopping.activities.has(IMPORT):
+        if self._chat.stop_control.activities.is_running(IMPORT):
             raise Refused("An import is under way; Esc stops it.")
 
         def begin(programs: frozenset[str] | None) -> None:
@@ -157,7 +157,7 @@ class Commands:
 
     async def _import(self, history: HistoryImport, programs: frozenset[str]) -> None:
         """Import programs beside the chat; stopping keeps what came in."""
-        activities, status = self._chat.stopping.activities, self._chat.status_line
+        activities, status = self._chat.stop_control.activities, self._chat.status_line
         stop = asyncio.Event()
 
         def show(program: str, done: int, total: int) -> None:
@@ -178,7 +178,7 @@ class Commands:
         elif view == "models":
             await list_screens.pick_model(self._host)
         else:
-            await agent_screens.open_list(self._host)
+            await agent_screens.open_agents(self._host)
 
     async def _theme(self, name: str) -> None:
         if not name:
@@ -189,7 +189,7 @@ class Commands:
         await self._host.session.views.set_ui_state(self._host.appearance.theme_key, name)
 
 
-def _block_of(value: Value) -> Block:
+def _make_block(value: Value) -> Block:
     match value:
         case Done(sentence, title):
             return NoticeBlock(title=title, text=sentence)

@@ -17,7 +17,6 @@ from sakti.actions.line import (
     prompt_choices,
     skill_choices,
 )
-from sakti.agent.file_list import FileList
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, counted
 from sakti.core.types import ModelInfo
@@ -35,7 +34,7 @@ class Completer:
 
     def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
         self._session, self._prompt, self._view = session, prompt, view
-        self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
+        self._files = session.workspace.file_list
         self._query: CompletionQuery | None = None
         self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
 
@@ -53,7 +52,7 @@ class Completer:
             case "command":
                 return self._command_choices(query.text)
             case "argument" if query.command == "model":
-                return model_choices(query.text, await self._known_models())
+                return model_choices(query.text, await self._load_models())
             case "argument":
                 return argument_choices(query.command, query.text)
             case "skill":
@@ -72,7 +71,7 @@ class Completer:
 
     def _skills(self) -> list[Skill]:
         """Return those whose name no command of sakti has."""
-        return [s for name, s in self._session.typed_skills().items() if name not in registry.chat()]
+        return [s for name, s in self._session.typed_skills().items() if name not in registry.chat_commands()]
 
     def accept(self, *, send: bool) -> None:
         """Put the chosen completion into the prompt. A command that was written out is sent by the same Enter."""
@@ -89,7 +88,7 @@ class Completer:
         if send and _is_complete(query, choice):
             prompt.send()
 
-    async def _known_models(self) -> list[ModelInfo]:
+    async def _load_models(self) -> list[ModelInfo]:
         if self._models is None:
             try:
                 self._models = await self._session.views.models()
@@ -108,7 +107,7 @@ class Completer:
         return Choice(choice.insert, choice.label, hint)
 
 
-PAUSE = 0.5  # seconds from a change to its being stored
+SAVE_DELAY_S = 0.5  # seconds from a change to its being stored
 
 
 def _is_complete(query: CompletionQuery, choice: Choice) -> bool:
@@ -124,9 +123,9 @@ class Drafts:
 
     def __init__(self, host: Host, prompt: Prompt) -> None:
         self._host, self._prompt = host, prompt
-        self._keeps = False  # not yet, or no longer
-        self._kept: tuple[str, tuple[str, ...]] | None = ("", ())  # None: differs from the stored text
-        self._said = False
+        self._is_saving = False  # not yet, or no longer
+        self._saved: tuple[str, tuple[str, ...]] | None = ("", ())  # None: differs from the stored text
+        self._has_reported = False
         self._timer: Timer | None = None
 
     async def restore(self) -> None:
@@ -135,12 +134,12 @@ class Drafts:
         try:
             draft, queued = await self._host.session.views.take_unsent()
         except SaktiError as e:
-            self._give_up(e)
+            self._report_failure(e)
             return
-        self._keeps, self._kept = True, (draft, tuple(queued))
+        self._is_saving, self._saved = True, (draft, tuple(queued))
         back = [*queued, *([draft] if draft.strip() else [])]
         if back:
-            prompt.put("\n\n".join([*back, *([prompt.value] if prompt.text else [])]))
+            prompt.set_text("\n\n".join([*back, *([prompt.value] if prompt.text else [])]))
         if queued:
             what = "One message was queued" if len(queued) == 1 else f"{len(queued)} messages were queued"
             self._host.show_notice(
@@ -150,52 +149,52 @@ class Drafts:
 
     def save_soon(self) -> None:
         """Schedule a save; save at once if the queue grew or the prompt became empty."""
-        if not self._keeps:
+        if not self._is_saving:
             return
-        queue_grew = self._kept is not None and len(self._host.session.queued) > len(self._kept[1])
-        if queue_grew or (self._kept != ("", ()) and not self._prompt.value):
-            self._begin()
+        queue_grew = self._saved is not None and len(self._host.session.queued) > len(self._saved[1])
+        if queue_grew or (self._saved != ("", ()) and not self._prompt.value):
+            self._save_now()
         elif self._timer is None:
-            self._timer = self._prompt.set_timer(PAUSE, self._begin)
+            self._timer = self._prompt.set_timer(SAVE_DELAY_S, self._save_now)
 
-    def _begin(self) -> None:
+    def _save_now(self) -> None:
         if self._timer is not None:
             self._timer.stop()
             self._timer = None
         self._host.start_worker(self._save, group="drafts")
 
     async def _save(self) -> None:
-        if not self._keeps:
+        if not self._is_saving:
             return
         now = (self._prompt.value, tuple(self._host.session.queued))
-        if now == self._kept:
+        if now == self._saved:
             return
-        self._kept = now
+        self._saved = now
         try:
             await self._host.session.views.keep_unsent(*now)
-            self._said = False
+            self._has_reported = False
         except SaktiError as e:
-            self._give_up(e)
+            self._report_failure(e)
 
-    def _give_up(self, error: SaktiError) -> None:
+    def _report_failure(self, error: SaktiError) -> None:
         """Report the failure once; the next change tries to save again."""
         if error.retryable:
-            self._kept = None
+            self._saved = None
         else:
-            self._keeps = False
-        if not self._said:
+            self._is_saving = False
+        if not self._has_reported:
             again = "as soon as it can be stored" if error.retryable else "after the next start"
             self._host.show_notice(f"{error.message} Drafts are saved again {again}.", title=error.title)
-        self._said = True
+        self._has_reported = True
 
-    async def leave(self) -> None:
+    async def save_at_exit(self) -> None:
         """Store the unsent text for the next window of this workspace.
 
         Raises `SaktiError` that contains the text if it cannot be stored.
         """
-        if not self._keeps:
+        if not self._is_saving:
             return
-        text, self._keeps = self._prompt.value, False
+        text, self._is_saving = self._prompt.value, False
         session = self._host.session
         queued = session.queued
         try:

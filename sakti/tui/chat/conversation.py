@@ -17,8 +17,8 @@ from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
 from sakti.core.events import ApprovalRequested, SideQuestion
 from sakti.core.lazy import lazy_imports
 from sakti.tui import desktop
-from sakti.tui.chat.browsing import FindBar, ThreadFind
 from sakti.tui.chat.completer import Completer
+from sakti.tui.chat.find import FindBar, ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
 from sakti.tui.host import Host, app_of
 from sakti.tui.screens import agents as agent_screens
@@ -39,12 +39,12 @@ NOT_STARTED = "sakti could not start; the problem is shown above"
 class Conversation(Vertical):
     """`on_loaded` is called after a thread was loaded.
 
-    Lines of the prompt wait until `open` is called: the session has started then.
+    Lines of the prompt wait until `send_waiting` is called: the session has started then.
     """
 
     def __init__(self, host: Host, on_loaded: Callable[[], None]) -> None:
         super().__init__(id="chat")
-        self._host, self._then = host, on_loaded
+        self._host, self._after_load = host, on_loaded
         self.waiting: list[str] | None = []  # sent before the session has started; None: it has, or has failed
         self._failed = False
         self.visit_bar = VisitBar()
@@ -77,13 +77,13 @@ class Conversation(Vertical):
         await self.mount(self.aside, self.card, self.approval, before=self.queue)
 
     def on_mount(self) -> None:
-        self.watch(self.transcript, "virtual_size", self.fit_start)
+        self.watch(self.transcript, "virtual_size", self.update_start_page)
 
     def _on_loaded(self) -> None:
-        self.fit_start()
-        self._then()
+        self.update_start_page()
+        self._after_load()
 
-    def fit_start(self) -> None:
+    def update_start_page(self) -> None:
         """Show the start page once the thread is known to be empty, not while it is still loading."""
         empty = bool(self.view.shown) and not self.transcript.document.blocks
         others = self.approval.pending or self.card.pending or self.aside.display  # they need the room
@@ -103,18 +103,18 @@ class Conversation(Vertical):
         if self.waiting is not None:
             self.waiting.append(text)
         elif self._failed and not text.startswith("/"):
-            self.give_back(text)
+            self.return_to_prompt(text)
             self._host.set_hint(NOT_STARTED)
         else:
             self._host.start_worker(self.run, text, group="command")
-            self._host.start_worker(self._remember, text, group="history")
+            self._host.start_worker(self._add_history, text, group="history")
 
-    async def open(self) -> None:
+    async def send_waiting(self) -> None:
         """Send the messages that were entered before the session started, in order."""
         try:
             while self.waiting:
                 text = self.waiting.pop(0)
-                self._host.start_worker(self._remember, text, group="history")
+                self._host.start_worker(self._add_history, text, group="history")
                 try:
                     await self.run(text)
                 except SaktiError as e:
@@ -122,7 +122,7 @@ class Conversation(Vertical):
         finally:
             self._end_wait()
 
-    def fail(self) -> None:
+    def return_waiting(self) -> None:
         """Return waiting messages to the prompt after the start failed."""
         self._failed = True
         if self.waiting:
@@ -132,7 +132,7 @@ class Conversation(Vertical):
     def _end_wait(self) -> None:
         waiting, self.waiting = self.waiting or [], None
         if waiting:
-            self.give_back("\n\n".join(waiting))
+            self.return_to_prompt("\n\n".join(waiting))
 
     async def run(self, text: str) -> None:
         """Run a line of the prompt: a command, a shell line, a note or a message. Raises `SaktiError`."""
@@ -144,7 +144,7 @@ class Conversation(Vertical):
             case "command":
                 await self._host.run_typed(typed)
             case "unknown":
-                raise line.unknown(typed)
+                raise line.unknown_command_error(typed)
             case "shell":
                 await self._run_shell(text, typed.argument)
             case "note":
@@ -168,29 +168,29 @@ class Conversation(Vertical):
         except SaktiError as e:
             if e.code == RAN:
                 raise
-            self.give_back(text)
+            self.return_to_prompt(text)
             if e.code in NOT_SAVED:
                 message = f"{e.message} Nothing was sent: the text is in the prompt."
                 raise SaktiError(message, title=e.title, code=e.code) from e
             raise
 
-    async def _remember(self, text: str) -> None:
+    async def _add_history(self, text: str) -> None:
         if not text.startswith("/quit"):
             with contextlib.suppress(StoreError):  # the line itself reports the error
                 await self._host.session.views.add_history(text)
 
     # --- the prompt -------------------------------------------------------------------------------------------
 
-    def give_back(self, text: str) -> None:
+    def return_to_prompt(self, text: str) -> None:
         """Put unsent text back into the prompt, before newer input."""
-        self.prompt.put("\n\n".join(t for t in (text, self.prompt.value) if t))
+        self.prompt.set_text("\n\n".join(t for t in (text, self.prompt.value) if t))
 
-    def take_back_queue(self) -> None:
+    def unqueue_all(self) -> None:
         """Move all queued messages, in order, to the start of the prompt."""
         session = self._host.session
         texts = [session.unqueue(0) for _ in session.queued]
         if back := "\n\n".join(t for t in texts if t):
-            self.give_back(back)
+            self.return_to_prompt(back)
 
     @on(Prompt.EmptySubmitted)
     def _send_queued(self) -> None:
@@ -199,7 +199,7 @@ class Conversation(Vertical):
             self._host.start_worker(self._host.session.send_queued, group="command")
 
     @on(Prompt.CompletionRequested)
-    def _complete(self, event: Prompt.CompletionRequested) -> None:
+    def _show_completions(self, event: Prompt.CompletionRequested) -> None:
         self._host.start_worker(self._completer.show, event.query, group="complete", exclusive=True)
 
     @on(Prompt.Moved)
@@ -207,7 +207,7 @@ class Conversation(Vertical):
         self.completions.move(event.step)
 
     @on(Prompt.Accepted)
-    def _accept(self, event: Prompt.Accepted) -> None:
+    def _accept_completion(self, event: Prompt.Accepted) -> None:
         self._completer.accept(send=event.send)
 
     @on(Completions.Picked)
@@ -215,7 +215,7 @@ class Conversation(Vertical):
         self._completer.accept(send=False)
 
     @on(Prompt.Searching)
-    def _searching(self, event: Prompt.Searching) -> None:
+    def _show_history_search(self, event: Prompt.Searching) -> None:
         self._host.set_hint(event.text)
 
     @on(Prompt.ClipboardWanted)
@@ -227,7 +227,7 @@ class Conversation(Vertical):
         if image := await desktop.save_clipboard_image(
             os.environ, self._host.session.workspace.root, own=self.prompt.own_clipboard
         ):
-            self.prompt.attach(*image)
+            self.prompt.insert_image(*image)
         elif not self.prompt.paste_own():
             self._host.set_hint("no image in the clipboard; paste text with the terminal's own keys")
 
@@ -236,7 +236,7 @@ class Conversation(Vertical):
         self._host.start_worker(self._edit_prompt, group="editor", exclusive=True)
 
     async def _edit_prompt(self) -> None:
-        self.prompt.put(await self._edit_text(self.prompt.value, "prompt"))
+        self.prompt.set_text(await self._edit_text(self.prompt.value, "prompt"))
 
     async def _edit_text(self, text: str, kind: str) -> str:
         return await desktop.edit_text(app_of(self), text, os.environ, self._host.session.workspace.root, kind)
@@ -245,7 +245,7 @@ class Conversation(Vertical):
     def _unqueue(self, event: QueueView.Removed) -> None:
         text = self._host.session.unqueue(event.index)
         if text is not None:
-            self.give_back(text)
+            self.return_to_prompt(text)
         self.prompt.focus()
 
     # --- approvals --------------------------------------------------------------------------------------------
@@ -264,19 +264,19 @@ class Conversation(Vertical):
             self._host.copy_to_clipboard(event.text)
             self._host.set_hint("Copied")
         else:
-            self.give_back(event.text)
+            self.return_to_prompt(event.text)
             self.prompt.focus()
 
     def close_aside(self) -> bool:
         """Close the card of a side question, and stop its answer; false if none is open."""
         if is_open := self.aside.close():
             self._host.session.turns.aside.stop()
-            self.fit_start()
+            self.update_start_page()
         return is_open
 
     def show_aside(self, event: SideQuestion) -> None:
         self.aside.handle_event(event)
-        self.fit_start()
+        self.update_start_page()
 
     @on(CardBox.PlanWanted)
     def _open_plan(self, event: CardBox.PlanWanted) -> None:
@@ -303,14 +303,14 @@ class Conversation(Vertical):
         cards = tuple(p for p in pending if p.is_card)
         self.approval.show(tuple(p for p in pending if p not in cards), take_focus=take_focus)
         self.card.show(cards, take_focus=take_focus and not self.approval.pending)
-        self.fit_start()
+        self.update_start_page()
 
     def mark_keyboard(self, focused: Widget | None) -> None:
         """Let the questions show their keys only while they have the keyboard."""
         for box in (self.approval, self.card):
             box.view.mark_keyboard(has_it=focused is not None and box in focused.ancestors_with_self)
 
-    def focused_question(self, focused: Widget | None) -> bool:
+    def has_focused_question(self, focused: Widget | None) -> bool:
         """Return whether an approval or a card has the focus."""
         return focused is not None and not {self.approval, self.card}.isdisjoint(focused.ancestors_with_self)
 
@@ -334,19 +334,19 @@ class Conversation(Vertical):
     def _view_approval(self, event: ApprovalBox.ViewWanted) -> None:
         def back(ended: bool | None) -> None:
             if ended:
-                self.approval.read_to_end(event.asked)
+                self.approval.mark_read(event.asked)
 
         self._host.push(text_screens.make_approval_screen(event.asked), back)
 
     # --- the transcript ---------------------------------------------------------------------------------------
 
     @on(Transcript.OlderWanted)
-    def _older(self) -> None:
+    def _load_older(self) -> None:
         self._host.start_worker(self.view.load_older, group="older", exclusive=True)
 
     @on(Transcript.ChildWanted)
-    def _use_child(self, event: Transcript.ChildWanted) -> None:
-        use = agent_screens.stop if event.stop_it else agent_screens.follow
+    def _act_on_child(self, event: Transcript.ChildWanted) -> None:
+        use = agent_screens.stop_child if event.stop_it else agent_screens.open_child
         self._host.start_worker(use, self._host, event.child_id, group="agents")
 
     @on(Transcript.FindWanted)
@@ -354,14 +354,14 @@ class Conversation(Vertical):
         self.find.open(event.step)
 
     @on(FindBar.Changed)
-    def _look_for(self, event: FindBar.Changed) -> None:
-        self.find.look_for(event.text)
+    def _change_find(self, event: FindBar.Changed) -> None:
+        self.find.search(event.text)
 
     @on(FindBar.Step)
-    def _find_on(self, event: FindBar.Step) -> None:
+    def _step_find(self, event: FindBar.Step) -> None:
         self.find.step(event.step, read=event.read)
 
     @on(FindBar.Closed)
     @on(Transcript.FindLeft)
-    def _leave_find(self) -> None:
-        self.find.leave()
+    def _close_find(self) -> None:
+        self.find.close()

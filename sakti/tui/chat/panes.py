@@ -13,7 +13,7 @@ from sakti.agent.reports import memory_report
 from sakti.agent.session.queries import ContextBlock, Windows
 from sakti.core.events import MemoryStatus
 from sakti.store.log.events import LogChange
-from sakti.tui.host import SHORTLY, Host
+from sakti.tui.host import HINT_S, Host
 from sakti.tui.panes.sidebar import Sidebar
 from sakti.tui.screens import board as board_screen
 from sakti.tui.screens import task_card as task_cards
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from sakti.tui.screens.board import BoardScreen
     from sakti.tui.screens.text import ContextScreen
 
-CORRECTED = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
-POINTS = 5.0  # seconds that a task is highlighted after a search
-LIVE = 0.5  # seconds between two looks at the windows while they change
-EARLY = 0.1  # seconds by which a look is early to be painted together with the transcript
-POLL = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
+CORRECTION_NAMES = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
+POINTING_S = 5.0  # seconds that a task is highlighted after a search
+FOLLOW_S = 0.5  # seconds between two looks at the windows while they change
+EARLY_S = 0.1  # seconds by which a look is early to be painted together with the transcript
+BOARD_POLL_S = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
 
 
 class Panes:
@@ -41,8 +41,8 @@ class Panes:
         self._board: BoardScreen | None = None
         self._context: ContextScreen | None = None
         self._windows = Windows()  # those that are shown
-        self._lines: set[str] = set()  # of the log and those that are ready, by id
-        self._seen: set[str] | None = None  # those that a pane has shown; None: another thread's
+        self._line_ids: set[str] = set()  # of the log and those that are ready, by id
+        self._seen_ids: set[str] | None = None  # those that a pane has shown; None: another thread's
         self._timer: Timer | None = None  # runs while they change
         self._looked = float("-inf")  # when it ran last
 
@@ -54,7 +54,7 @@ class Panes:
     async def _load_board(self) -> None:
         self._sidebar.tasks.show(await self._host.session.views.board())
         if self._board is not None and self._board.is_open:
-            self._board.look()
+            self._board.reload_soon()
 
     def poll_board(self) -> None:
         """Load the board where another process changed it."""
@@ -76,8 +76,8 @@ class Panes:
         views, side = self._host.session.views, self._sidebar
         await self._load_carried()
         log, waiting = await views.observations(), await views.waiting_observations()
-        self._lines = {line.id for line in (*log, *waiting) if not line.forgotten}
-        self._seen = set(self._lines) if self._seen is None else self._seen
+        self._line_ids = {line.id for line in (*log, *waiting) if not line.forgotten}
+        self._seen_ids = set(self._line_ids) if self._seen_ids is None else self._seen_ids
         side.observations.show(log, await views.moments(), waiting)
         side.memory.figures = await views.memory_figures()
         side.memory.events = await views.memory_events()
@@ -139,9 +139,9 @@ class Panes:
             if before.status is not None and now.status is not None and _log_of(before.status) != _log_of(now.status):
                 self.load_log()
 
-    def forget_windows(self) -> None:
+    def reset_windows(self) -> None:
         """Forget the windows of the previous thread."""
-        self._windows, self._seen = Windows(), None
+        self._windows, self._seen_ids = Windows(), None
         self._line.show_context(0)
 
     def show_header(self) -> None:
@@ -149,9 +149,9 @@ class Panes:
         status, header, side = self._windows.status, self._header, self._sidebar
         hidden = status is not None and not side.shows("memory")
         header.memory = memory_report.in_short(status, self._windows.streaming) if status and hidden else ""
-        if self._seen is not None and side.shows("log"):
-            self._seen = set(self._lines)
-        header.fresh = len(self._lines - self._seen) if self._seen is not None else 0
+        if self._seen_ids is not None and side.shows("log"):
+            self._seen_ids = set(self._line_ids)
+        header.fresh = len(self._line_ids - self._seen_ids) if self._seen_ids is not None else 0
 
     def follow_windows(self) -> None:
         """Show the windows a few times a second from now on, as long as they change."""
@@ -160,11 +160,11 @@ class Panes:
 
     def _start(self) -> None:
         if self._timer is None:
-            self._timer = self._sidebar.set_interval(LIVE, self._follow)
+            self._timer = self._sidebar.set_interval(FOLLOW_S, self._follow)
 
     def follow_drawing(self) -> None:
         """Show the windows as the transcript is drawn, if that is soon due: one repaint for both."""
-        if self._timer is not None and monotonic() - self._looked >= LIVE - EARLY:
+        if self._timer is not None and monotonic() - self._looked >= FOLLOW_S - EARLY_S:
             self._timer.reset()
             self._follow()
 
@@ -182,9 +182,9 @@ class Panes:
         finally:
             self.load_log()
         if action == "undo":
-            self._host.set_hint("Undone", SHORTLY)
+            self._host.set_hint("Undone", HINT_S)
         else:
-            self._host.set_hint(f"{CORRECTED[action]} · {self._host.key_name('observations.undo')} undoes it")
+            self._host.set_hint(f"{CORRECTION_NAMES[action]} · {self._host.key_name('observations.undo')} undoes it")
 
     async def remove_carried(self, line: CarriedLine) -> None:
         """Remove a line of earlier threads from the requests, or restore it; says when it leaves."""
@@ -218,16 +218,16 @@ class Panes:
     def _toggle(self, pane: str) -> None:
         self._sidebar.toggle(pane)
         if not self._sidebar.narrow:
-            self.remember()
+            self.save_layout()
 
     def toggle_all(self) -> bool:
         """Hide all panes, or show them again; returns whether any pane is visible."""
         self._sidebar.toggle_all()
         if not self._sidebar.narrow:
-            self.remember()
+            self.save_layout()
         return bool(self._sidebar.open_panes)
 
-    def place_of(self, pane: str) -> Widget:
+    def get_key_widget(self, pane: str) -> Widget:
         """Give the widget of a pane that takes its keys."""
         side = self._sidebar
         lists = {"memory": side.memory, "log": side.observations.log_list, "tasks": side.tasks.task_list}
@@ -242,15 +242,15 @@ class Panes:
             tasks.cursor_always = True
             tasks.move_to(at)
             tasks.refresh()
-            tasks.set_timer(POINTS, self._point_no_more)
+            tasks.set_timer(POINTING_S, self._stop_pointing)
         return at is not None
 
-    def _point_no_more(self) -> None:
+    def _stop_pointing(self) -> None:
         tasks = self._sidebar.tasks.task_list
         tasks.cursor_always = False
         tasks.refresh()
 
-    def remember(self) -> None:
+    def save_layout(self) -> None:
         """Keep which panes show, and how, for the next wide window."""
         self._host.start_worker(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
 

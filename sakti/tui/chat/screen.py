@@ -23,14 +23,15 @@ from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.core.text import one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
-from sakti.tui.chat.browsing import AREAS, FindBar, TypedLetters, Welcome, after, area_of, is_for_the_prompt
+from sakti.tui.chat.browsing import AREAS, TypedLetters, Welcome, find_area, find_next_area, is_for_the_prompt
 from sakti.tui.chat.completer import Drafts
 from sakti.tui.chat.conversation import Conversation
+from sakti.tui.chat.find import FindBar
 from sakti.tui.chat.panes import Panes
-from sakti.tui.chat.stopping import Stopping
+from sakti.tui.chat.stop_control import StopControl
 from sakti.tui.chat.thread_view import SearchHits
 from sakti.tui.desktop import Notifier
-from sakti.tui.host import SHORTLY, Host
+from sakti.tui.host import HINT_S, Host
 from sakti.tui.keys import SUSPEND
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
@@ -46,7 +47,7 @@ from sakti.tui.widgets.approval import ApprovalView, AsideView
 from sakti.tui.widgets.card import CardBox, CardView
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.prompt import Prompt
-from sakti.tui.widgets.status import Browsing, Header, StatusLine
+from sakti.tui.widgets.status import BrowsedArea, Header, StatusLine
 from sakti.tui.widgets.transcript import Transcript
 
 REWIND_S = 0.5  # seconds in which a second Esc offers turns to undo
@@ -98,8 +99,8 @@ class ChatScreen(Screen[None]):
         self.transcript.drawn = self.panes.follow_drawing
         self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
         self.drafts = Drafts(host, chat.prompt)
-        self.stopping = Stopping(host, chat, self.status_line)
-        self.download = Download(self.stopping.activities, self._name_download)
+        self.stop_control = StopControl(host, chat, self.status_line)
+        self.download = Download(self.stop_control.activities, self._name_download)
         self.welcome = Welcome(host, self.apply_setting, self.download)
         self._warmed = False
         self._idle_escape = float("-inf")  # when Esc found nothing to do
@@ -115,11 +116,11 @@ class ChatScreen(Screen[None]):
 
     def on_mount(self) -> None:
         host = self.host
-        host.appearance.use_motion()
-        host.appearance.adapt()
+        host.appearance.apply_motion()
+        host.appearance.adapt_to_terminal()
         self.sidebar.set_narrow(host.size.width < WIDE)
         self.sidebar.set_width(host.session.workspace.config.ui.sidebar_width or 0)
-        for problem in host.own_keys.problems:
+        for problem in host.custom_keys.problems:
             host.show_notice(problem, title="Keys", tone="warning")
         self.prompt.use_vim(host.session.workspace.config.ui.vim_keys)
         self.call_after_refresh(self._mount_rest)
@@ -138,17 +139,17 @@ class ChatScreen(Screen[None]):
         self.status_line.covered = False
 
     def on_screen_suspend(self) -> None:
-        self.stopping.disarm()
+        self.stop_control.disarm()
         self.status_line.covered = True
 
     def on_resize(self, event: events.Resize) -> None:
         self.sidebar.set_narrow(event.size.width < WIDE)
         self.sidebar.fit()
-        self._stay_in_sight()
+        self._leave_hidden_pane()
 
     # --- who has the keys -------------------------------------------------------------------------------------
 
-    def keep_typing(self, event: events.Event, *, in_burst: bool) -> None:
+    def redirect_typing(self, event: events.Event, *, in_burst: bool) -> None:
         """Give the prompt the keys for a letter or a paste that nothing else takes.
 
         Called before the event is handed on, so that the letter itself is typed there and none after it overtakes it.
@@ -158,7 +159,7 @@ class ChatScreen(Screen[None]):
             letters = self._letters.take()
             self.set_focus(self.prompt)
             if letters:
-                self.transcript.let_go()
+                self.transcript.drop_selection()
                 self.prompt.insert(letters)
         elif isinstance(event, events.Key) and self._browsed and not self._is_writing:
             self._letters.add(event)
@@ -175,25 +176,27 @@ class ChatScreen(Screen[None]):
     def watch_focused(self, focused: Widget | None) -> None:
         """Name the part that is browsed, and its keys, in the last line."""
         if focused is not None:  # else another window of the desktop has the keys
-            before, self._browsed = self._browsed, area_of(focused)
+            before, self._browsed = self._browsed, find_area(focused)
             if before and not self._browsed and not self.host.session.approvals:
                 self.set_hint("")  # it was about the place that was left
             self.status_line.browsing = self._describe_area(self._browsed)
             self.conversation.mark_keyboard(focused)
-            if self.conversation.focused_question(focused):
+            if self.conversation.has_focused_question(focused):
                 self.set_hint("")  # it said how to come here
-            self.name_escape()
+            self.update_escape_label()
 
     def _name_download(self, text: str) -> None:
         self.status_line.download = text
 
-    def name_escape(self) -> None:
+    def update_escape_label(self) -> None:
         """Name in the status line what Esc closes first: a focused question, or panes over the chat."""
         chat = self.conversation
-        leave = chat.approval.escape or chat.card.escape or ("close the answer" if chat.aside.display else "")
+        leave = (
+            chat.approval.escape_label or chat.card.escape_label or ("close the answer" if chat.aside.display else "")
+        )
         self.status_line.closes = leave or ("close panes" if self.sidebar.has_overlay else "")
 
-    def _describe_area(self, area: str) -> Browsing | None:
+    def _describe_area(self, area: str) -> BrowsedArea | None:
         if area not in AREAS:
             return None
         host, entry = self.host, AREAS[area]
@@ -201,9 +204,9 @@ class ChatScreen(Screen[None]):
         first, *rest = entry.keys
         entries = (first, *hide, *rest, ("app.help", "all keys"))
         keys = tuple((host.key_of(i), host.key_name(i), word) for i, word in entries)
-        return Browsing(entry.title, host.key_name("app.interrupt"), keys)
+        return BrowsedArea(entry.title, host.key_name("app.interrupt"), keys)
 
-    def _stay_in_sight(self) -> None:
+    def _leave_hidden_pane(self) -> None:
         """Move the focus to the prompt if the browsed pane is no longer visible."""
         if self._browsed in PANES and not self.sidebar.shows(self._browsed):
             self.set_focus(self.prompt)
@@ -218,7 +221,7 @@ class ChatScreen(Screen[None]):
         if self.view.change(thread.id):
             self.show_modes()
             self._keep_queued()
-            self.panes.forget_windows()
+            self.panes.reset_windows()
             self.panes.load_usage()
             self.panes.load_context()
 
@@ -226,7 +229,7 @@ class ChatScreen(Screen[None]):
         """Move messages queued in the previous thread into the prompt; they are not sent in this one."""
         queue = self.conversation.queue
         if queue.queued and not self.host.session.queued:
-            self.conversation.give_back("\n\n".join(queue.queued))
+            self.conversation.return_to_prompt("\n\n".join(queue.queued))
             queue.queued, self.status_line.queued = (), 0
 
     def show_model(self, model: str | None, window: int | None, reason: str) -> None:
@@ -277,7 +280,7 @@ class ChatScreen(Screen[None]):
         pending = self.host.session.approvals
         takes = not self.prompt.text and not self._browsed and self.is_current
         self.conversation.show_questions(pending, take_focus=takes)
-        self.name_escape()
+        self.update_escape_label()
 
     def apply_setting(self, name: str) -> str:
         """Apply a changed setting; returns a description of the problem, or ""."""
@@ -290,7 +293,7 @@ class ChatScreen(Screen[None]):
             case "ui.vim_keys":
                 self.prompt.use_vim(config.ui.vim_keys)
             case "ui.reduced_motion":
-                looks.use_motion()
+                looks.apply_motion()
             case "mode" | "approval.mode":
                 self.show_modes()
             case _:
@@ -301,9 +304,9 @@ class ChatScreen(Screen[None]):
         """Write into the last line, for so long (0: until there is another note)."""
         note = self.status_line.hint = one_line(text, 300)
         if note and seconds:
-            self.set_timer(seconds, lambda: self._end_note(note))
+            self.set_timer(seconds, lambda: self._clear_hint(note))
 
-    def _end_note(self, note: str) -> None:
+    def _clear_hint(self, note: str) -> None:
         if self.status_line.hint == note:
             self.status_line.hint = ""
 
@@ -324,7 +327,7 @@ class ChatScreen(Screen[None]):
         gc.freeze()  # a full collection need not walk the modules that stay for good
 
     @on(Prompt.VimMode)
-    def _vim_mode(self, event: Prompt.VimMode) -> None:
+    def _show_vim_mode(self, event: Prompt.VimMode) -> None:
         self.status_line.vim = event.mode.upper()
 
     @on(Prompt.CompletionRequested)
@@ -338,7 +341,7 @@ class ChatScreen(Screen[None]):
         )
 
     @on(ObservationsPane.Corrected)
-    def _correct(self, event: ObservationsPane.Corrected) -> None:
+    def _correct_line(self, event: ObservationsPane.Corrected) -> None:
         self.host.start_worker(self.panes.correct, event.action, event.line_id, event.text, group="correct")
 
     @on(ObservationsPane.CarriedRemoved)
@@ -363,16 +366,16 @@ class ChatScreen(Screen[None]):
 
     @on(CardBox.EscapeChanged)
     def _follow_card(self) -> None:
-        self.name_escape()
+        self.update_escape_label()
 
     @on(Sidebar.PanesApplied)
     def _follow_panes(self) -> None:
         self.panes.show_header()
-        self.name_escape()
+        self.update_escape_label()
 
     @on(Sidebar.Rearranged)
     def _remember_panes(self) -> None:
-        self.panes.remember()
+        self.panes.save_layout()
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -383,7 +386,7 @@ class ChatScreen(Screen[None]):
             self.host.copy_to_clipboard(selected)
             self.clear_selection()
         else:
-            self.stopping.stop()
+            self.stop_control.stop()
 
     def action_interrupt(self) -> None:
         """Handle Esc: focus the prompt, else close what covers the chat, else stop the newest activity.
@@ -394,11 +397,11 @@ class ChatScreen(Screen[None]):
         if chat.approval.leave_line() or (not at_approval and (chat.card.leave() or chat.close_aside())):
             if self.focused is chat.aside:
                 self.set_focus(self.prompt)
-            self.name_escape()
+            self.update_escape_label()
             return
         if self.focused is not self.prompt:
             self.set_focus(self.prompt)
-        elif not (self.conversation.find.leave() or self.sidebar.close_overlay() or self.stopping.interrupt()):
+        elif not (self.conversation.find.close() or self.sidebar.close_overlay() or self.stop_control.interrupt()):
             self._offer_undo()
 
     def _offer_undo(self) -> None:
@@ -407,12 +410,12 @@ class ChatScreen(Screen[None]):
         twice = now - self._idle_escape <= REWIND_S
         self._idle_escape = float("-inf") if twice or self.prompt.text else now
         if twice and not self.prompt.text:
-            give_back = self.conversation.give_back
-            self.host.start_worker(undo_screen.rewind, self.host, give_back, group="undo", exclusive=True)
+            return_to_prompt = self.conversation.return_to_prompt
+            self.host.start_worker(undo_screen.choose_turn, self.host, return_to_prompt, group="undo", exclusive=True)
 
     def action_help(self) -> None:
         self.host.push(
-            help_screen.HelpScreen(chat_parts(), self.host.own_keys.keys, self.host.session.typed_skills().values())
+            help_screen.HelpScreen(chat_parts(), self.host.custom_keys.keys, self.host.session.typed_skills().values())
         )
 
     def action_pane(self, pane: str) -> None:
@@ -425,13 +428,13 @@ class ChatScreen(Screen[None]):
             self.set_focus(self.prompt)
             self.panes.hide(pane)
             area = AREAS[pane]
-            self.set_hint(f"{area.title} hidden · {self.host.key_name(area.switch)} shows it", SHORTLY)
+            self.set_hint(f"{area.title} hidden · {self.host.key_name(area.switch)} shows it", HINT_S)
 
     def show_pane(self, pane: str) -> None:
         """Show a pane and say how it is browsed; the prompt keeps the keys."""
         self.panes.show(pane)
         area = AREAS[pane]
-        self.set_hint(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", SHORTLY)
+        self.set_hint(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", HINT_S)
 
     def browse(self, area: str) -> None:
         """Give a part of the screen the keys ("": the prompt), at once: the next key may be there already."""
@@ -439,12 +442,12 @@ class ChatScreen(Screen[None]):
             self.set_hint("")  # the note was for another place; a question keeps waiting
         if area in PANES:
             self.panes.show(area)
-            self.set_focus(self.panes.place_of(area))
+            self.set_focus(self.panes.get_key_widget(area))
         else:
             self.set_focus(self.transcript if area else self.prompt)
 
     def action_browse(self) -> None:
-        self.browse(after(self._browsed, self.sidebar))
+        self.browse(find_next_area(self._browsed, self.sidebar))
 
     def action_tab(self) -> None:
         """To a question that waits, and back; to the next part while one is browsed."""
@@ -455,13 +458,13 @@ class ChatScreen(Screen[None]):
         elif self.focused is not self.prompt:
             self.set_focus(self.prompt)
         else:
-            self.set_hint(f"{self.host.key_name('app.browse')} browses the messages and the panes", SHORTLY)
+            self.set_hint(f"{self.host.key_name('app.browse')} browses the messages and the panes", HINT_S)
 
     def action_panes(self) -> None:
         if self.panes.toggle_all():
             return
         self.set_focus(self.prompt)
-        self.set_hint(f"Panes hidden · {self.host.key_name('app.panes')} shows them", SHORTLY)
+        self.set_hint(f"Panes hidden · {self.host.key_name('app.panes')} shows them", HINT_S)
 
     def action_cycle_approval(self) -> None:
         """Switch to the next approval mode, from strict to free and round."""
@@ -473,7 +476,7 @@ class ChatScreen(Screen[None]):
             self._show_questions()  # those that the mode does not answer may have another reason now
         text = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
         refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
-        self.set_hint(refused or text, 2 * SHORTLY)
+        self.set_hint(refused or text, 2 * HINT_S)
 
     def action_search(self) -> None:
         self.search.open()
@@ -519,7 +522,7 @@ class ChatScreen(Screen[None]):
         if session.queued:
             text = session.unqueue(len(session.queued) - 1)
             if text is not None and not self.prompt.text:
-                self.prompt.put(text)
+                self.prompt.set_text(text)
 
 
 def chat_parts() -> list[tuple[str, type[Any]]]:

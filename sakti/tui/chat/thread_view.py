@@ -20,19 +20,19 @@ from sakti.tui.host import Host
 from sakti.tui.screens import search as search_screen
 from sakti.tui.screens import search_preview
 from sakti.tui.screens import task_card as task_cards
-from sakti.tui.transcript import copying
+from sakti.tui.transcript.selection import make_pattern
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.status import Chip
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.store.search.search import Hit
-    from sakti.tui.screens.search import Kept, SearchScreen
+    from sakti.tui.screens.search import SearchScreen, SearchState
 
 PAGE = 200  # messages that are loaded at once
-MARGIN = 20  # messages above the one that is loaded for a visit
+PAGE_MARGIN = 20  # messages above the one that is loaded for a visit
 SYNC_S = 2.0  # seconds between looks at the database for messages of another window
-NEWEST = 50  # messages that are compared then
+SYNC_LIMIT = 50  # messages that are compared then
 
 
 class Spot(Struct, frozen=True):
@@ -61,7 +61,7 @@ class VisitBar(Horizontal):
     def show(self, title: str) -> None:
         """Show the way back; `title`: the title of the target thread, "" within the same thread."""
         where = f"back to {one_line(title, 30)}" if title else "back to where you were"
-        self.query_one("#visit-back", Chip).say(where, on=True)
+        self.query_one("#visit-back", Chip).set_text(where, on=True)
         self.display = True
 
 
@@ -101,7 +101,7 @@ class ThreadView:
         messages = await views.transcript(thread_id, limit=PAGE)
         more = len(messages) >= PAGE
         if more and until is not None and until < messages[0].index:
-            limit = messages[0].index - until + MARGIN
+            limit = messages[0].index - until + PAGE_MARGIN
             older = await views.transcript(thread_id, before=messages[0].index, limit=limit)
             messages, more = [*older, *messages], len(older) >= limit
         children = await self._host.session.children.list_all()
@@ -116,7 +116,7 @@ class ThreadView:
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
-        if messages or self._transcript.live.speaking:
+        if messages or self._transcript.live.has_content:
             self._transcript.load(messages, more)
         else:
             self._transcript.begin_empty()
@@ -127,7 +127,7 @@ class ThreadView:
         thread_id, oldest = self.shown, self.oldest
         if not oldest:
             return
-        limit = PAGE if until is None else max(PAGE, oldest - until + MARGIN)
+        limit = PAGE if until is None else max(PAGE, oldest - until + PAGE_MARGIN)
         messages = await self._host.session.views.transcript(thread_id, before=oldest, limit=limit)
         children = await self._host.session.children.list_all()
         if thread_id != self.shown:
@@ -154,7 +154,7 @@ class ThreadView:
             version = await session.views.version()
             if version == self._version:
                 return
-            page = await session.views.transcript(thread_id, limit=NEWEST)
+            page = await session.views.transcript(thread_id, limit=SYNC_LIMIT)
         except SaktiError:
             return  # the next look may succeed; what the user does reports the failure
         if session.busy or thread_id != self.shown:
@@ -166,7 +166,7 @@ class ThreadView:
 
     async def _show_new(self, messages: Sequence[Message]) -> None:
         """Append messages that another window stored; load the thread if there may be more of them."""
-        if len(messages) == NEWEST:
+        if len(messages) == SYNC_LIMIT:
             await self.load()
         elif messages:
             self._transcript.live.add_stored(messages)
@@ -257,7 +257,7 @@ class SearchHits:
 
     def __init__(self, host: Host, view: ThreadView, panes: Panes, prompt: Prompt) -> None:
         self._host, self._view, self._panes, self._prompt = host, view, panes, prompt
-        self._last: Kept | None = None
+        self._last: SearchState | None = None
 
     def open(self, query: str = "") -> None:
         """Open the search screen: with `query`, or as it was left."""
@@ -266,12 +266,12 @@ class SearchHits:
 
     def offer(self, query: str) -> None:
         """Let the next search that names no words begin with `query`, in all workspaces."""
-        self._last = search_screen.Kept(query, "all", 0, "")
+        self._last = search_screen.SearchState(query, "all", 0, "")
 
     def _on_result(self, screen: SearchScreen, result: Any) -> None:
         self._last = screen.state
         if isinstance(result, str):
-            self._prompt.add(result)
+            self._prompt.insert_text(result)
         elif result is not None:
             self._host.start_worker(self.go_to, result, self._last.text, group="jump", exclusive=True)
 
@@ -285,19 +285,19 @@ class SearchHits:
             origin = await views.origin(hit.id) if hit.kind in ("observation", "reflection") else None
             if origin is None:
                 title = hit.kind.replace("_", " ").capitalize()
-                self._host.push(search_preview.PassageScreen(title, await search_preview.passage_of(views, hit, query)))
+                self._host.push(
+                    search_preview.PassageScreen(title, await search_preview.load_passage(views, hit, query))
+                )
                 return
             message_id, thread_id, index = origin.message_id, origin.thread_id, origin.index
         if not thread_id:
             return
         if reason := await self._read_only_reason(thread_id, index):
             title = f"{hit.thread_title or 'untitled'}  {reason}"
-            passage = await search_preview.passage_of(views, hit, query, 10)
+            passage = await search_preview.load_passage(views, hit, query, 10)
             self._host.push(search_preview.PassageScreen(title, passage))
             return
-        await self._view.visit(
-            thread_id, message_id, index, copying.pattern_of(search_preview.searched_words(hit, query))
-        )
+        await self._view.visit(thread_id, message_id, index, make_pattern(search_preview.list_search_words(hit, query)))
         self._prompt.focus()
 
     async def _task_card(self, hit: Hit) -> bool:

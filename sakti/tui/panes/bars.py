@@ -47,39 +47,39 @@ class TimeBar(Widget):
         base = self.rich_style
         if y or not self.moments:
             return Strip.blank(width, base)
-        line = bar_line(self.moments, self.at, width, host_of(self).palette)
+        line = draw_time_bar(self.moments, self.at, width, host_of(self).palette)
         return Strip(Segment.apply_style(line, base)).crop_extend(0, width, base)
 
     def on_click(self, event: events.Click) -> None:
         pane, focused = self.parent, self.screen.focused
         inside = focused is not None and pane in focused.ancestors
         if self.moments and (inside or event.chain > 1):
-            self.post_message(self.Picked(moment_at(event.x, len(self.moments), self.size.width)))
+            self.post_message(self.Picked(find_moment(event.x, len(self.moments), self.size.width)))
 
 
-def place(index: int, count: int, width: int) -> int:
+def get_cell(index: int, count: int, width: int) -> int:
     """Return the cell of moment `index` of `count`; `count` itself (now) is the last but one. Pure."""
     room = max(1, width - 3)
     return 1 + round(index / max(1, count) * room)
 
 
-def moment_at(x: int, count: int, width: int) -> int | None:
+def find_moment(x: int, count: int, width: int) -> int | None:
     """Return the moment nearest to cell `x`, or None for the current log. Pure."""
-    nearest = min(range(count + 1), key=lambda i: abs(place(i, count, width) - x))
+    nearest = min(range(count + 1), key=lambda i: abs(get_cell(i, count, width) - x))
     return None if nearest == count else nearest
 
 
-def bar_line(moments: Sequence[LogChange], at: int | None, width: int, palette: Palette) -> Line:
+def draw_time_bar(moments: Sequence[LogChange], at: int | None, width: int, palette: Palette) -> Line:
     cells: dict[int, Segment] = {}
     count = len(moments)
     for index, moment in enumerate(moments):
-        cell = place(index, count, width)
+        cell = get_cell(index, count, width)
         sign, style = ("◆", palette.agent) if moment.kind == "reflection" else ("●", palette.muted)
         if cell not in cells or moment.kind == "reflection":  # if several share a cell
             cells[cell] = Segment(sign, style)
-    cells[place(count, count, width)] = Segment("○", palette.ok)
+    cells[get_cell(count, count, width)] = Segment("○", palette.ok)
     if at is not None:
-        cells[place(at, count, width)] = Segment("▼", palette.warn)
+        cells[get_cell(at, count, width)] = Segment("▼", palette.warn)
     return [Segment(" "), *(cells.get(x) or Segment("─", palette.line) for x in range(1, max(2, width - 1)))]
 
 
@@ -94,19 +94,19 @@ class PaneTitle(Static):
         self._name, self._figures, self._right = name, ("",), ""
         self._folded = False
 
-    def say(self, name: str, *figures: str, right: str = "") -> None:
+    def set_figures(self, name: str, *figures: str, right: str = "") -> None:
         """Set the figures and a text for the right edge, all safe to show; without room the last ones go."""
         self._name, self._figures, self._right = name, figures, right
-        self._fit()
+        self._update_text()
 
     def fold(self, folded: bool) -> None:
         self._folded = folded
-        self._fit()
+        self._update_text()
 
     def on_resize(self) -> None:
-        self._fit()
+        self._update_text()
 
-    def _fit(self) -> None:
+    def _update_text(self) -> None:
         figures = [f for f in self._figures if f]
         while True:
             text = f"{SIGNS[self._folded]} {self._name}  {' · '.join(figures)}".rstrip()

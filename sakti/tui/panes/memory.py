@@ -38,15 +38,15 @@ from sakti.store.log.events import MemoryEvent
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.bars import SIGNS
-from sakti.tui.transcript.wrap import Line, line_width, shorten
+from sakti.tui.transcript.wrap import Line, measure_line, shorten
 
 if TYPE_CHECKING:
     from sakti.store.log.lines import Figures
 
-LABEL = 13
-LEAST = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
-NAMES = ("Messages", "Observations")
-MOST_FAILURES = 50
+LABEL_WIDTH = 13
+MIN_BAR = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
+GAUGE_NAMES = ("Messages", "Observations")
+MAX_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
     "activated": "▼",
@@ -149,7 +149,7 @@ class MemoryPane(Widget, can_focus=True):
         if not fixed and self.is_mounted and self.size.width and len(self._lines(self.size.width)) != self.size.height:
             self.refresh(layout=True)
 
-    def _room(self) -> int:
+    def _count_event_rows(self) -> int:
         """Lines for events where the pane is as high as it needs to be."""
         rows = host_of(self).size.height
         return 3 if rows >= 45 else 2 if rows >= 34 else 0
@@ -168,11 +168,11 @@ class MemoryPane(Widget, can_focus=True):
         if event.y > 0 and (self.has_focus or event.chain > 1):  # the title folds
             self.action_events()
 
-    def operation(self, event: MemoryOperation) -> None:
+    def handle_operation(self, event: MemoryOperation) -> None:
         """Background work began, ended or failed."""
         if event.kind == "failed":
             when = int(event.fields.get("failed_at") or 0)
-            self._failures = [*self._failures, self._describe_end(event, when)][-MOST_FAILURES:]
+            self._failures = [*self._failures, self._describe_end(event, when)][-MAX_FAILURES:]
         elif event.kind == "end":
             self.failed = ""
 
@@ -208,7 +208,7 @@ class MemoryPane(Widget, can_focus=True):
         self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
         lines = self._memory_lines(room, palette)
-        free = self._room() if height is None else height - len(lines)
+        free = self._count_event_rows() if height is None else height - len(lines)
         shown = self.all_events()[: max(0, free)] if self.status is not None else []
         return [*lines, *(draw_event(e, room, palette) for e in shown)]
 
@@ -223,20 +223,20 @@ class MemoryPane(Widget, can_focus=True):
             return [title, [Segment("No messages yet.", palette.faint)]]
         if state := doing(status):
             title.append(Segment(state.rjust(max(1, width - 8)), palette.warn))
-        lines = [title, *_gauges(status, self.streaming, self.turn_tokens, width, palette)]
-        if reflected := _reflection(status):
+        lines = [title, *_draw_gauges(status, self.streaming, self.turn_tokens, width, palette)]
+        if reflected := _describe_reflection(status):
             lines.append([Segment("  "), Segment(reflected, palette.muted)])
         if status.backlog is not None:
             style = palette.warn if status.backlog.paused else palette.text
             lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
         if self.figures is not None and (warning := summarize_doubts(self.figures)):
             lines.append([Segment("! ", palette.warn), Segment(warning, palette.warn)])
-        lines += _last_lines(status, self.spent, palette, width, self.failed)
+        lines += _draw_costs(status, self.spent, palette, width, self.failed)
         lines = [_crop(line, width) for line in lines]
-        return [*lines, *_failure_lines(self.failed, status.retry_at, width, palette)] if self.failed else lines
+        return [*lines, *_draw_failure(self.failed, status.retry_at, width, palette)] if self.failed else lines
 
 
-def _failure_lines(failed: str, retry_at: int | None, width: int, palette: Palette) -> list[Line]:
+def _draw_failure(failed: str, retry_at: int | None, width: int, palette: Palette) -> list[Line]:
     """Return the last failure, and when memory tries again (Unix ms)."""
     lines = _wrap_plain(f"✗ {failed}", palette.bad, width)
     if retry_at is not None:
@@ -250,10 +250,10 @@ def _wrap_plain(text: str, style: Style, width: int) -> list[Line]:
     return [[Segment(line, style)] for line in textwrap.wrap(text, max(8, width))[:3]]
 
 
-def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
+def _draw_costs(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
     """Lay out cache, price and Observer, on one line if they fit; then its reason and the note."""
     name = one_line(status.observer.rpartition("/")[2], 40).removeprefix("claude-")
-    cost = _cost(spent)
+    cost = _describe_cost(spent)
     together = " · ".join(x for x in (cost, name) if x)
     texts = [together] if len(together) <= width else [cost, name]
     lines: list[Line] = [[Segment("", palette.muted), Segment(text, palette.muted)] for text in texts if text]
@@ -264,7 +264,7 @@ def _last_lines(status: MemoryStatus, spent: Spent, palette: Palette, width: int
     return lines
 
 
-def _reflection(status: MemoryStatus) -> str:
+def _describe_reflection(status: MemoryStatus) -> str:
     """Return the status of a buffered reflection, or ""."""
     reflection = status.buffered_reflection
     if not reflection.input_observation_tokens or not reflection.observation_tokens:
@@ -273,7 +273,9 @@ def _reflection(status: MemoryStatus) -> str:
     return f"shorter log ready, {sizes}"
 
 
-def _gauges(status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette) -> list[Line]:
+def _draw_gauges(
+    status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette
+) -> list[Line]:
     """Return both gauges, and below them the tokens left out and the next action of memory."""
     gauges = sent_gauges(status, streaming)
     abouts = status.approximate or streaming > 0, status.approximate
@@ -281,30 +283,30 @@ def _gauges(status: MemoryStatus, streaming: int, turn_tokens: int | None, width
     # a bar does not move with its number
     most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
     field = max(len(text) for text in (*most, *numbers))
-    cells = width - LABEL - field - 1
+    cells = width - LABEL_WIDTH - field - 1
     buffered = status.buffered_observations
     ready = buffered.projected_message_removal if buffered.chunks and status.phase not in RESTS else 0
     marks = (status.next_buffer_at, ready), (None, 0)
     below = describe_unsent(status), describe_unsent_observations(status)
     more = forecast(status, turn_tokens, streaming), ""
     out: list[Line] = []
-    for name, gauge, text, mark, unsent, then in zip(NAMES, gauges, numbers, marks, below, more, strict=True):
-        if cells >= LEAST:
-            bar = gauge_bar(gauge, cells, palette, *mark)
-            out.append([_label(name, palette), *bar, Segment(f" {text.rjust(field)}", palette.text)])
+    for name, gauge, text, mark, unsent, then in zip(GAUGE_NAMES, gauges, numbers, marks, below, more, strict=True):
+        if cells >= MIN_BAR:
+            bar = draw_gauge(gauge, cells, palette, *mark)
+            out.append([_draw_label(name, palette), *bar, Segment(f" {text.rjust(field)}", palette.text)])
         else:
-            out.append([_label(name, palette), Segment(text.rjust(width - LABEL), palette.text)])
-            out.append(gauge_bar(gauge, width, palette, *mark))
+            out.append([_draw_label(name, palette), Segment(text.rjust(width - LABEL_WIDTH), palette.text)])
+            out.append(draw_gauge(gauge, width, palette, *mark))
         out += [[Segment(f"  {line}", palette.warn)] for line in textwrap.wrap(unsent, max(8, width - 2))]
         out += [[Segment("  "), Segment(then, palette.muted)]] if then else []
     return out
 
 
-def _label(name: str, palette: Palette) -> Segment:
-    return Segment(name.ljust(LABEL), palette.muted)
+def _draw_label(name: str, palette: Palette) -> Segment:
+    return Segment(name.ljust(LABEL_WIDTH), palette.muted)
 
 
-def gauge_bar(gauge: Gauge, cells: int, palette: Palette, next_at: int | None = None, ready: int = 0) -> Line:
+def draw_gauge(gauge: Gauge, cells: int, palette: Palette, next_at: int | None = None, ready: int = 0) -> Line:
     """Return a bar as `███████▒▒░┃`.
 
     ▒ is what observations that are ready will free, ┃ where the next background observation begins.
@@ -328,14 +330,14 @@ def gauge_bar(gauge: Gauge, cells: int, palette: Palette, next_at: int | None = 
 
 def _crop(line: Line, width: int) -> Line:
     """Return `line` with its second segment cut where the line is too long."""
-    over = line_width(line) - width
+    over = measure_line(line) - width
     if over > 0 and len(line) > 1:
         text, style, _ = line[1]
         return [line[0], Segment(shorten(text, max(1, cell_len(text) - over)), style), *line[2:]]
     return line
 
 
-def _cost(spent: Spent) -> str:
+def _describe_cost(spent: Spent) -> str:
     """Return the cached share of the conversation's input and, if known, the cost of all calls."""
     usage = spent.actor
     if not usage.input_tokens:
@@ -347,8 +349,8 @@ def _cost(spent: Spent) -> str:
 
 def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
     """Return an event as `12:04 ● 4 messages → 3 lines`, shortened to fit."""
-    head = event_head(event, palette, "%H:%M")
-    room, text = max(4, width - line_width(head)), one_line(in_a_line(event), 300)
+    head = draw_event_head(event, palette, "%H:%M")
+    room, text = max(4, width - measure_line(head)), one_line(in_a_line(event), 300)
     if event.kind in ("observed", "activated"):
         text = text.partition(" ")[2]  # its sign says so
     if len(text) > room and event.kind != "failed":
@@ -356,7 +358,7 @@ def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
     return [*head, Segment(shorten(text, room), palette.muted)]
 
 
-def event_head(event: MemoryEvent, palette: Palette, clock: str) -> Line:
+def draw_event_head(event: MemoryEvent, palette: Palette, clock: str) -> Line:
     """Draw when an event happened, in the form `clock` of strftime, and its sign."""
     style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
     when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "

@@ -20,7 +20,7 @@ from textual.message import Message
 from textual.widgets import Input
 
 from sakti.core.text import one_line, sanitise
-from sakti.core.types import Json, plain_values
+from sakti.core.types import Json, join_values
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
 from sakti.tui.panes.bars import PaneTitle, TimeBar
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 LINE = "* "  # prefix of log lines among the carried lines
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 NOT_YET = "not yet in the context"
-LEAVES = {True: "removed: leaves with the next change of the context", False: "left out"}
+REMOVAL_NOTES = {True: "removed: leaves with the next change of the context", False: "left out"}
 MAX_LINES = 4  # of one observation in the side bar
-FOLDED_FROM = 3  # nested lines
+FOLD_COUNT = 3  # nested lines
 
 
 class DateRow(Struct, frozen=True):
@@ -83,14 +83,14 @@ class CarriedRow(Struct, frozen=True):
 Row = DateRow | ObservationRow | CarriedRow
 
 
-def carried_rows(carried: Sequence[CarriedLine], wanted: str = "") -> list[Row]:
+def make_carried_rows(carried: Sequence[CarriedLine], wanted: str = "") -> list[Row]:
     """Return the lines of earlier threads under a heading; with `wanted`, only those with that text."""
     texts = [(line, one_line(line.text.removeprefix(LINE), 500)) for line in carried]
     rows = [CarriedRow(line, text) for line, text in texts if wanted.lower() in text.lower()]
     return [DateRow("From this workspace"), *rows] if rows else []
 
 
-def wants(line: LogLine, wanted: str) -> bool:
+def passes_filter(line: LogLine, wanted: str) -> bool:
     """Return whether a line passes a filter of text, `#` category prefixes and `?` (flagged lines)."""
     words = wanted.lower().split()
     categories = [w[1:] for w in words if w.startswith("#")]
@@ -102,11 +102,11 @@ def wants(line: LogLine, wanted: str) -> bool:
     )
 
 
-def all_rows(
+def make_rows(
     lines: Sequence[LogLine], waiting: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()
 ) -> list[Row]:
     """Return the log as rows; below a divider, the `waiting` notes that are not in the prompt yet."""
-    rows, more = log_rows(lines, wanted, unfolded), log_rows(waiting, wanted, unfolded)
+    rows, more = make_log_rows(lines, wanted, unfolded), make_log_rows(waiting, wanted, unfolded)
     if not any(isinstance(row, ObservationRow) for row in more):
         return rows
     last = next((row.text for row in reversed(rows) if isinstance(row, DateRow)), "")
@@ -116,7 +116,7 @@ def all_rows(
     return [*rows, DateRow(NOT_YET, divider=True), *dimmed]
 
 
-def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()) -> list[Row]:
+def make_log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()) -> list[Row]:
     """Lines as rows under their dates; with `wanted`, only those that pass it.
 
     Many lines nested under one are folded unless it is among `unfolded`.
@@ -127,28 +127,28 @@ def log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = fr
     rows: list[Row] = []
     heading = None
     for line in lines:
-        if line.id in hidden or not wants(line, wanted):
+        if line.id in hidden or not passes_filter(line, wanted):
             continue
-        title = _heading_of(line)
+        title = _get_heading(line)
         if title != heading:
             heading = title
             if title.strip():
                 rows.append(DateRow(title.strip()))
-        rows.append(_observation_row(line, len(folded.get(line.id, ())), is_unfolded=line.id in unfolded))
+        rows.append(_make_observation_row(line, len(folded.get(line.id, ())), is_unfolded=line.id in unfolded))
     return rows
 
 
-def _heading_of(line: LogLine) -> str:
+def _get_heading(line: LogLine) -> str:
     """Return the date that a line is listed under, with the kind of a reflection."""
     return one_line(line.date or "", 40) + ("  reflection" if line.kind == "reflection" else "")
 
 
-def _observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> ObservationRow:
+def _make_observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> ObservationRow:
     """Return a line of the log as a row with so many folded lines below it."""
     return ObservationRow(
         line.id,
         line.group_id,
-        _priority(line.priority),
+        _parse_priority(line.priority),
         one_line(line.time or "", 12),
         sanitise(line.text_beside_flags).strip(),
         line.depth,
@@ -166,7 +166,7 @@ def _observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> Observ
 
 def _show_fields(line: LogLine) -> tuple[str, ...]:
     fields: Json = line.metadata.get("mode_specific") or {}
-    return tuple(one_line(f"{name}: {plain_values(value)}", 300) for name, value in fields.items())
+    return tuple(one_line(f"{name}: {join_values(value)}", 300) for name, value in fields.items())
 
 
 def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
@@ -178,10 +178,10 @@ def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list
             top = line
         else:
             under.setdefault(top.id, []).append(line.id)
-    return {i: nested for i, nested in under.items() if len(nested) >= FOLDED_FROM and i not in unfolded}
+    return {i: nested for i, nested in under.items() if len(nested) >= FOLD_COUNT and i not in unfolded}
 
 
-def _priority(value: str | None) -> str:
+def _parse_priority(value: str | None) -> str:
     text = (value or "").lower()
     return {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}.get(text, text if text in SHAPES else "low")
 
@@ -194,7 +194,7 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     if isinstance(row, CarriedRow):
         return _draw_carried(row, width, palette)
     lead = "  " * min(row.depth, 4)
-    sign, style = _sign_of(row, palette)
+    sign, style = _get_sign(row, palette)
     head: Line = [Segment(f"{lead}{sign} ", style)]
     body = _draw_text(row, max(6, width - len(lead) - 2), palette)
     if row.unfolded:
@@ -206,7 +206,7 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
     return [[*head, *body[0]], *indent(body[1:], blank)]
 
 
-def _sign_of(row: ObservationRow, palette: Palette) -> tuple[str, Style]:
+def _get_sign(row: ObservationRow, palette: Palette) -> tuple[str, Style]:
     """Return the sign of a line: that it is pinned, else its priority."""
     if row.pinned:
         return "⚑", palette.agent
@@ -227,10 +227,10 @@ def _draw_text(row: ObservationRow, width: int, palette: Palette) -> list[Line]:
     spans = [(f"{row.time} ", palette.faint)] if row.time and not row.depth else []
     text = palette.muted if row.priority == "low" or row.depth else palette.text
     body = (row.text.replace("\n", " "), palette.faint if row.waiting else text)
-    return wrap([*spans, body, *_marks(row, palette)], width)
+    return wrap([*spans, body, *_list_marks(row, palette)], width)
 
 
-def _marks(row: ObservationRow, palette: Palette) -> list[Span]:
+def _list_marks(row: ObservationRow, palette: Palette) -> list[Span]:
     marks = [
         (f" #{row.category}" if row.category else "", palette.faint),
         (f" ?{len(row.flags)}" if row.flags else "", palette.warn),
@@ -243,7 +243,7 @@ def _marks(row: ObservationRow, palette: Palette) -> list[Span]:
 def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:
     gone = row.line.is_removed
     text = palette.faint + Style(strike=True) if gone else palette.text
-    spans = [(row.text, text), *([(f" {LEAVES[row.line.is_sent]}", palette.warn)] if gone else [])]
+    spans = [(row.text, text), *([(f" {REMOVAL_NOTES[row.line.is_sent]}", palette.warn)] if gone else [])]
     body = _cut_lines(wrap(spans, max(6, width - 2)), palette)
     head = Segment(f"{'○' if row.line.kind == 'line' else '·'} ", palette.faint)
     return [[head, *body[0]], *indent(body[1:], Segment("  "))]
@@ -258,7 +258,7 @@ def _count_lines(rows: Sequence[Row], lines: Sequence[LogLine]) -> str:
     return f"{total}" if total else ""
 
 
-def _with_days(rows: list[Row], now: int) -> tuple[str, list[Row]]:
+def _name_days(rows: list[Row], now: int) -> tuple[str, list[Row]]:
     """Name the days of today and yesterday.
 
     A log of a single day needs no heading: return its day, and the other rows.
@@ -275,7 +275,7 @@ def _with_days(rows: list[Row], now: int) -> tuple[str, list[Row]]:
 DAYS = ((0, "today"), (1, "yesterday"))
 
 
-def _clock(time_ms: int) -> str:
+def _format_time(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000).strftime("%m-%d %H:%M")
 
 
@@ -396,23 +396,23 @@ class ObservationsPane(Vertical):
     def _refresh(self, *, keep_end: bool = False) -> None:
         lines = self._lines if self._past is None else self._past_lines
         waiting = self._waiting if self._past is None else ()
-        rows, day = all_rows(lines, waiting, self.filter_box.value.strip(), self._unfolded), ""
+        rows, day = make_rows(lines, waiting, self.filter_box.value.strip(), self._unfolded), ""
         if self._past is None:
             day, rows = self._add_headings(rows)
         count = _count_lines(rows, (*lines, *waiting))
         self.set_class(self._past is not None, "-past")
         self.time_bar.show(self._moments, None if self._past is None else self._moments.index(self._past))
         if self._past is None:
-            self.title.say("Observations", count, right=day)
+            self.title.set_figures("Observations", count, right=day)
         else:
-            self.title.say(f"PAST {_clock(self._past.time)}", "esc: now", count or "empty")
+            self.title.set_figures(f"PAST {_format_time(self._past.time)}", "esc: now", count or "empty")
         follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
 
     def _add_headings(self, rows: list[Row]) -> tuple[str, list[Row]]:
         """Return the day of the log if there is only one, and its rows below the lines of earlier threads."""
-        day, rows = _with_days(rows, host_of(self).session.workspace.clock.now())
-        carried = carried_rows(self._carried, self.filter_box.value.strip())
+        day, rows = _name_days(rows, host_of(self).session.workspace.clock.now())
+        carried = make_carried_rows(self._carried, self.filter_box.value.strip())
         if carried and rows and isinstance(rows[0], ObservationRow):
             rows = [DateRow("This thread"), *rows]
         return day, [*carried, *rows]

@@ -21,25 +21,25 @@ from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.tasks import TasksPane
 
 PANES = ("memory", "log", "tasks")
-NARROWEST, WIDEST = 24, 120  # cells; the chat keeps CHAT of them
-CHAT = 30
-USUAL = (36, 56)  # default width in cells: more in a wider window
+MIN_WIDTH, MAX_WIDTH = 24, 120  # cells; the chat keeps CHAT of them
+CHAT_WIDTH = 30
+DEFAULT_WIDTHS = (36, 56)  # default width in cells: more in a wider window
 SHARE = 1 / 3  # of the window, in between
 TINY = 60  # cells of a window below which the panes take all of it
-READABLE = 42  # cells that the chat keeps beside the panes of a narrow window
+READABLE_CHAT_WIDTH = 42  # cells that the chat keeps beside the panes of a narrow window
 STEP = 4
-LOWEST = 3  # lines of a pane whose height is set by hand; the log has what the others leave
+MIN_HEIGHT = 3  # lines of a pane whose height is set by hand; the log has what the others leave
 
 
-def panes_width(room: int, by_hand: int, *, narrow: bool) -> int:
+def choose_width(room: int, by_hand: int, *, narrow: bool) -> int:
     """Return the width of the panes in a window of `room` cells; `by_hand`: set by the user, else 0."""
     if room < TINY:
         return room
     if narrow:
-        return max(NARROWEST, min(USUAL[0], room - READABLE))
-    low, high = USUAL
+        return max(MIN_WIDTH, min(DEFAULT_WIDTHS[0], room - READABLE_CHAT_WIDTH))
+    low, high = DEFAULT_WIDTHS
     preferred = by_hand or max(low, min(high, int(room * SHARE)))
-    return max(NARROWEST, min(preferred, room - CHAT))
+    return max(MIN_WIDTH, min(preferred, room - CHAT_WIDTH))
 
 
 class Sidebar(Vertical):
@@ -159,17 +159,17 @@ class Sidebar(Vertical):
 
     def set_width(self, width: int) -> None:
         """Set the width in cells, limited so that the chat keeps enough room; 0: fit the window."""
-        self._width = max(NARROWEST, min(WIDEST, width)) if width else 0
+        self._width = max(MIN_WIDTH, min(MAX_WIDTH, width)) if width else 0
         self.fit()
 
     def fit(self) -> None:
         """Take the width that the window has for the panes; the conversation is wrapped to the rest."""
         if room := host_of(self).size.width:
-            self.styles.width = panes_width(room, self._width, narrow=self.narrow)
+            self.styles.width = choose_width(room, self._width, narrow=self.narrow)
 
     def action_change_width(self, step: int) -> None:
         if not self.narrow:
-            self.set_width(_cells(self.styles.width, self.outer_size.width) + step)
+            self.set_width(_get_cells(self.styles.width, self.outer_size.width) + step)
             self.post_message(self.Rearranged())
 
     # --- heights, folding -------------------------------------------------------------------------------------
@@ -179,16 +179,16 @@ class Sidebar(Vertical):
 
     def set_height(self, pane: str, lines: int) -> None:
         """Set the height of memory or tasks, as far as the others keep enough of the side bar."""
-        self._heights[pane] = self._that_fits(pane, lines)
+        self._heights[pane] = self._limit_height(pane, lines)
         self.apply()
 
-    def _that_fits(self, pane: str, lines: int) -> int:
+    def _limit_height(self, pane: str, lines: int) -> int:
         """Return the height that fits: the log keeps LOWEST lines, the tasks beside the windows too."""
-        log = LOWEST if "log" in self.open_panes else 0
+        log = MIN_HEIGHT if "log" in self.open_panes else 0
         other = "memory" if pane == "tasks" else "tasks"
-        keeps = self._pane(other).outer_size.height if pane == "tasks" else LOWEST
+        keeps = self._pane(other).outer_size.height if pane == "tasks" else MIN_HEIGHT
         room = self.size.height - log - 1 - (keeps if other in self.open_panes else 0)
-        return max(LOWEST, min(lines, room))
+        return max(MIN_HEIGHT, min(lines, room))
 
     def on_resize(self) -> None:
         if self._heights:
@@ -201,7 +201,7 @@ class Sidebar(Vertical):
             pane, step = "tasks" if "tasks" in self.open_panes else "memory", -step
         if pane in self.open_panes and pane not in self._folded:
             widget = self._pane(pane)
-            self.set_height(pane, _cells(widget.styles.height, widget.outer_size.height) + step)
+            self.set_height(pane, _get_cells(widget.styles.height, widget.outer_size.height) + step)
             self.post_message(self.Rearranged())
 
     def action_fold(self) -> None:
@@ -268,7 +268,7 @@ class Sidebar(Vertical):
             pane.set_class(folded, "-folded")
             set_by_hand = name in self._heights and not folded and (log or name == "memory")
             pane.set_class(set_by_hand, "-set")
-            pane.styles.height = self._that_fits(name, self._heights[name]) if set_by_hand else None
+            pane.styles.height = self._limit_height(name, self._heights[name]) if set_by_hand else None
         self.memory.fold("memory" in self._folded)
         self.observations.title.fold("log" in self._folded)
         self.tasks.title.fold("tasks" in self._folded)
@@ -277,6 +277,6 @@ class Sidebar(Vertical):
         self.post_message(self.PanesApplied())
 
 
-def _cells(wanted: Scalar | None, shown: int) -> int:
+def _get_cells(wanted: Scalar | None, shown: int) -> int:
     """Return the size that was asked for last: it may not be drawn yet when the next key comes."""
     return int(wanted.value) if wanted is not None and wanted.is_cells else shown

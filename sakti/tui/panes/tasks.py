@@ -16,14 +16,14 @@ from textual.message import Message
 from sakti.core.text import one_line
 from sakti.tui.palette import Palette
 from sakti.tui.panes.bars import PaneTitle
-from sakti.tui.transcript.wrap import Line, join_lines, line_width, shorten, wrap
+from sakti.tui.transcript.wrap import Line, join_lines, measure_line, shorten, wrap
 from sakti.tui.widgets.lines import LineList
 
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
 
-BLOCKER = 60  # characters of a blocking task's title
+BLOCKER_WIDTH = 60  # characters of a blocking task's title
 
 
 class BoardChanged(Message):
@@ -42,7 +42,7 @@ class TaskLine(Struct, frozen=True):
 _SIGNS = {"in_progress": "▶", "ready": "·", "blocked": "✗", "container": "◦", "closed": "✓", "more": " "}
 
 
-def task_rows(board: Board) -> list[TaskLine]:
+def make_task_rows(board: Board) -> list[TaskLine]:
     """Return the tasks of the board as rows, those in progress first."""
     rows: list[TaskLine] = []
     ready, blocked, working, closed = board.counts or (0, 0, 0, 0)
@@ -54,32 +54,34 @@ def task_rows(board: Board) -> list[TaskLine]:
         ("closed", board.closed_today, closed),
     ):
         for task in tasks:
-            parts = (who(task), waits_for(task)) if state == "in_progress" else (waits_for(task),)
+            parts = (
+                (name_worker(task), describe_blockers(task)) if state == "in_progress" else (describe_blockers(task),)
+            )
             note = " ".join(p for p in parts if p) if state not in ("ready", "closed") else ""
-            rows.append(TaskLine(state, _priority(task.priority), one_line(str(task.title), 200), note))
+            rows.append(TaskLine(state, _format_priority(task.priority), one_line(str(task.title), 200), note))
         if count > len(tasks):
             rows.append(TaskLine("more", "", f"and {count - len(tasks)} more", ""))
     return rows
 
 
-def waits_for(task: BoardTask) -> str:
+def describe_blockers(task: BoardTask) -> str:
     """Return the title of the task that a card waits for, as `← add refresh tokens +1`, or its children."""
     blockers = [*(task.blocker_titles or task.blocked_by)]
     if blockers:
         more = f" +{len(blockers) - 1}" if len(blockers) > 1 else ""
-        return f"← {one_line(blockers[0], BLOCKER)}{more}"
+        return f"← {one_line(blockers[0], BLOCKER_WIDTH)}{more}"
     count = task.waits_for_children
     return "" if not count else "waits for its child" if count == 1 else f"waits for its {count} children"
 
 
-def who(task: BoardTask) -> str:
+def name_worker(task: BoardTask) -> str:
     """Name who works on it: the assignee, a shell's or the window's user, a chat by its title."""
     if task.assignee:
         return one_line(task.assignee, 24)
     return one_line((task.held_by or "").removeprefix("shell:").removeprefix("user:"), 24)
 
 
-def _priority(value: object) -> str:
+def _format_priority(value: object) -> str:
     text = one_line(str(value), 4)
     return text.upper() if text[:1].lower() == "p" else f"P{text}"
 
@@ -94,7 +96,7 @@ def draw_task(row: TaskLine, width: int, palette: Palette) -> list[Line]:
     head: Line = [Segment(f"{_SIGNS[row.state]} ", style), Segment(f"{row.priority} ", palette.faint)]
     title, *more = wrap([(row.title, text)], room)
     note = one_line(row.note, 120)
-    if not more and line_width(title) + len(note) + 2 <= room:
+    if not more and measure_line(title) + len(note) + 2 <= room:
         return [[*head, *title, *([Segment(f"  {note}", note_style)] if note else [])]]
     if len(more) > 1:  # two lines of a title tell it from others
         more = [[Segment(shorten(join_lines(more), room), text)]]
@@ -135,5 +137,5 @@ class TasksPane(Vertical):
     def show(self, board: Board) -> None:
         counts = board.counts or (len(board.ready), len(board.blocked), len(board.in_progress), len(board.closed_today))
         parts = [f"{n} {v}" for n, v in (("ready", counts[0]), ("blocked", counts[1]), ("done", counts[3])) if v]
-        self.title.say("Tasks", *parts)
-        self.task_list.set_rows(task_rows(board))
+        self.title.set_figures("Tasks", *parts)
+        self.task_list.set_rows(make_task_rows(board))

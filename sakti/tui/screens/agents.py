@@ -37,9 +37,9 @@ from sakti.tui.palette import Palette
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.screens.panel import BACK, Keys, Panel
-from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.live import LiveTurn
-from sakti.tui.transcript.tool import child_style
+from sakti.tui.transcript.build import make_message_blocks
+from sakti.tui.transcript.live_turn import LiveTurn
+from sakti.tui.transcript.tool import get_child_style
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from sakti.core.types import Message
     from sakti.store.threads.runs import ChildRun
 
-LOOK = 0.5  # seconds between looks at the running children while their list is open
+REFRESH_S = 0.5  # seconds between looks at the running children while their list is open
 
 
 class AgentsScreen(Panel[None]):
@@ -67,28 +67,28 @@ class AgentsScreen(Panel[None]):
     result_list = query_one("#panel-list", LineList)
 
     def __init__(self, children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> None:
-        super().__init__(_entitle(children, custom))
+        super().__init__(_make_title(children, custom))
         self._rows: list[ListedChild | AgentSpec] = [*children, *custom]
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(self._draw, empty="No child threads, and no custom agents.", id="panel-list")
 
     def on_mount(self) -> None:
         self.result_list.set_rows(self._rows)
-        self.set_interval(LOOK, self._look)
+        self.set_interval(REFRESH_S, self._poll)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         self.host.start_worker(self._refresh, group="agents-list", exclusive=True)
 
     async def _refresh(self) -> None:
         children, custom = await self.host.session.children.list_all(), self.host.session.children.custom
         if self.is_open:
-            self.set_title(_entitle(children, custom))
+            self.set_title(_make_title(children, custom))
             self.result_list.set_rows([*children, *custom])
 
     def _draw(self, row: ListedChild | AgentSpec, width: int, palette: Palette) -> list[Line]:
         if isinstance(row, ListedChild):
-            sign, style = SIGNS[row.state], child_style(row.state, palette)
+            sign, style = SIGNS[row.state], get_child_style(row.state, palette)
             name, below = f"{row.run.name}  {row.run.goal}", row.in_words
         else:
             sign, style = "@", palette.faint
@@ -101,17 +101,17 @@ class AgentsScreen(Panel[None]):
     def on_line_list_opened(self, event: LineList.Opened) -> None:
         event.stop()
         if isinstance(event.row, ListedChild):
-            self.host.start_worker(follow, self.host, event.row.run.child_id, group="agents")
+            self.host.start_worker(open_child, self.host, event.row.run.child_id, group="agents")
         else:
             self.host.set_hint(f"@agent-{event.row.name} in a prompt calls this agent.", 4)
 
     def action_stop(self) -> None:
         row: ListedChild | AgentSpec | None = self.result_list.current
         if isinstance(row, ListedChild):
-            self.host.start_worker(stop, self.host, row.run.child_id, group="agents")
+            self.host.start_worker(stop_child, self.host, row.run.child_id, group="agents")
 
 
-def _entitle(children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> str:
+def _make_title(children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> str:
     running = sum(c.state in ("waiting", "running") for c in children)
     parts = [f"Child threads {len(children)}", f"{running} running" if running else ""]
     return " · ".join(p for p in (*parts, counted(len(custom), "custom agent") if custom else "") if p)
@@ -129,10 +129,10 @@ class ChildScreen(Panel[None]):
     prompt = query_one("#child-prompt", Input)
 
     def __init__(self, listed: ListedChild, messages: Sequence[Message], child: Child | None) -> None:
-        super().__init__(_entitle_child(listed.run, listed.state, listed.in_words))
+        super().__init__(_make_child_title(listed.run, listed.state, listed.in_words))
         self._run, self._messages, self._child = listed.run, messages, child
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="child-body"):
             yield Transcript()
             with Vertical(id="child-side"):
@@ -150,13 +150,13 @@ class ChildScreen(Panel[None]):
         self.observations.can_focus_children = False
         self._load_memory()
         reader = self.query_one(Transcript)
-        reader.document.append(*message_blocks(self._messages))
+        reader.document.append(*make_message_blocks(self._messages))
         reader.live.seen.update(m.id for m in self._messages)
         if self._child is not None and self._child.is_running:
-            await self._take_up(self._child, reader)
+            await self._catch_up(self._child, reader)
         self.call_after_refresh(reader.scroll_end_now)
 
-    async def _take_up(self, child: Child, reader: Transcript) -> None:
+    async def _catch_up(self, child: Child, reader: Transcript) -> None:
         """Show what the child has stored and streamed since its messages were read, and follow it from now on."""
         while (newest := self._messages[-1].index if self._messages else -1) < child.thread.last_index:
             self._messages = await self.host.session.views.transcript(self._run.child_id)
@@ -165,23 +165,23 @@ class ChildScreen(Panel[None]):
         reader.load(self._messages, more=False)
         turn = child.thread.running.turn
         if turn is not None:
-            reader.live.take_up("".join(turn.thinking), "".join(turn.streamed))
-        child.listeners.append(self._hear)
+            reader.live.resume("".join(turn.thinking), "".join(turn.streamed))
+        child.listeners.append(self._handle_event)
 
     def on_unmount(self) -> None:
-        if self._child is not None and self._hear in self._child.listeners:
-            self._child.listeners.remove(self._hear)
+        if self._child is not None and self._handle_event in self._child.listeners:
+            self._child.listeners.remove(self._handle_event)
 
-    def _hear(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if not self.is_open:
             return
         if isinstance(event, MemoryStatus):
             self.memory.status = event
         elif isinstance(event, MemoryActivation) or (isinstance(event, MemoryOperation) and event.kind == "end"):
             self._load_memory()
-        show(self.query_one(Transcript).live, event)
+        show_child_event(self.query_one(Transcript).live, event)
         if self._child is not None:
-            self.set_title(_entitle_child(self._run, self._child.state, self._child.in_words))
+            self.set_title(_make_child_title(self._run, self._child.state, self._child.in_words))
 
     def _load_memory(self) -> None:
         self.host.start_worker(self._show_memory, group="child-memory", exclusive=True)
@@ -211,10 +211,10 @@ class ChildScreen(Panel[None]):
             self.query_one(Transcript).focus()
 
     def action_stop(self) -> None:
-        self.host.start_worker(stop, self.host, self._run.child_id, group="agents")
+        self.host.start_worker(stop_child, self.host, self._run.child_id, group="agents")
 
 
-def show(live: LiveTurn, event: Event) -> None:
+def show_child_event(live: LiveTurn, event: Event) -> None:
     """Show an event of a child in its transcript."""
     if isinstance(event, TextDelta):
         live.add_text(event.text)
@@ -236,11 +236,11 @@ def show(live: LiveTurn, event: Event) -> None:
         live.end_turn()
 
 
-def _entitle_child(run: ChildRun, state: ChildState, words: str) -> str:
+def _make_child_title(run: ChildRun, state: ChildState, words: str) -> str:
     return one_line(f"{SIGNS[state]} {run.name} › {one_line(run.goal, 100)} · {words}", 200)
 
 
-async def follow(host: Host, child_id: str) -> None:
+async def open_child(host: Host, child_id: str) -> None:
     """Open the transcript of a child of the open thread, live while it runs."""
     children = host.session.children
     listed = next((c for c in await children.list_all() if c.run.child_id == child_id), None)
@@ -249,7 +249,7 @@ async def follow(host: Host, child_id: str) -> None:
         host.push(ChildScreen(listed, messages, children.all.get(child_id)))
 
 
-async def stop(host: Host, child_id: str) -> None:
+async def stop_child(host: Host, child_id: str) -> None:
     """Stop a child, or say why it cannot be stopped here."""
     children = host.session.children
     if not await children.stop(child_id):
@@ -257,6 +257,6 @@ async def stop(host: Host, child_id: str) -> None:
         host.set_hint(RUNS_ELSEWHERE if elsewhere else "This child thread is not running.", 3)
 
 
-async def open_list(host: Host) -> None:
+async def open_agents(host: Host) -> None:
     children = host.session.children
     host.push(AgentsScreen(await children.list_all(), children.custom))

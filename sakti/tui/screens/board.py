@@ -18,7 +18,7 @@ from sakti.core.errors import TaskError
 from sakti.core.text import counted, one_line
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
-from sakti.tui.panes.tasks import BoardChanged, waits_for, who
+from sakti.tui.panes.tasks import BoardChanged, describe_blockers, name_worker
 from sakti.tui.screens import task_card as task_cards
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
 from sakti.tui.transcript.wrap import Line, join_lines, shorten, wrap
@@ -28,7 +28,7 @@ from sakti.tui.widgets.safe_input import AskLine
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
-POLL = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
+POLL_S = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
 EMPTY = {"ready": "No tasks. n adds one."}
 # The actions on a card, by column, with their labels.
@@ -53,8 +53,8 @@ LABELS = {
     "left": ("← →", "column(1)"),
 }
 ALWAYS = ("create", "undo", "filter", "left")
-FORCED = ("release", "close", "dep", "delete")  # may be done to what another chat has claimed
-ASKS = {
+FORCEABLE = ("release", "close", "dep", "delete")  # may be done to what another chat has claimed
+PROMPTS = {
     "filter": "filter by text",
     "force": "type y and press Enter to do it anyway",
     "create": "title of the new task",
@@ -88,30 +88,30 @@ class BoardScreen(Panel[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False for `ask` while the input line is open: its keys are text there."""
-        return not (action == "ask" and self.line.asked)
+        return not (action == "ask" and self.line.question)
 
     def __init__(self) -> None:
         super().__init__("Tasks")
         self._version = self._minute = -1  # the board's version and the minute drawn last
         self._board: Board | None = None
         self._filter = ""
-        self._said = ""  # what came of the last change
+        self._result = ""  # what came of the last change
         self._card: BoardTask | None = None
         self._back: LineList | None = None
         self._refused: tuple[str, tuple[str, ...]] = ("", ())  # what would need force
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="board-columns"):
             for name in COLUMNS:
                 with Vertical(classes="board-column"):
                     yield Static(COLUMNS[name], id=f"board-title-{name}", classes="board-title", markup=False)
-                    yield LineList(_drawer(name, self._now), id=f"board-{name}", empty=EMPTY.get(name, "none"))
+                    yield LineList(_make_drawer(name, self._now), id=f"board-{name}", empty=EMPTY.get(name, "none"))
         yield AskLine(id="board-input")
         yield KeyLine((), id="board-actions")
 
     def on_mount(self) -> None:
-        self.set_interval(POLL, self.look)
-        self.look()
+        self.set_interval(POLL_S, self.reload_soon)
+        self.reload_soon()
 
     @on(events.DescendantFocus)
     def _show_actions(self) -> None:
@@ -126,7 +126,7 @@ class BoardScreen(Panel[None]):
 
     # --- display ----------------------------------------------------------------------------------------------
 
-    def look(self) -> None:
+    def reload_soon(self) -> None:
         """Show changes since the last look."""
         if self.is_current:
             self.host.start_worker(self._reload, group="board-screen", exclusive=True)
@@ -154,7 +154,7 @@ class BoardScreen(Panel[None]):
             parts = self._matching(board.containers) if name == "blocked" else []
             number = len(parts) if self._filter else board.container_count
             self.query_one(f"#board-title-{name}", Static).update(
-                _heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
+                _make_heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
             )
             self._fill(self._list(name), [*shown, *parts])
         self._show_title()
@@ -171,10 +171,10 @@ class BoardScreen(Panel[None]):
 
     def _show_title(self) -> None:
         filtered = f"filter: {self._filter}" if self._filter else ""
-        self.set_title("  ".join(p for p in ("Tasks", filtered, self._said) if p))
+        self.set_title("  ".join(p for p in ("Tasks", filtered, self._result) if p))
 
-    def _say(self, text: str) -> None:
-        self._said = one_line(text, 180)
+    def _show_result(self, text: str) -> None:
+        self._result = one_line(text, 180)
         self._show_title()
 
     # --- moving (the focus at once: the next key may be there already) -----------------------------------------
@@ -202,18 +202,18 @@ class BoardScreen(Panel[None]):
         if what in ("close", "depend") and self._card is None:
             return
         self._back = self.column
-        self.line.ask(what, ASKS[what], self._filter if what == "filter" else "")
+        self.line.ask(what, PROMPTS[what], self._filter if what == "filter" else "")
 
     @on(Input.Changed, "#board-input")
     def _filter_cards(self, event: Input.Changed) -> None:
-        if self.line.asked == "filter":
+        if self.line.question == "filter":
             self._filter = event.value.strip().lower()
             self._draw()
 
     @on(Input.Submitted, "#board-input")
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
-        text, what, card = event.value.strip(), self.line.asked, self._card
+        text, what, card = event.value.strip(), self.line.question, self._card
         self.line.end()
         if what == "create" and text:
             self._change("create", text)
@@ -258,14 +258,14 @@ class BoardScreen(Panel[None]):
         """Apply a change and reload the board; a refused one is shown and can be forced from below."""
         refused = False
         try:
-            done = await changes.change(self.host.session, name, *args, force=force)
+            done = await changes.change_task(self.host.session, name, *args, force=force)
         except TaskError as e:
             done = e.message
-            refused = e.code == "already_claimed" and name in FORCED
+            refused = e.code == "already_claimed" and name in FORCEABLE
         await self._reload()
         self.post_message(BoardChanged())
         if self.is_open:
-            self._say(done)
+            self._show_result(done)
             if refused:
                 self._refused = name, args
                 self.action_ask("force")
@@ -276,7 +276,7 @@ class BoardScreen(Panel[None]):
         self.host.push(task_cards.TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
 
 
-def _heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:
+def _make_heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:
     """Return a heading such as `Blocked  2 · 1 container`, with the number of cards not shown."""
     parts = [f"{title}  {count}"]
     if containers:
@@ -289,7 +289,7 @@ def _search_text(card: BoardTask) -> str:
     return f"{card.handle} {card.title} {card.type} {card.assignee or ''} {card.held_by or ''}".lower()
 
 
-def _drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette], list[Line]]:
+def _make_drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette], list[Line]]:
     def draw(card: BoardTask, width: int, palette: Palette) -> list[Line]:
         return draw_card(card, column, width - 1, palette, now())  # the last cell is the scroll bar's
 
@@ -305,9 +305,9 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
             Segment(shorten(handle, max(4, width - 4)), palette.muted),
             Segment(f"  {kind}" if len(handle) + len(kind) + 5 <= width else "", palette.faint),
         ],
-        *_title(one_line(card.title, 300), width, palette),
+        *_draw_title(one_line(card.title, 300), width, palette),
     ]
-    if note := _note(card, column, now):
+    if note := _make_note(card, column, now):
         style = {"blocked": palette.bad, "closed_today": palette.faint}.get(column, palette.ok)
         if card.waits_for_children and not card.blocked_by:
             style = palette.muted
@@ -315,21 +315,23 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
     return [*lines, []]
 
 
-def _note(card: BoardTask, column: str, now: int) -> str:
+def _make_note(card: BoardTask, column: str, now: int) -> str:
     """Return what a card waits for, who works on it, or how long ago it was closed, by its column."""
     match column:
         case "blocked":
-            return waits_for(card)
+            return describe_blockers(card)
         case "in_progress":
             ended = "claim ended" if card.abandoned else ""
-            return " · ".join(p for p in (who(card), ended, _since(card.since, now), waits_for(card)) if p)
+            return " · ".join(
+                p for p in (name_worker(card), ended, _format_age(card.since, now), describe_blockers(card)) if p
+            )
         case "closed_today":
-            return _since(card.since, now)
+            return _format_age(card.since, now)
         case _:
             return "ready to close" if column == "ready" and card.ready_to_close else ""
 
 
-def _title(text: str, width: int, palette: Palette) -> list[Line]:
+def _draw_title(text: str, width: int, palette: Palette) -> list[Line]:
     """At most two lines of it."""
     first, *rest = wrap([(text, palette.text)], width)
     if not rest:
@@ -337,7 +339,7 @@ def _title(text: str, width: int, palette: Palette) -> list[Line]:
     return [first, [Segment(shorten(join_lines(rest), width), palette.text)]]
 
 
-def _since(start: int | None, now: int) -> str:
+def _format_age(start: int | None, now: int) -> str:
     if start is None:
         return ""
     minutes = max(0, now - start) // 60_000

@@ -10,7 +10,9 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from sakti.tui.keys import bindings_of, with_own
+from sakti.actions import registry
+from sakti.core.text import one_line
+from sakti.tui.keys import apply_custom_key, bindings_of, format_keys
 from sakti.tui.screens.agents import AgentsScreen, ChildScreen
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.lists import ImportScreen, JobsScreen, ServersScreen
@@ -18,7 +20,7 @@ from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.search import SearchScreen
 from sakti.tui.screens.settings import ChoiceScreen, SettingsScreen
 from sakti.tui.screens.task_card import TaskCardScreen
-from sakti.tui.screens.text import ReadScreen, help_blocks
+from sakti.tui.screens.text import ReadScreen
 from sakti.tui.screens.threads import ThreadsScreen
 from sakti.tui.screens.trust import NeedScreen, TrustScreen
 from sakti.tui.screens.undo import RewindScreen, UndoScreen
@@ -29,10 +31,11 @@ from sakti.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from sakti.agent.project.skills import Skill
 
+TYPING = ("letters, pastes", "go to the prompt, while browsing too, except the keys of the browsed part")
 Part: TypeAlias = tuple[str, type[Any]]  # display name and class of a part that has keys
 
 
-def parts(chat: Sequence[Part]) -> list[Part]:
+def list_parts(chat: Sequence[Part]) -> list[Part]:
     """List everything that has keys, starting with the parts of the `chat`."""
     return [
         *chat,
@@ -57,6 +60,24 @@ def parts(chat: Sequence[Part]) -> list[Part]:
     ]
 
 
+def make_help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
+    """List keys by part of the screen, slash commands, and the user's skills and commands."""
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for group, binding in bindings:
+        if binding.description:
+            keys = binding.key_display or format_keys(binding.key.split(","))
+            groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
+    groups.setdefault("Everywhere", []).append(TYPING)
+    cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
+    commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat_commands().items())
+    more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
+    skill_rows = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
+    yours = (
+        [CardBlock(title="Skills and commands of this project, and your own", rows=skill_rows)] if skill_rows else []
+    )
+    return [CardBlock(title="Commands", rows=(*commands, *more)), *yours, *cards]
+
+
 class HelpScreen(ReadScreen):
     """Commands, then keys by part; typing filters them."""
 
@@ -71,12 +92,12 @@ class HelpScreen(ReadScreen):
     keys: ClassVar[Keys] = (("type to filter", ""), ("↑↓ scroll", ""), BACK)
 
     def __init__(self, chat: Sequence[Part], own: Mapping[str, str], skills: Iterable[Skill] = ()) -> None:
-        groups = [(name, with_own(b, own)) for name, owner in parts(chat) for b in bindings_of(owner)]
-        super().__init__("Help", help_blocks(groups, skills))
+        groups = [(name, apply_custom_key(b, own)) for name, owner in list_parts(chat) for b in bindings_of(owner)]
+        super().__init__("Help", make_help_blocks(groups, skills))
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield SafeInput(placeholder="filter by key, command or words", id="panel-input", compact=True)
-        yield from super().body()
+        yield from super().compose_body()
 
     def action_scroll(self, way: str) -> None:
         getattr(self.query_one(Transcript), f"scroll_{way}")(animate=False)

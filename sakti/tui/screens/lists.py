@@ -13,18 +13,18 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.getters import query_one
 
-from sakti.actions.import_ import COUNTED, NO_HISTORY, describe
+from sakti.actions.import_ import COUNTED, NO_HISTORY, describe_source
 from sakti.actions.line import Typed
 from sakti.agent.reports import mcp_view
 from sakti.agent.tools import background
 from sakti.core.errors import SaktiError
 from sakti.core.text import byte_size, count_k, display_path, one_line
 from sakti.core.types import ModelInfo
-from sakti.tui.appearance import stamp_theme_files
+from sakti.tui.appearance import fingerprint_theme_files
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
-from sakti.tui.transcript.wrap import Line, fit, indent, plain_lines, shorten, wrap
+from sakti.tui.transcript.wrap import Line, draw_plain, fit_width, indent, shorten, wrap
 from sakti.tui.widgets.lines import LineList
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from sakti.importers.service import SourceReport
     from sakti.store.threads.runs import StoredJob
 
-FOLLOWED = 12  # lines of an output that is followed
-LOOK = 0.5  # seconds between looks at theme files, servers or background commands, while their list is open
+OUTPUT_LINES = 12  # lines of an output that is followed
+REFRESH_S = 0.5  # seconds between looks at theme files, servers or background commands, while their list is open
 
 
-def age(then_ms: int, now_ms: int) -> str:
+def format_age(then_ms: int, now_ms: int) -> str:
     """Return an age in one unit (`now`, `5m`, `3h`, `12d`), or the date after a month."""
     seconds = max(0, now_ms - then_ms) // 1000
     if seconds < 60:
@@ -75,7 +75,7 @@ class ModelsScreen(ListPanel):
         return [
             [
                 Segment(sign, palette.ok),
-                Segment(fit(one_line(row.full_name, 120), room), palette.text),
+                Segment(fit_width(one_line(row.full_name, 120), room), palette.text),
                 Segment(f"  {right}", palette.faint),
             ]
         ]
@@ -103,23 +103,23 @@ class JobsScreen(Panel[None]):
         super().__init__("Background commands")
         self._followed = ""  # the number of the command whose output is shown
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(self._draw, empty="There are no background commands.", id="panel-list")
 
     def on_mount(self) -> None:
         self._refresh()
-        self.set_interval(LOOK, self._refresh)
+        self.set_interval(REFRESH_S, self._refresh)
 
     def _refresh(self) -> None:
         jobs = self.host.session.list_jobs()
-        running = sum(not background.is_over(job) for job in jobs.values())
+        running = sum(not background.has_ended(job) for job in jobs.values())
         self.set_title(f"Background commands  {running} running")
         self.result_list.set_rows(list(jobs.items()))
 
     def _draw(self, row: tuple[str, Running | StoredJob], width: int, palette: Palette) -> list[Line]:
         number, job = row
         is_followed = number == self._followed
-        output = background.last_lines(job, FOLLOWED if is_followed else 1) or "no output"
+        output = background.read_last_lines(job, OUTPUT_LINES if is_followed else 1) or "no output"
         head: list[Line] = [
             [Segment(f"{number:>3}  ", palette.faint), Segment(shorten(one_line(job.command, 300), width - 6))],
             [Segment("     "), Segment(background.describe_state(job), palette.faint)],
@@ -164,17 +164,17 @@ class ThemesScreen(ListPanel):
         self._seen: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        self._look(first=True)
-        self.set_interval(LOOK, self._look)
+        self._reload_changed(first=True)
+        self.set_interval(REFRESH_S, self._reload_changed)
         self.call_after_refresh(self._to_current)  # the list is filled by then
 
     def _to_current(self) -> None:
         if self._before in self._names:
             self.result_list.move_to(self._names.index(self._before))
 
-    def _look(self, *, first: bool = False) -> None:
+    def _reload_changed(self, *, first: bool = False) -> None:
         """Reload the theme files if one of them changed, and show the current theme again."""
-        seen = stamp_theme_files()
+        seen = fingerprint_theme_files()
         if seen == self._seen:
             return
         self._seen = seen
@@ -272,7 +272,7 @@ def pick_theme(host: Host) -> None:
     host.push(ThemesScreen(looks.theme), set_theme)
 
 
-LOOKING = "looking into the home folder …"
+LOADING = "looking into the home folder …"
 
 
 class ImportScreen(Panel[frozenset[str] | None]):
@@ -292,8 +292,8 @@ class ImportScreen(Panel[frozenset[str] | None]):
         self._rows: dict[str, tuple[SourceReport, int]] = {}  # figures of each program, and percent counted
         self._checked: set[str] = set()
 
-    def body(self) -> ComposeResult:
-        yield LineList(self._draw, empty=LOOKING, id="panel-list")
+    def compose_body(self) -> ComposeResult:
+        yield LineList(self._draw, empty=LOADING, id="panel-list")
 
     def on_mount(self) -> None:
         self.host.start_worker(self._count, group="import-count", exclusive=True)
@@ -302,10 +302,10 @@ class ImportScreen(Panel[frozenset[str] | None]):
         try:
             await self._history.count(self._show_figures, lambda: not self.is_attached)
         except SaktiError as e:
-            self.programs.say_empty(e.message)
+            self.programs.set_empty_text(e.message)
             return
         if self.is_attached:
-            self.programs.say_empty(NO_HISTORY)
+            self.programs.set_empty_text(NO_HISTORY)
 
     def _show_figures(self, source: SourceReport, percent: int) -> None:
         """Show the figures of a program; it is checked at first, and unless it has nothing new."""
@@ -327,7 +327,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         source, percent = cast("tuple[SourceReport, int]", row)
         box = Segment("☑ " if source.program in self._checked else "☐ ", palette.ok)
         is_counted = percent == COUNTED
-        text = describe(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
+        text = describe_source(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
         color = palette.text if source.new or not is_counted else palette.muted
         lines = wrap([(text, color)], max(8, width - 2))
         note = f"counting {percent} %" if not is_counted else "" if source.new else "nothing new"
@@ -379,12 +379,12 @@ class ServersScreen(Panel[None]):
         self._unfolded = ""  # the name of the server whose tools are shown
         self._states: dict[str, ServerState] = {}
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(self._draw, empty=mcp_view.NO_SERVERS, id="panel-list")
 
     def on_mount(self) -> None:
         self._refresh()
-        self.set_interval(LOOK, self._refresh)
+        self.set_interval(REFRESH_S, self._refresh)
 
     def _refresh(self) -> None:
         states = self.host.session.workspace.servers.states()
@@ -397,7 +397,7 @@ class ServersScreen(Panel[None]):
     def _draw(self, row: ServerEntry, width: int, palette: Palette) -> list[Line]:
         server = row.server
         state = None if row.why_not else self._states.get(server.name)
-        sign, colour = _server_sign(row, state, palette)
+        sign, colour = _get_server_sign(row, state, palette)
         name = shorten(one_line(server.name, 64), max(8, width // 3))
         lines: list[Line] = [
             [
@@ -407,7 +407,7 @@ class ServersScreen(Panel[None]):
             ]
         ]
         below = self._lines_below(row, state)
-        rows = (row for text in below for row in plain_lines(text, palette.faint, max(8, width - 4)))
+        rows = (row for text in below for row in draw_plain(text, palette.faint, max(8, width - 4)))
         return [*lines, *indent(rows, Segment("  "))]
 
     def _lines_below(self, row: ServerEntry, state: ServerState | None) -> list[str]:
@@ -450,7 +450,7 @@ def _describe_server(row: ServerEntry, state: ServerState | None) -> str:
     return row.why_not or ("starting" if row.server.enabled else "disabled")
 
 
-def _server_sign(row: ServerEntry, state: ServerState | None, palette: Palette) -> tuple[str, Style]:
+def _get_server_sign(row: ServerEntry, state: ServerState | None, palette: Palette) -> tuple[str, Style]:
     """Return the sign of a server and its style."""
     if row.why_not or (state is not None and state.state == "needs login"):
         return "!", palette.warn

@@ -28,7 +28,7 @@ Keys: TypeAlias = Sequence[tuple[str, str]]  # label, and the screen's action th
 BACK = ("esc back", "close")
 
 
-def clickable(keys: Keys, width: int = 0) -> Content:
+def make_clickable(keys: Keys, width: int = 0) -> Content:
     """Format clickable keys with descriptions, wrapped between keys at `width` cells (0: no limit).
 
     The text is markup, so it must not contain external input.
@@ -47,13 +47,13 @@ class KeyLine(Static):
     """The clickable keys of a screen."""
 
     def __init__(self, keys: Keys, *, id: str) -> None:
-        super().__init__(clickable(keys), id=id, markup=False)
+        super().__init__(make_clickable(keys), id=id, markup=False)
         self._keys = keys
 
     def show(self, keys: Keys) -> None:
         """Name other keys."""
         self._keys = keys
-        self.update(clickable(keys, self.size.width))
+        self.update(make_clickable(keys, self.size.width))
 
     def on_resize(self) -> None:
         self.show(self._keys)
@@ -84,13 +84,13 @@ class Panel(ModalScreen[Result]):
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)
-            yield from self.body()
-            yield KeyLine(self.named_keys(), id="panel-keys")
+            yield from self.compose_body()
+            yield KeyLine(self.list_keys(), id="panel-keys")
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         raise NotImplementedError
 
-    def named_keys(self) -> Keys:
+    def list_keys(self) -> Keys:
         """Give the keys that the last line names."""
         return self.keys
 
@@ -129,7 +129,7 @@ class ListPanel(Panel[Any]):
     input = query_one("#panel-input", Input)
     _filtered_by = ""
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield SafeInput(placeholder=self.placeholder, id="panel-input", compact=True)
         yield LineList(self.draw, empty=self.empty, id="panel-list")
 
@@ -140,7 +140,7 @@ class ListPanel(Panel[Any]):
     def rows(self, text: str) -> Sequence[Any]:
         raise NotImplementedError
 
-    def nothing(self, text: str) -> str:
+    def describe_empty(self, text: str) -> str:
         """Return the text for an empty list, with the filter `text` ("" if unfiltered)."""
         return self.empty
 
@@ -149,7 +149,7 @@ class ListPanel(Panel[Any]):
 
     def refresh_rows(self) -> None:
         self._filtered_by = self.input.value.strip()
-        self.result_list.say_empty(self.nothing(self._filtered_by))
+        self.result_list.set_empty_text(self.describe_empty(self._filtered_by))
         self.result_list.set_rows(self.rows(self._filtered_by), cursor=0)
         self.result_list.cursor_always = True
 

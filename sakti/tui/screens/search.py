@@ -28,15 +28,15 @@ from sakti.tui.screens.search_preview import (
     Heading,
     Preview,
     Row,
+    collect_notes,
+    describe_filter,
     draw_row,
-    filter_of,
-    filter_text,
+    find_rule,
+    get_filter,
+    get_last_key,
     group_hits,
-    last_key,
+    load_passage,
     next_filter,
-    notes,
-    passage_of,
-    rule_of,
 )
 from sakti.tui.screens.text import open_sources
 from sakti.tui.transcript.wrap import Line
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 
 Scope = Literal["workspace", "thread", "all"]
 SCOPES: dict[Scope, str] = {"workspace": "this workspace", "thread": "this thread", "all": "everything"}
-DEBOUNCE = 0.12  # seconds without a key before a query runs
-PREVIEW = 0.05  # seconds that the cursor stays on a hit before its context is loaded
+DEBOUNCE_S = 0.12  # seconds without a key before a query runs
+PREVIEW_DELAY_S = 0.05  # seconds that the cursor stays on a hit before its context is loaded
 PAGE = 50  # hits that are loaded at once
-WORDS = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:, kind:, after:, before:DATE'
-NEAR = 6  # rows before the end at which more are loaded
+SYNTAX = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:, kind:, after:, before:DATE'
+PREFETCH_ROWS = 6  # rows before the end at which more are loaded
 
 
-class Kept(Struct, frozen=True):
+class SearchState(Struct, frozen=True):
     """State of a closed search: query, scope, number of loaded hits, and the selected hit."""
 
     text: str
@@ -85,7 +85,7 @@ class ResultList(LineList):
 class SearchScreen(Panel[Any]):
     """Dismisses with the `Hit` to open, or with text for the prompt (ctrl+o); `kept` resumes a search."""
 
-    HELP = WORDS
+    HELP = SYNTAX
     CSS_PATH: ClassVar[Any] = [*Panel.CSS_PATH, STYLES / "search.tcss"]
     AUTO_FOCUS = "#panel-input"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -106,11 +106,11 @@ class SearchScreen(Panel[Any]):
     result_list = query_one("#panel-list", ResultList)
     preview = query_one("#search-preview", Preview)
 
-    def __init__(self, query: str = "", kept: Kept | None = None) -> None:
+    def __init__(self, query: str = "", kept: SearchState | None = None) -> None:
         super().__init__("Search")
         self._scope: Scope = kept.scope if kept else "workspace"
-        self._first = kept.text if kept else one_line(query, MAX_TEXT)
-        self._restore = kept
+        self._first_text = kept.text if kept else one_line(query, MAX_TEXT)
+        self._restored = kept
         self._hits: list[Hit] = []
         self._notes: dict[str, str] = {}  # notes beside hits, by hit id
         self._total = 0
@@ -125,7 +125,7 @@ class SearchScreen(Panel[Any]):
                 for key, name in (("alt+k", "kind"), ("^r", "role"), ("^t", "after")):
                     yield Chip(key, FILTERS[name][""], f"screen.filter('{name}')", id=f"chip-{name}")
             with Container(id="search-body"):
-                yield ResultList(self._draw_row, selectable=_is_hit, empty=WORDS, id="panel-list")
+                yield ResultList(self._draw_row, selectable=_is_hit, empty=SYNTAX, id="panel-list")
                 yield Preview(id="search-preview")
             with Horizontal(id="search-keys"):
                 yield Chip("enter", "go there", "screen.open")
@@ -138,19 +138,19 @@ class SearchScreen(Panel[Any]):
         self.result_list.can_focus = self.preview.can_focus = False  # typing always goes to the query
         self.result_list.cursor_always = True
         self.query_one("#chip-sources", Chip).display = False
-        self.input.value = self._first
-        self.input.cursor_position = len(self._first)
-        if self._restore is not None:
+        self.input.value = self._first_text
+        self.input.cursor_position = len(self._first_text)
+        if self._restored is not None:
             self.call_after_refresh(self.input.select_all)
         self._show_chips()
 
     @property
-    def state(self) -> Kept:
+    def state(self) -> SearchState:
         """Return this search, to continue it; as it was begun if it was closed before it was drawn."""
         if not self.query("#panel-list"):
-            return Kept(self._first, self._scope, 0, "")
+            return SearchState(self._first_text, self._scope, 0, "")
         chosen = self.result_list.current
-        return Kept(self.input.value, self._scope, len(self._hits), chosen.id if chosen else "")
+        return SearchState(self.input.value, self._scope, len(self._hits), chosen.id if chosen else "")
 
     # --- searching --------------------------------------------------------------------------------------------
 
@@ -163,7 +163,7 @@ class SearchScreen(Panel[Any]):
         self._search_soon()
 
     def _search_soon(self) -> None:
-        self.host.start_worker(self._search, DEBOUNCE, group="search", exclusive=True)
+        self.host.start_worker(self._search, DEBOUNCE_S, group="search", exclusive=True)
 
     async def _search(self, wait: float, then_open: bool = False) -> None:
         """Search for the current input; old results stay visible until new ones arrive."""
@@ -171,20 +171,20 @@ class SearchScreen(Panel[Any]):
         if not self.is_open:
             return
         request = self._current_request()
-        restored, self._restore = self._restore, None
+        restored, self._restored = self._restored, None
         if not request[0]:
             self._shown, self._hits = None, []
             self.result_list.set_rows(())
             self.set_title("Search")
-            self._moved_to(None)
+            self._show_hit(None)
             return
         size = max(PAGE, restored.loaded if restored else 0)
-        page = await self._page(request, size, 0, first=not then_open)
+        page = await self._load_page(request, size, 0, first=not then_open)
         if page is None:
             return
         self._show(request, page, restored.chosen if restored else "")
         if page.partial:
-            page = await self._page(request, size, 0)
+            page = await self._load_page(request, size, 0)
             if page is None:
                 return
             chosen = self.result_list.current
@@ -195,18 +195,18 @@ class SearchScreen(Panel[Any]):
     def _show(self, asked: tuple[str, Scope], page: SearchPage, chosen: str) -> None:
         self._shown, self._hits, self._total = asked, list(page.hits), page.total
         self._notes = {}
-        rows = self._rows_of(page)
+        rows = self._group_page(page)
         at = next((i for i, r in enumerate(rows) if chosen and not isinstance(r, Heading) and r.id == chosen), 0)
         self.result_list.set_rows(rows, cursor=at)
         summary = [page.found] if page.total else [] if page.partial else ["nothing found"]
-        notes = [*summary, *page.notes, *["still searching …"] * page.partial]
-        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in notes))))
-        self._moved_to(self.result_list.current)
+        remarks = [*summary, *page.notes, *["still searching …"] * page.partial]
+        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in remarks))))
+        self._show_hit(self.result_list.current)
 
-    async def _page(
+    async def _load_page(
         self, asked: tuple[str, Scope], limit: int, offset: int, *, first: bool = False
     ) -> SearchPage | None:
-        """Return hits for `asked`; None if the search failed (and was reported) or the query changed."""
+        """Return hits for `question`; None if the search failed (and was reported) or the query changed."""
         try:
             page = await self.host.session.views.search(
                 asked[0], scope=asked[1], limit=limit, offset=offset, first=first
@@ -220,23 +220,23 @@ class SearchScreen(Panel[Any]):
     @on(ResultList.EndNear)
     def _end_near(self, event: ResultList.EndNear) -> None:
         event.stop()
-        self._more_soon()
+        self._load_more_soon()
 
-    def _more_soon(self) -> None:
+    def _load_more_soon(self) -> None:
         if self._hits and len(self._hits) < self._total and self._shown == self._current_request():
-            self.host.start_worker(self._more, group="search", exclusive=True)
+            self.host.start_worker(self._load_more, group="search", exclusive=True)
 
-    async def _more(self) -> None:
+    async def _load_more(self) -> None:
         """Append the next page of hits."""
-        page = await self._page(self._current_request(), PAGE, len(self._hits))
+        page = await self._load_page(self._current_request(), PAGE, len(self._hits))
         if page is not None:
             self._hits += page.hits
             self._total = page.total if page.hits else len(self._hits)
-            self.result_list.add_rows(self._rows_of(page, last_key(self.result_list.rows)))
+            self.result_list.add_rows(self._group_page(page, get_last_key(self.result_list.rows)))
 
-    def _rows_of(self, page: SearchPage, after: str = "") -> list[Row]:
-        self._notes |= notes(page.hits)
-        return group_hits(page.hits, after, rule_of(page))
+    def _group_page(self, page: SearchPage, after: str = "") -> list[Row]:
+        self._notes |= collect_notes(page.hits)
+        return group_hits(page.hits, after, find_rule(page))
 
     def _draw_row(self, row: Row, width: int, palette: Palette) -> list[Line]:
         return draw_row(row, width, palette, "" if isinstance(row, Heading) else self._notes.get(row.id, ""))
@@ -244,10 +244,10 @@ class SearchScreen(Panel[Any]):
     # --- filters ----------------------------------------------------------------------------------------------
 
     def _show_chips(self) -> None:
-        self.query_one("#chip-scope", Chip).say(SCOPES[self._scope], on=self._scope != "workspace")
+        self.query_one("#chip-scope", Chip).set_text(SCOPES[self._scope], on=self._scope != "workspace")
         for name in FILTERS:
             text = self.input.value
-            self.query_one(f"#chip-{name}", Chip).say(filter_text(text, name), on=bool(filter_of(text, name)))
+            self.query_one(f"#chip-{name}", Chip).set_text(describe_filter(text, name), on=bool(get_filter(text, name)))
 
     def action_scope(self) -> None:
         scopes = list(SCOPES)
@@ -264,19 +264,19 @@ class SearchScreen(Panel[Any]):
     @on(LineList.Moved, "#panel-list")
     def _handle_move(self, event: LineList.Moved) -> None:
         event.stop()
-        self._moved_to(self.result_list.current)
-        if self.result_list.cursor >= len(self.result_list.rows) - NEAR:
-            self._more_soon()
+        self._show_hit(self.result_list.current)
+        if self.result_list.cursor >= len(self.result_list.rows) - PREFETCH_ROWS:
+            self._load_more_soon()
 
-    def _moved_to(self, hit: Hit | None) -> None:
+    def _show_hit(self, hit: Hit | None) -> None:
         has_sources = hit is not None and hit.kind in ("observation", "reflection")
         self.query_one("#chip-sources", Chip).display = has_sources
         self.host.start_worker(self._preview, hit, group="preview", exclusive=True)
 
     async def _preview(self, hit: Hit | None) -> None:
         query = self.input.value
-        await asyncio.sleep(PREVIEW)
-        passage = await passage_of(self.host.session.views, hit, query) if hit is not None else None
+        await asyncio.sleep(PREVIEW_DELAY_S)
+        passage = await load_passage(self.host.session.views, hit, query) if hit is not None else None
         if self.is_open:
             self.preview.show(passage)
 

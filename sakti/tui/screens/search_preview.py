@@ -19,9 +19,9 @@ from sakti.store.search.query import parse_query, terms
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
-from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.copying import pattern_of, seek
-from sakti.tui.transcript.wrap import Line, Span, fit, line_width, shorten, wrap
+from sakti.tui.transcript.build import make_message_blocks
+from sakti.tui.transcript.selection import find_best_match, make_pattern
+from sakti.tui.transcript.wrap import Line, Span, fit_width, measure_line, shorten, wrap
 from sakti.tui.widgets.lines import mark
 from sakti.tui.widgets.transcript import Transcript
 
@@ -46,7 +46,7 @@ FILTERS: dict[str, dict[str, str]] = {
     "role": {"": "anyone", "user": "you", "assistant": "sakti", "tool": "tools"},
     "after": {"": "any time", "today": "today", "7d": "7 days"},
 }
-_WHO = {"user": "you", "assistant": "sakti", "tool": "tool"}
+ROLE_NAMES = {"user": "you", "assistant": "sakti", "tool": "tool"}
 _HEADINGS = {"task": "Tasks", "working_memory": "Working memory", "reflection": "Reflections"}
 
 
@@ -62,7 +62,7 @@ class Heading(Struct, frozen=True):
 Row: TypeAlias = "Heading | Hit"
 
 
-def rule_of(page: SearchPage) -> tuple[int, str]:
+def find_rule(page: SearchPage) -> tuple[int, str]:
     """Return the rank of the first hit with some of the words only, and the rule above it; 0 for no rule."""
     if not page.with_all or page.with_all >= page.total:
         return 0, ""
@@ -72,7 +72,7 @@ def rule_of(page: SearchPage) -> tuple[int, str]:
 def group_hits(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0, "")) -> list[Row]:
     """Group `hits`, best first, by thread; the thread of the best hit comes first.
 
-    `after`: the key of the last heading above, which is not repeated. `rule`: see `rule_of`.
+    `after`: the key of the last heading above, which is not repeated. `rule`: see `find_rule`.
     """
     listed, (rank, title) = list(hits), rule
     at = next((i for i, hit in enumerate(listed) if hit.rank == rank), None)
@@ -84,27 +84,27 @@ def group_hits(hits: Iterable[Hit], after: str = "", rule: tuple[int, str] = (0,
 def _group(hits: Iterable[Hit], after: str) -> list[Row]:
     groups: dict[str, list[Hit]] = {}
     for hit in hits:
-        groups.setdefault(_key(hit), []).append(hit)
+        groups.setdefault(_get_group_key(hit), []).append(hit)
     rows: list[Row] = []
     for number, (key, members) in enumerate(groups.items()):
         if number or key != after:
-            rows.append(Heading(key, _title(members[0]), members[0].time, len(members)))
+            rows.append(Heading(key, _get_group_title(members[0]), members[0].time, len(members)))
         rows += members
     return rows
 
 
-def last_key(rows: Sequence[Row]) -> str:
+def get_last_key(rows: Sequence[Row]) -> str:
     """Return the key of the last heading."""
     return next((r.key for r in reversed(rows) if isinstance(r, Heading)), "")
 
 
-def _key(hit: Hit) -> str:
+def _get_group_key(hit: Hit) -> str:
     in_thread = hit.thread_id and hit.kind in ("message", "observation", "reflection")
     return f"thread {hit.thread_id}" if in_thread else hit.kind
 
 
-def _title(hit: Hit) -> str:
-    if _key(hit).startswith("thread "):
+def _get_group_title(hit: Hit) -> str:
+    if _get_group_key(hit).startswith("thread "):
         title = hit.thread_title or "untitled"
         return f"{title} · {hit.origin}" if hit.origin else title
     return _HEADINGS.get(hit.kind, "Observations")
@@ -115,19 +115,19 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
     width -= 1  # the last cell is the scroll bar's
     if isinstance(row, Heading):
         return _draw_heading(row, width, palette)
-    who = _WHO.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
+    who = ROLE_NAMES.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
     head: Line = [
         Segment(f"  {one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
         Segment(f"  {_format_time(row.time)}", palette.faint),
         Segment("  compacted" if row.source == "compacted" else "", palette.faint),
     ]
     note = one_line(note, 120)
-    beside = bool(note) and line_width(head) + len(note) + 2 <= width
+    beside = bool(note) and measure_line(head) + len(note) + 2 <= width
     if beside:
         head.append(Segment(f"  {note}", palette.faint))
     under: list[Line] = [] if beside or not note else [[Segment(f"    {shorten(note, width - 4)}", palette.faint)]]
     room = max(8, width - 4)
-    snippet, marks = _from_match(row.snippet, row.marks, SNIPPET_LINES * room)
+    snippet, marks = _crop_to_match(row.snippet, row.marks, SNIPPET_LINES * room)
     body = wrap(mark_snippet(snippet, marks, palette), room)[:SNIPPET_LINES]
     return [head, *under, *([Segment("    "), *line] for line in body)]
 
@@ -135,11 +135,11 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
 def _draw_heading(row: Heading, width: int, palette: Palette) -> list[Line]:
     right = f"{row.count} · {_format_time(row.time)}" if row.count > 1 else _format_time(row.time)
     room = max(4, width - len(right) - 2)
-    title = Segment(fit(one_line(row.title, 200), room), palette.heading)
+    title = Segment(fit_width(one_line(row.title, 200), room), palette.heading)
     return [[], [title, Segment(f"  {right}", palette.faint)]]
 
 
-def _from_match(snippet: str, marks: Marks, room: int) -> tuple[str, Marks]:
+def _crop_to_match(snippet: str, marks: Marks, room: int) -> tuple[str, Marks]:
     """Return a snippet from a word before its first match on, if that would not be in sight otherwise."""
     if not marks or marks[0][1] < room * 3 // 4:
         return snippet, marks
@@ -159,17 +159,17 @@ def mark_snippet(snippet: str, marks: Marks, palette: Palette) -> list[Span]:
     for start, end in marks:
         if start < at or end > len(snippet):
             continue
-        spans += [(_flat(snippet[at:start]), palette.muted), (_flat(snippet[start:end]), strong)]
+        spans += [(_flatten(snippet[at:start]), palette.muted), (_flatten(snippet[start:end]), strong)]
         at = end
-    spans.append((_flat(snippet[at:]), palette.muted))
+    spans.append((_flatten(snippet[at:]), palette.muted))
     return [(text, style) for text, style in spans if text]
 
 
-def _flat(text: str) -> str:
+def _flatten(text: str) -> str:
     return sanitise(text).replace("\n", " ").replace("\t", " ")
 
 
-def searched_words(hit: Hit, query: str) -> list[str]:
+def list_search_words(hit: Hit, query: str) -> list[str]:
     """Return the words to highlight in a hit: the matches in its snippet, and the query's words."""
     parsed = parse_query(query)
     words = [hit.snippet[a:b] for a, b in hit.marks]
@@ -180,45 +180,45 @@ def searched_words(hit: Hit, query: str) -> list[str]:
 # --- filters ------------------------------------------------------------------------------------------------
 
 
-def _operator(name: str) -> re.Pattern[str]:
+def _compile_operator(name: str) -> re.Pattern[str]:
     return re.compile(rf"(?<!\S)(?<!NOT ){name}:(\"[^\"]*\"|\S+)\s*", re.IGNORECASE)
 
 
-def filter_of(query: str, name: str) -> str:
+def get_filter(query: str, name: str) -> str:
     """Return the value of the filter `name` in a query, or ""."""
-    values = _operator(name).findall(query)
+    values = _compile_operator(name).findall(query)
     value = str(values[-1]).strip('"').lower() if values else ""
     return value.rstrip("s") if name == "kind" else value
 
 
-def with_filter(query: str, name: str, value: str) -> str:
+def set_filter(query: str, name: str, value: str) -> str:
     """Return `query` with that filter at its start; an empty `value` removes the filter."""
-    rest = _operator(name).sub("", query)
+    rest = _compile_operator(name).sub("", query)
     return f"{name}:{value} {rest}" if value else rest
 
 
 def next_filter(query: str, name: str) -> str:
     """Return `query` with the next value of the filter `name`; a custom value is followed by none."""
     values = list(FILTERS[name])
-    now = filter_of(query, name)
-    return with_filter(query, name, values[(values.index(now) + 1) % len(values)] if now in values else "")
+    now = get_filter(query, name)
+    return set_filter(query, name, values[(values.index(now) + 1) % len(values)] if now in values else "")
 
 
-def filter_text(query: str, name: str) -> str:
+def describe_filter(query: str, name: str) -> str:
     """Return the display text of a filter's value."""
-    value = filter_of(query, name)
+    value = get_filter(query, name)
     return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)
 
 
-def notes(hits: Iterable[Hit]) -> dict[str, str]:
+def collect_notes(hits: Iterable[Hit]) -> dict[str, str]:
     """Return the notes on hits, by hit id; hits without a note are omitted."""
     texts = {h.id: " · ".join(filter(None, (h.reason, h.others))) for h in hits}
     return {i: text for i, text in texts.items() if text}
 
 
-LONG = 20_000  # characters of a message above which the passage round the hit is shown alone
-BEFORE, AFTER = 1_500, 4_000  # characters of that passage
-ABOVE = 3  # lines that stay in sight above the line that matches
+LONG_MESSAGE = 20_000  # characters of a message above which the passage round the hit is shown alone
+PASSAGE_BEFORE, PASSAGE_AFTER = 1_500, 4_000  # characters of that passage
+LINES_ABOVE = 3  # lines that stay in sight above the line that matches
 
 
 class Passage(Struct, frozen=True):
@@ -234,14 +234,16 @@ class Passage(Struct, frozen=True):
     passage: str
 
 
-async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Passage:
+async def load_passage(views: Views, hit: Hit, query: str, around: int = 3) -> Passage:
     """Return what to show of a hit: its message between `around` others; for a line of the log its source."""
-    pattern = pattern_of(searched_words(hit, query))
-    text = hit.text[max(0, hit.start - BEFORE) : hit.start + AFTER]
-    passage = ("…" if hit.start > BEFORE else "") + text + ("…" if hit.start + AFTER < len(hit.text) else "")
+    pattern = make_pattern(list_search_words(hit, query))
+    text = hit.text[max(0, hit.start - PASSAGE_BEFORE) : hit.start + PASSAGE_AFTER]
+    passage = (
+        ("…" if hit.start > PASSAGE_BEFORE else "") + text + ("…" if hit.start + PASSAGE_AFTER < len(hit.text) else "")
+    )
     if hit.kind == "message" and hit.thread_id:
         messages = await views.around(hit.thread_id, hit.position, around, around)
-        return Passage(tuple(_blocks(messages, hit)), hit.id, pattern, passage)
+        return Passage(tuple(_make_blocks(messages, hit)), hit.id, pattern, passage)
     title = hit.kind.replace("_", " ").capitalize()
     blocks: list[Block] = []
     if hit.kind in ("observation", "reflection"):
@@ -249,9 +251,9 @@ async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Pas
         if origin is not None:
             count = origin.last - origin.first + 1
             title = f"{title}, made from {counted(count, 'message')}"
-            blocks = message_blocks(await views.around(origin.thread_id, origin.index, around, around))
+            blocks = make_message_blocks(await views.around(origin.thread_id, origin.index, around, around))
     elif hit.kind == "task":
-        blocks = message_blocks((await views.task_messages(hit.id))[: 2 * around + 1])
+        blocks = make_message_blocks((await views.task_messages(hit.id))[: 2 * around + 1])
     shown = TextBlock(hit.id, text=passage, open=True)
     return Passage((CardBlock(hit.id, False, title=title), shown, *blocks), hit.id, pattern, passage)
 
@@ -259,17 +261,18 @@ async def passage_of(views: Views, hit: Hit, query: str, around: int = 3) -> Pas
 def _cut_texts(message: Message) -> Message:
     """Return a copy with long texts cut to their beginning: drawing a full one takes 0.25 s."""
     cut = (
-        TextPart(p.text[:AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG else p for p in message.parts
+        TextPart(p.text[:PASSAGE_AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG_MESSAGE else p
+        for p in message.parts
     )
     return replace(message, parts=tuple(cut))
 
 
-def _blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
+def _make_blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
     messages = [m if m.id == hit.id else _cut_texts(m) for m in messages]
-    if len(hit.text) <= LONG:
-        return message_blocks(messages)
+    if len(hit.text) <= LONG_MESSAGE:
+        return make_message_blocks(messages)
     at = next((i for i, m in enumerate(messages) if m.id == hit.id), len(messages))
-    return [*message_blocks(messages[:at]), *message_blocks(messages[at + 1 :])]
+    return [*make_message_blocks(messages[:at]), *make_message_blocks(messages[at + 1 :])]
 
 
 class Preview(Transcript):
@@ -291,18 +294,18 @@ class Preview(Transcript):
         if passage is not None:
             self.document.append(*passage.blocks)
         self._follow = False
-        self._settle(self._landing(passage) if passage is not None else (0, 0))
+        self._scroll_to_place(self._find_landing(passage) if passage is not None else (0, 0))
 
-    def _landing(self, passage: Passage) -> tuple[int, int]:
+    def _find_landing(self, passage: Passage) -> tuple[int, int]:
         document, pattern = self.document, passage.pattern
-        hit = seek(document, passage.message_id, pattern) if pattern is not None else None
+        hit = find_best_match(document, passage.message_id, pattern) if pattern is not None else None
         first = document.index_of(passage.message_id)
         if hit is None and (pattern is not None or first is None) and passage.passage.strip():
             after = self._add_passage(passage)
             first = after if first is None else first
-            hit = seek(document, passage.message_id, pattern) if pattern is not None else None
+            hit = find_best_match(document, passage.message_id, pattern) if pattern is not None else None
         place = hit or (first or 0, 0)
-        y = max(0, document.top(place[0]) + place[1] - ABOVE)
+        y = max(0, document.top(place[0]) + place[1] - LINES_ABOVE)
         if first is not None:
             y = max(y, document.top(first) - 1)  # earlier messages can be scrolled to
         return document.locate(y) or place
@@ -310,24 +313,30 @@ class Preview(Transcript):
     def _add_passage(self, passage: Passage) -> int:
         """Show text that is in a part that is not drawn: an attached file, the middle of a long output."""
         blocks = self.document.blocks
-        after = 1 + max((i for i, b in enumerate(blocks) if b.holds(passage.message_id)), default=len(blocks) - 1)
+        after = 1 + max(
+            (i for i, b in enumerate(blocks) if b.shows_message(passage.message_id)), default=len(blocks) - 1
+        )
         self.document.insert(after, [TextBlock(passage.message_id, text=passage.passage, open=True, gap=after > 0)])
         return after
 
     def line_at(self, y: int) -> Line | None:
         line = super().line_at(y)
-        if line and self._pattern is not None and self._stands_out(y):
+        if line and self._pattern is not None and self._is_of_hit(y):
             strong = self.palette.bold + self.palette.mark
             for match in self._pattern.finditer("".join(s.text for s in line)):
                 line = mark(line, match.span(), strong)
         return line
 
     def line_style(self, y: int) -> Style | None:
-        return self.palette.cursor if self._stands_out(y) else super().line_style(y)
+        return self.palette.cursor if self._is_of_hit(y) else super().line_style(y)
 
-    def _stands_out(self, y: int) -> bool:
+    def _is_of_hit(self, y: int) -> bool:
         place = self.document.locate(y)
-        return place is not None and bool(self._message_id) and self.document.blocks[place[0]].holds(self._message_id)
+        return (
+            place is not None
+            and bool(self._message_id)
+            and self.document.blocks[place[0]].shows_message(self._message_id)
+        )
 
 
 class PassageScreen(Panel[None]):
@@ -341,7 +350,7 @@ class PassageScreen(Panel[None]):
         super().__init__(one_line(title, 200))
         self._passage = passage
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Preview()
 
     def on_mount(self) -> None:

@@ -20,11 +20,11 @@ from sakti.core.errors import SaktiError
 from sakti.core.text import one_line, sanitise
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, ListPanel
-from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
-WRITING = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
+WRITE_KEYS = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
 
 
 class ChoiceScreen(ListPanel):
@@ -40,12 +40,12 @@ class ChoiceScreen(ListPanel):
         super().__init__(row.name)
         self._row, self._options, self._files, self._in_project = row, options, files, in_project
 
-    def body(self) -> ComposeResult:
-        yield from super().body()
+    def compose_body(self) -> ComposeResult:
+        yield from super().compose_body()
         yield Static("", id="panel-detail", markup=False)
 
     def on_mount(self) -> None:
-        self._tell()
+        self._describe()
         self.call_after_refresh(self._to_current)
 
     @property
@@ -56,11 +56,11 @@ class ChoiceScreen(ListPanel):
         if self._now in self.result_list.rows:
             self.result_list.move_to(list(self.result_list.rows).index(self._now))
 
-    def _tell(self) -> None:
+    def _describe(self) -> None:
         where = sanitise(str(self._files[self._in_project]))
         self.query_one("#panel-detail", Static).update(f"{sanitise(self._row.meaning.help)}\nEnter writes to {where}")
 
-    def named_keys(self) -> Keys:
+    def list_keys(self) -> Keys:
         project = (("^t for this project", "turn"),) if self._row.meaning.project else ()
         return (("enter write", "open"), *project, ("esc cancel", "close"))
 
@@ -76,7 +76,7 @@ class ChoiceScreen(ListPanel):
     def action_turn(self) -> None:
         if self._row.meaning.project:
             self._in_project = not self._in_project
-            self._tell()
+            self._describe()
 
     def choose(self, row: Any) -> None:
         self.dismiss((row, self._in_project))
@@ -107,24 +107,26 @@ class SettingsScreen(ListPanel):
         self._files = user_file, project_file
         self._chosen: Setting | None = None
         self._in_project = False  # where the open line writes
-        self._take(found)
+        self._set_settings(found)
 
-    def _take(self, found: Sequence[Setting]) -> None:
-        self._found = sorted(found, key=lambda s: s.origin == "default")  # changed settings come first
+    def _set_settings(self, found: Sequence[Setting]) -> None:
+        self._settings = sorted(found, key=lambda s: s.origin == "default")  # changed settings come first
         self._title = f"Settings {len(found)} · {sum(s.origin != 'default' for s in found)} changed"
 
-    def body(self) -> ComposeResult:
-        yield from super().body()
+    def compose_body(self) -> ComposeResult:
+        yield from super().compose_body()
         yield AskLine(id="panel-line")
         yield Static("", id="panel-detail", markup=False)
 
     def on_mount(self) -> None:
-        self.call_after_refresh(self._tell_current)
+        self.call_after_refresh(self._describe_current)
 
     def rows(self, text: str) -> list[Setting]:
         words = text.lower().split()
         return [
-            s for s in self._found if all(w in f"{s.name} {s.text} {s.origin} {s.meaning.help}".lower() for w in words)
+            s
+            for s in self._settings
+            if all(w in f"{s.name} {s.text} {s.origin} {s.meaning.help}".lower() for w in words)
         ]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
@@ -136,46 +138,50 @@ class SettingsScreen(ListPanel):
         return [
             [
                 Segment("● " if changed else "  ", palette.agent),
-                Segment(fit(label, name), palette.bold if changed else palette.text),
-                Segment(fit(one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted),
+                Segment(fit_width(label, name), palette.bold if changed else palette.text),
+                Segment(
+                    fit_width(one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted
+                ),
                 Segment(f"  {origin}", palette.agent if changed else palette.faint),
             ],
             [Segment("  "), Segment(shorten(one_line(row.meaning.help, 200), width - 3), palette.faint)],
         ]
 
-    def _tell(self, text: str) -> None:
+    def _describe(self, text: str) -> None:
         self.query_one("#panel-detail", Static).update(sanitise(text))
 
-    def _tell_current(self) -> None:
+    def _describe_current(self) -> None:
         row: Setting | None = self.result_list.current
-        if self.line.asked:
+        if self.line.question:
             return
         if row is None:
-            self._tell("")
+            self._describe("")
             return
         who = "A project may also set it" if row.meaning.project else "Only your own file may set it"
         when = "at once" if row.meaning.at_once else "after a restart"
         value, default = (shorten(one_line(x or "not set", 200), 40) for x in (row.text, as_toml(row.default)))
         set_by = "" if row.origin == "default" else f", from {row.origin}"
-        self._tell(
+        self._describe(
             f"{row.meaning.help}\nTakes {row.takes} · now {value}{set_by} · default {default}\n"
             f"{who}; a change takes effect {when}."
         )
 
     def refresh_rows(self) -> None:
         super().refresh_rows()
-        self._tell_current()  # the cursor may be on another row, or none
+        self._describe_current()  # the cursor may be on another row, or none
 
     @on(LineList.Moved, "#panel-list")
     def _handle_move(self) -> None:
-        self._tell_current()
+        self._describe_current()
 
     # --- another value ------------------------------------------------------------------------------------------
 
     def choose(self, row: Any) -> None:
         """Open the line below with the value that is, unless no file can change it."""
         if row.from_environment:
-            self._tell(f"{row.name} comes from the variable {row.origin}, which overrides every file: change it there.")
+            self._describe(
+                f"{row.name} comes from the variable {row.origin}, which overrides every file: change it there."
+            )
             return
         self._chosen = row
         self._in_project = row.origin == str(self._files[1])
@@ -185,8 +191,8 @@ class SettingsScreen(ListPanel):
         self.line.ask(
             "value", f"{one_line(row.takes, 80)}; empty: back to {as_toml(row.default) or 'not set'}", row.text
         )
-        self._try()
-        self._name_keys()
+        self._preview_change()
+        self._update_keys()
 
     def _options(self, row: Setting) -> tuple[str, ...]:
         """Return the values that a setting chooses among; empty if it takes others."""
@@ -202,46 +208,46 @@ class SettingsScreen(ListPanel):
     def action_close(self) -> None:
         super().action_close()
         if self.is_open:
-            self._name_keys()
-            self._tell_current()
+            self._update_keys()
+            self._describe_current()
 
-    def named_keys(self) -> Keys:
-        return WRITING if self.is_mounted and self.line.asked else self.keys
+    def list_keys(self) -> Keys:
+        return WRITE_KEYS if self.is_mounted and self.line.question else self.keys
 
-    def _name_keys(self) -> None:
-        self.query_one("#panel-keys", KeyLine).show(self.named_keys())
+    def _update_keys(self) -> None:
+        self.query_one("#panel-keys", KeyLine).show(self.list_keys())
 
     def action_turn(self) -> None:
         """Switch to the other file, for a setting that a project may set."""
         row = self._chosen
-        if not self.line.asked or row is None:
-            self._tell("Enter opens the line of a value; there ^t chooses your own file or this project's.")
+        if not self.line.question or row is None:
+            self._describe("Enter opens the line of a value; there ^t chooses your own file or this project's.")
         elif not row.meaning.project:
-            self._tell(f"A project may not set {row.name}: set it in your own file.")
+            self._describe(f"A project may not set {row.name}: set it in your own file.")
         else:
             self._in_project = not self._in_project
-            self._try()
+            self._preview_change()
 
     @property
     def _file(self) -> Path:
         return self._files[self._in_project]
 
     @on(Input.Changed, "#panel-line")
-    def _try(self) -> None:
+    def _preview_change(self) -> None:
         """Preview the line that Enter would write."""
-        if not self.line.asked or self._chosen is None:
+        if not self.line.question or self._chosen is None:
             return
         name = self._chosen.name
         try:
             value = value_of(self.host.session.workspace.config, name, self.line.value.strip())
         except SaktiError as e:
-            self._tell(e.message)
+            self._describe(e.message)
             return
         what = f"Enter removes {name} from"
         if value is not None:
             what = f"{as_lines(name, value)}\nEnter writes this to"
         takes = one_line(self._chosen.takes, 200)
-        self._tell(f"Takes {takes}\n{what} {self._file}")  # the path last: it may be longer than there is room
+        self._describe(f"Takes {takes}\n{what} {self._file}")  # the path last: it may be longer than there is room
 
     @on(Input.Submitted, "#panel-line")
     def _submit_line(self, event: Input.Submitted) -> None:
@@ -260,17 +266,17 @@ class SettingsScreen(ListPanel):
                 session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
             )
         except SaktiError as e:
-            self._tell(e.message)  # and the line stays open
+            self._describe(e.message)  # and the line stays open
             return
         message = self._apply(row.name) or message
-        self._take(rows)
+        self._set_settings(rows)
         if not self.is_open:
             return
         self.line.end()
-        self._name_keys()
+        self._update_keys()
         self.set_title(self._title)
         self.refresh_rows()
         names = [s.name for s in self.result_list.rows]
         if row.name in names:
             self.result_list.move_to(names.index(row.name))
-        self._tell(message)
+        self._describe(message)

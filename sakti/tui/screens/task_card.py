@@ -20,7 +20,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, NoticeBlock, TextBlock
-from sakti.tui.transcript.build import message_blocks
+from sakti.tui.transcript.build import make_message_blocks
 from sakti.tui.transcript.wrap import Line, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
@@ -33,7 +33,7 @@ KEYS = {
     "in_progress": (("r release", "do('release')"),),
     "closed": (("o reopen", "do('reopen')"),),
 }
-CAN = {"claim": "open", "release": "in_progress", "reopen": "closed"}
+REQUIRED_STATUS = {"claim": "open", "release": "in_progress", "reopen": "closed"}
 
 
 class TaskCardScreen(Panel[None]):
@@ -53,7 +53,7 @@ class TaskCardScreen(Panel[None]):
         self._task_id = task_id
         self._status = ""
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Transcript()
 
     def on_mount(self) -> None:
@@ -74,16 +74,16 @@ class TaskCardScreen(Panel[None]):
         self.query_one("#panel-keys", KeyLine).show(keys)
         reader = self.query_one(Transcript)
         reader.document.clear()
-        reader.document.append(*card_blocks(task, messages))
+        reader.document.append(*make_card_blocks(task, messages))
         reader.show_top()
 
     def action_do(self, name: str) -> None:
-        if CAN[name] == self._status:
+        if REQUIRED_STATUS[name] == self._status:
             self.host.start_worker(self._do, name, group="task-card", exclusive=True)
 
     async def _do(self, name: str) -> None:
         try:
-            message = await changes.change(self.host.session, name, self._task_id)
+            message = await changes.change_task(self.host.session, name, self._task_id)
         except TaskError as e:
             message = e.message
         self.post_message(BoardChanged())
@@ -93,11 +93,11 @@ class TaskCardScreen(Panel[None]):
         self.host.push(TreeScreen(self._task_id))
 
 
-def _blocker(task: Json) -> str:
+def _describe_blocker(task: Json) -> str:
     return f"{task['handle']} {task['title']}" + (f" (via {task['via']})" if "via" in task else "")
 
 
-def _facts(shown: Json) -> list[tuple[str, Any]]:
+def _list_facts(shown: Json) -> list[tuple[str, Any]]:
     """List the fields of a task with their names; some are empty."""
     task: Json = shown["task"]
     edges = [_describe_edge(edge, task["handle"]) for edge in shown["dependencies"]]
@@ -113,7 +113,7 @@ def _facts(shown: Json) -> list[tuple[str, Any]]:
         ("labels", ", ".join(task.get("labels", ()))),
         ("for", task.get("assignee", "")),
         ("held by", f"{task.get('claimedBy', '')}{', claim ended' if task.get('claimEnded') else ''}"),
-        ("blocked", ", ".join(_blocker(t) for t in shown["blockingTasks"])),
+        ("blocked", ", ".join(_describe_blocker(t) for t in shown["blockingTasks"])),
         ("waits for", _count_children(task.get("waitsForChildren", 0))),
         *(("relation", edge) for edge in edges),
         *((str(k), v) for k, v in task.get("metadata", {}).items()),
@@ -134,9 +134,9 @@ def _count_children(count: int) -> str:
     return "its child" if count else ""
 
 
-def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
+def make_card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
     task: Json = shown["task"]
-    rows = tuple((k, one_line(str(v), 300)) for k, v in _facts(shown) if v)
+    rows = tuple((k, one_line(str(v), 300)) for k, v in _list_facts(shown) if v)
     blocks: list[Block] = [CardBlock(title=one_line(str(task["title"]), 300), rows=rows)]
     for name in ("description", "summary"):
         if task.get(name):
@@ -144,7 +144,7 @@ def card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
     if not said:
         why = "Messages sent while the task is claimed appear here."
         blocks.append(NoticeBlock(title="No messages yet", text=why))
-    return [*blocks, *message_blocks(said)]
+    return [*blocks, *make_message_blocks(said)]
 
 
 class TreeScreen(Panel[None]):
@@ -159,7 +159,7 @@ class TreeScreen(Panel[None]):
         super().__init__("Dependencies")
         self._task_id = task_id
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield LineList(draw_branch, id="tree-list")
 
     def on_mount(self) -> None:
@@ -178,7 +178,7 @@ class TreeScreen(Panel[None]):
 
     async def _show(self, task_id: str) -> None:
         try:
-            rows = await changes.tree(self.host.session, task_id)
+            rows = await changes.read_tree(self.host.session, task_id)
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
             return

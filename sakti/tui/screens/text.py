@@ -1,39 +1,35 @@
-"""Screens to read in: sources of an observation, help, the request as it would be sent, memory events."""
+"""Screens to read: sources of an observation, a page, the next request, memory events, a compaction."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rich.segment import Segment
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.containers import Horizontal
 from textual.getters import query_one
 
-from sakti.actions import registry
 from sakti.agent.reports.memory_report import ABOUT, in_a_line, sizes
 from sakti.core.events import ApprovalRequested
 from sakti.core.text import count_k, counted, one_line, sanitise, show_hidden
 from sakti.core.types import Message
 from sakti.tui.host import Host
-from sakti.tui.keys import in_words
 from sakti.tui.palette import Palette
-from sakti.tui.panes.memory import event_head
+from sakti.tui.panes.memory import draw_event_head
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
-from sakti.tui.transcript.blocks import Block, CardBlock, ChunkBlock, NoticeBlock, TextBlock, estimate_text
-from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.code import diff_lines
-from sakti.tui.transcript.split import split
-from sakti.tui.transcript.wrap import Line, indent, line_width, shorten, wrap
+from sakti.tui.transcript.blocks import Block, CardBlock, ChunkBlock, NoticeBlock, TextBlock, estimate_lines
+from sakti.tui.transcript.build import make_message_blocks
+from sakti.tui.transcript.chunks import split
+from sakti.tui.transcript.code import draw_diff
+from sakti.tui.transcript.wrap import Line, indent, measure_line, shorten, wrap
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.project.skills import Skill
     from sakti.agent.session.queries import ContextBlock
     from sakti.agent.threads.history import LastCompaction
     from sakti.store.log.events import MemoryEvent
@@ -41,22 +37,20 @@ if TYPE_CHECKING:
 
 CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
 
-TYPING = ("letters, pastes", "go to the prompt, while browsing too, except the keys of the browsed part")
-
 
 class DiffBlock(Block, eq=False):
     """A unified diff, sanitised before."""
 
     diff: str = ""
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return self.diff
 
     def render(self, width: int, palette: Palette) -> list[Line]:
-        return diff_lines(self.diff, max(8, width), palette)
+        return draw_diff(self.diff, max(8, width), palette)
 
     def estimate(self, width: int) -> int:
-        return estimate_text(self.diff, width) + self.gap
+        return estimate_lines(self.diff, width) + self.gap
 
 
 class ReadScreen(Panel[bool]):
@@ -70,11 +64,11 @@ class ReadScreen(Panel[bool]):
         self._blocks = blocks
         self._shown = self._ended = False  # from its top on; to its end
 
-    def named_keys(self) -> Keys:
-        folds = any(b.foldable for b in self._blocks)
+    def list_keys(self) -> Keys:
+        folds = any(b.is_foldable for b in self._blocks)
         return (self.keys[0], ("[ ] and enter unfold", ""), *self.keys[1:]) if folds else self.keys
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Transcript()
 
     def on_mount(self) -> None:
@@ -108,7 +102,7 @@ class SourceScreen(ReadScreen):
         blocks: list[Block] = [CardBlock(title=observation, rows=(("made from", counted(len(messages), "message")),))]
         if not messages:
             blocks.append(NoticeBlock(tone="warning", title="No messages", text="No source is recorded."))
-        super().__init__("Where this comes from", [*blocks, *message_blocks(messages)])
+        super().__init__("Where this comes from", [*blocks, *make_message_blocks(messages)])
 
 
 async def open_sources(host: Host, group_id: str, text: str) -> None:
@@ -134,25 +128,7 @@ def make_approval_screen(asked: ApprovalRequested) -> ReadScreen:
     return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", blocks)
 
 
-def help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[Skill] = ()) -> list[Block]:
-    """List keys by part of the screen, slash commands, and the user's skills and commands."""
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for group, binding in bindings:
-        if binding.description:
-            keys = binding.key_display or in_words(binding.key.split(","))
-            groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
-    groups.setdefault("Everywhere", []).append(TYPING)
-    cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
-    commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat().items())
-    more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
-    skill_rows = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
-    yours = (
-        [CardBlock(title="Skills and commands of this project, and your own", rows=skill_rows)] if skill_rows else []
-    )
-    return [CardBlock(title="Commands", rows=(*commands, *more)), *yours, *cards]
-
-
-def _name_request(blocks: Sequence[ContextBlock]) -> str:
+def _make_request_title(blocks: Sequence[ContextBlock]) -> str:
     total = sum(b.tokens for b in blocks)
     cached = sum(b.tokens for b in blocks if b.cached)
     about = ABOUT if any(b.kind == "streaming" for b in blocks) else ""
@@ -169,7 +145,7 @@ class ContextScreen(Panel[None]):
     reader = query_one(Transcript)
 
     def __init__(self, blocks: Sequence[ContextBlock]) -> None:
-        super().__init__(_name_request(blocks))
+        super().__init__(_make_request_title(blocks))
         self._use(blocks)
 
     def _use(self, blocks: Sequence[ContextBlock]) -> None:
@@ -182,7 +158,7 @@ class ContextScreen(Panel[None]):
             return
         place, before = self.blocks_list.cursor, self.blocks_list.current
         self._use(blocks)
-        self.set_title(_name_request(blocks))
+        self.set_title(_make_request_title(blocks))
         same = (
             i for i, b in enumerate(blocks) if before is not None and (b.kind, b.text) == (before.kind, before.text)
         )
@@ -190,7 +166,7 @@ class ContextScreen(Panel[None]):
         if self.blocks_list.current != before:
             self._show()
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
             yield LineList(self._draw, id="context-list", empty="nothing would be sent")
             yield Transcript()
@@ -264,10 +240,10 @@ class MemoryEventsScreen(ListPanel):
         now = self.host.session.workspace.clock.now()
         retry_at = self._retry_at if self._retry_at is not None and self._retry_at > now else None
         newest = next((e for e in self._events if e.kind == "failed"), None)
-        head = event_head(row, palette, "%Y-%m-%d %H:%M:%S")
+        head = draw_event_head(row, palette, "%Y-%m-%d %H:%M:%S")
         text = one_line(in_a_line(row, retry_at if row is newest else None), 300)
-        first, *more = wrap([(text, palette.text)], max(10, width - line_width(head) - 1))
-        return [[*head, *first], *indent(more, Segment(" " * line_width(head)))]
+        first, *more = wrap([(text, palette.text)], max(10, width - measure_line(head) - 1))
+        return [[*head, *first], *indent(more, Segment(" " * measure_line(head)))]
 
     def choose(self, row: Any) -> None:
         self.host.start_worker(self._show, row, group="memory-event", exclusive=True)
@@ -277,33 +253,33 @@ class MemoryEventsScreen(ListPanel):
         groups = await views.memory_groups(event.group_ids)
         merged = await views.memory_groups(groups[0].merged_group_ids) if groups else []
         title = f"{datetime.fromtimestamp(event.time / 1000):%Y-%m-%d %H:%M:%S}  {in_a_line(event)}"
-        self.host.push(ReadScreen(title, event_blocks(event, groups, merged)))
+        self.host.push(ReadScreen(title, make_event_blocks(event, groups, merged)))
 
 
-def event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
+def make_event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
     """Return the result of an event: its text, or a diff of the log for a reflection."""
     facts = (
         ("what", in_a_line(event)),
         ("tokens", sizes(event.tokens_before, event.tokens_after) if event.tokens_before else ""),
-        ("messages", _numbers(groups)),
+        ("messages", _describe_range(groups)),
         ("by", ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))),
         ("focus" if event.kind in ("compacted", "undone") else "why", one_line(event.text, 300)),
     )
     card = CardBlock(title=event.kind.replace("_", " "), rows=tuple((k, v) for k, v in facts if v))
-    before, after = _lines_of(merged), _lines_of(groups)
+    before, after = _get_lines(merged), _get_lines(groups)
     if merged:
         diff = difflib.unified_diff(before, after, "before", "after", n=len(before), lineterm="")
         return [card, DiffBlock(diff="\n".join(diff))]
     return [card, *([TextBlock(text="\n".join(after), open=True, gap=True)] if after else [])]
 
 
-def _numbers(groups: Sequence[Group]) -> str:
+def _describe_range(groups: Sequence[Group]) -> str:
     """Return which messages `groups` were made from, or ""."""
     indexes = [i for g in groups for i in (g.first_index, g.last_index) if i is not None]
     return f"numbers {min(indexes) + 1} to {max(indexes) + 1}" if indexes else ""
 
 
-def _lines_of(groups: Sequence[Group]) -> list[str]:
+def _get_lines(groups: Sequence[Group]) -> list[str]:
     return [line for g in groups for line in sanitise(g.text).split("\n")]
 
 

@@ -21,19 +21,19 @@ from sakti.core.text import count_k, counted, one_line
 from sakti.core.types import SIGNS, Message, describe_state
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
-from sakti.tui.screens.lists import age
+from sakti.tui.screens.lists import format_age
 from sakti.tui.screens.panel import BACK, Keys, ListPanel
-from sakti.tui.transcript.wrap import Line, fit, shorten
+from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
-ROOMY = 90  # columns of a list from which on its figures are named in full
+WIDE = 90  # columns of a list from which on its figures are named in full
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import ThreadSummary
 
-FORK_FROM = 1_000  # newest messages that a fork can be begun at from here
-ASKS = {"rename": "title", "export": "new file, ending in .md, .json or .html"}
+FORK_LIMIT = 1_000  # newest messages that a fork can be begun at from here
+PROMPTS = {"rename": "title", "export": "new file, ending in .md, .json or .html"}
 
 
 class ThreadsScreen(ListPanel):
@@ -73,28 +73,30 @@ class ThreadsScreen(ListPanel):
         self._unfolded: set[str] = set()  # threads whose undone branches are shown
         self._to_delete = ""  # asked once: the same key again deletes it
 
-    def body(self) -> ComposeResult:
-        yield from super().body()
+    def compose_body(self) -> ComposeResult:
+        yield from super().compose_body()
         yield AskLine(id="panel-line")
 
     def rows(self, text: str) -> list[ThreadSummary]:
         needle = text.lower()
-        matches = [s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_tag(s)}".lower()]
+        matches = [
+            s for s in self._summaries if needle in f"{self._titles[s.thread.id]} {s.preview} {_get_tag(s)}".lower()
+        ]
         return [row for s in matches for row in (s, *(s.below if s.thread.id in self._unfolded else ()))]
 
     def action_branches(self) -> None:
         """Show or hide the children and undone branches of the thread under the cursor."""
-        row = self._row()
+        row = self._get_row()
         owner = next((s for s in self._summaries if s.below and row is not None and row in (s, *s.below)), None)
         if owner is None:
-            self.say("This thread has no children and no undone branches.")
+            self.set_status("This thread has no children and no undone branches.")
             return
         self._unfolded ^= {owner.thread.id}
         self.refresh_rows()
         self.result_list.move_to(list(self.result_list.rows).index(owner))
-        self.say()
+        self.set_status()
 
-    def nothing(self, text: str) -> str:
+    def describe_empty(self, text: str) -> str:
         return f"no thread matches “{one_line(text, 60)}”" if text else self.empty
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
@@ -102,50 +104,52 @@ class ThreadsScreen(ListPanel):
         if thread.id not in self._titles:
             return self._draw_branch(row, width, palette)
         sign = "▶ " if thread.id == self._current else "↳ " if thread.metadata.get("forked_from") else "  "
-        tag = _tag(row)
+        tag = _get_tag(row)
         messages, tokens = row.messages, count_k(row.tokens)
         right = (
-            f"{counted(messages, 'message')} · {tokens} tokens" if width >= ROOMY else f"{messages} msg · {tokens} tok"
+            f"{counted(messages, 'message')} · {tokens} tokens" if width >= WIDE else f"{messages} msg · {tokens} tok"
         )
-        right += f" · {age(thread.updated_at, self._now)}"
+        right += f" · {format_age(thread.updated_at, self._now)}"
         room = max(4, width - len(right) - len(tag) - 5 - bool(tag) * 3)
         return [
             [
                 Segment(sign, palette.ok),
-                Segment(fit(one_line(self._titles[thread.id], 200), room), palette.muted if tag else palette.bold),
+                Segment(
+                    fit_width(one_line(self._titles[thread.id], 200), room), palette.muted if tag else palette.bold
+                ),
                 Segment(f"  {tag} ·" if tag else "", palette.muted),
                 Segment(f" {right}" if tag else f"  {right}", palette.faint),
             ],
-            [Segment("  "), *self._below(row, width, palette)],
+            [Segment("  "), *self._draw_preview(row, width, palette)],
         ]
 
-    def _below(self, row: ThreadSummary, width: int, palette: Palette) -> list[Segment]:
+    def _draw_preview(self, row: ThreadSummary, width: int, palette: Palette) -> list[Segment]:
         """Return the last words, and how many children and undone branches are folded under the thread."""
         branches = _count_below(row) if row.below and row.thread.id not in self._unfolded else ""
         room = width - 3 - (len(branches) + 2 if branches else 0)
         words = one_line(row.preview, 300)
-        preview = Segment(fit(words, room) if branches else shorten(words, room), palette.muted)
+        preview = Segment(fit_width(words, room) if branches else shorten(words, room), palette.muted)
         return [preview, Segment(f"  {branches}", palette.faint)] if branches else [preview]
 
     def _draw_branch(self, row: ThreadSummary, width: int, palette: Palette) -> list[Line]:
         is_child = row.thread.parent_id is not None
         sign = f"└ {SIGNS[row.state]}" if row.state else "└" if is_child else "↶"
         kind = describe_state(row.state) if row.state else "child" if is_child else "undone"
-        right = f"{kind} {age(row.thread.updated_at, self._now)}"
+        right = f"{kind} {format_age(row.thread.updated_at, self._now)}"
         words = one_line(row.thread.title if is_child else row.preview, 300)
         return [
             [
                 Segment(f"    {sign} ", palette.faint),
-                Segment(fit(words, max(4, width - len(right) - len(sign) - 8)), palette.muted),
+                Segment(fit_width(words, max(4, width - len(right) - len(sign) - 8)), palette.muted),
                 Segment(f"  {right}", palette.faint),
             ]
         ]
 
-    def say(self, text: str = "") -> None:
+    def set_status(self, text: str = "") -> None:
         """Show in the title the result of the last change, or the effect of the next key."""
         self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", one_line(text, 180)) if p))
 
-    def _row(self) -> ThreadSummary | None:
+    def _get_row(self) -> ThreadSummary | None:
         row: ThreadSummary | None = self.result_list.current
         return row
 
@@ -153,7 +157,7 @@ class ThreadsScreen(ListPanel):
     def _cancel_delete(self) -> None:
         if self._to_delete:
             self._to_delete = ""
-            self.say()
+            self.set_status()
 
     async def _reload(self, at: str = "") -> None:
         """Read the list again, the cursor on the thread `at` if that is in it."""
@@ -171,90 +175,90 @@ class ThreadsScreen(ListPanel):
 
     def action_ask(self, what: str) -> None:
         """Open the line below for a title or a file."""
-        row = self._row()
-        if row is not None and not self.line.asked:
+        row = self._get_row()
+        if row is not None and not self.line.question:
             self._chosen = row
-            self.line.ask(what, ASKS[what], row.thread.title if what == "rename" else file_name(row.thread, "md"))
+            self.line.ask(what, PROMPTS[what], row.thread.title if what == "rename" else file_name(row.thread, "md"))
 
     @on(Input.Submitted, "#panel-line")
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
-        text, what, row = event.value.strip(), self.line.asked, self._chosen
+        text, what, row = event.value.strip(), self.line.question, self._chosen
         self.line.end()
         if row is not None and text:
-            self._do(self._rename if what == "rename" else self._export, row.thread.id, text)
+            self._run_action(self._rename if what == "rename" else self._export, row.thread.id, text)
 
     def action_fork(self) -> None:
-        if (row := self._row()) is not None:
-            self._do(self._choose_fork, row)
+        if (row := self._get_row()) is not None:
+            self._run_action(self._choose_fork, row)
 
     def action_delete(self) -> None:
         """Announce the deletion on the first press, and delete on the second."""
-        row = self._row()
+        row = self._get_row()
         if row is None:
             return
         if self._to_delete == row.thread.id:
             self._to_delete = ""
-            self._do(self._delete, row.thread.id)
+            self._run_action(self._delete, row.thread.id)
         else:
             self._to_delete = row.thread.id
-            self._do(self._say_what_goes, row.thread.id)
+            self._run_action(self._announce_delete, row.thread.id)
 
     def action_restore(self) -> None:
-        self._do(self._restore)
+        self._run_action(self._restore)
 
     # --- doing it ---------------------------------------------------------------------------------------------
 
-    def _do(self, work: Any, *args: Any) -> None:
+    def _run_action(self, work: Any, *args: Any) -> None:
         async def run() -> None:
             try:
                 await work(ThreadActions(self.host.session), *args)
             except SaktiError as e:
-                self.say(e.message)
+                self.set_status(e.message)
 
         self.host.start_worker(run, group="threads-screen")
 
     async def _rename(self, actions: ThreadActions, thread_id: str, title: str) -> None:
         message = await actions.rename(thread_id, title)
         await self._reload(thread_id)
-        self.say(message)
+        self.set_status(message)
 
     async def _export(self, actions: ThreadActions, thread_id: str, name: str) -> None:
         target = self.host.session.workspace.root / Path(name).expanduser()
         path = await actions.export(thread_id, target.suffix.lstrip("."), target)
-        self.say(f"Written: {path}")
+        self.set_status(f"Written: {path}")
 
-    async def _say_what_goes(self, actions: ThreadActions, thread_id: str) -> None:
+    async def _announce_delete(self, actions: ThreadActions, thread_id: str) -> None:
         contents = await actions.contents(thread_id)
-        self.say(f"^d again deletes {contents.in_words()}. ^y restores it.")
+        self.set_status(f"^d again deletes {contents.in_words()}. ^y restores it.")
 
     async def _delete(self, actions: ThreadActions, thread_id: str) -> None:
         gone = await actions.delete(thread_id)
         await self._reload()
-        self.say(f"Deleted {gone.in_words()}. ^y restores it.")
+        self.set_status(f"Deleted {gone.in_words()}. ^y restores it.")
 
     async def _restore(self, actions: ThreadActions) -> None:
         last = await actions.find_last_deleted()
         if last is None:
-            self.say("No thread of this workspace is deleted.")
+            self.set_status("No thread of this workspace is deleted.")
             return
         await actions.restore(last.id)
         await self._reload(last.id)
-        self.say(f"Restored {last.title!r}.")
+        self.set_status(f"Restored {last.title!r}.")
 
     async def _choose_fork(self, _: ThreadActions, row: ThreadSummary) -> None:
-        messages = await self.host.session.views.transcript(row.thread.id, limit=FORK_FROM)
+        messages = await self.host.session.views.transcript(row.thread.id, limit=FORK_LIMIT)
 
         def fork(upto: int | None) -> None:
             if upto is not None:
-                self._do(self._fork, row.thread.id, upto)
+                self._run_action(self._fork, row.thread.id, upto)
 
         self.host.push(ForkScreen(row.thread.title, messages), fork)
 
     async def _fork(self, actions: ThreadActions, thread_id: str, upto: int) -> None:
         thread = await actions.fork(thread_id, upto)
         await self._reload(thread.id)
-        self.say(f"Forked with {counted(thread.metadata['forked_at'] + 1, 'message')}: enter opens it.")
+        self.set_status(f"Forked with {counted(thread.metadata['forked_at'] + 1, 'message')}: enter opens it.")
 
 
 def _count_below(row: ThreadSummary) -> str:
@@ -263,7 +267,7 @@ def _count_below(row: ThreadSummary) -> str:
     return f"{' '.join(parts)} ^e"
 
 
-def _tag(row: ThreadSummary) -> str:
+def _get_tag(row: ThreadSummary) -> str:
     """Return "run" for a thread of a headless run, else ""."""
     return "run" if row.thread.metadata.get(HEADLESS) else ""
 

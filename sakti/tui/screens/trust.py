@@ -17,15 +17,15 @@ from sakti.tui.host import Host
 from sakti.tui.screens.panel import Keys, Panel
 from sakti.tui.screens.text import DiffBlock, ReadScreen
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
-from sakti.tui.widgets.approval import GUARD
+from sakti.tui.widgets.approval import GUARD_S
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
 
-NEW = "It brings files that change what sakti does. Until you trust the folder they are left out."
-MADE = "A command or a tool created these files. Until you trust them they are left out."
-CHANGED = "Its files changed since you trusted the folder. Until you trust it again they are left out."
+NEW_FOLDER = "It brings files that change what sakti does. Until you trust the folder they are left out."
+NEW_FILES = "A command or a tool created these files. Until you trust them they are left out."
+CHANGED_FILES = "Its files changed since you trusted the folder. Until you trust it again they are left out."
 
 
 class TrustQuestion(Panel[bool]):
@@ -38,7 +38,7 @@ class TrustQuestion(Panel[bool]):
         self._clock = clock
         self._since = clock.monotonic()
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Transcript()
 
     def on_mount(self) -> None:
@@ -46,11 +46,11 @@ class TrustQuestion(Panel[bool]):
 
     def action_trust(self) -> None:
         """Answer with yes."""
-        if self._clock.monotonic() - self._since >= GUARD:
+        if self._clock.monotonic() - self._since >= GUARD_S:
             self.dismiss(True)
 
     def action_close(self) -> None:
-        if self._clock.monotonic() - self._since >= GUARD:
+        if self._clock.monotonic() - self._since >= GUARD_S:
             self.leave()
 
     def leave(self) -> None:
@@ -70,7 +70,7 @@ class TrustScreen(TrustQuestion):
 
     def __init__(self, review: trust.TrustReview, clock: Clock, *, made: bool = False) -> None:
         super().__init__("Trust these new files?" if made else "Trust this folder?", clock)
-        self._why = MADE if made else CHANGED if review.state == "changed" else NEW
+        self._why = NEW_FILES if made else CHANGED_FILES if review.state == "changed" else NEW_FOLDER
         self._review = review
 
     def on_mount(self) -> None:

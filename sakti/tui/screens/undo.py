@@ -17,26 +17,26 @@ from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line, sanitise
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
-from sakti.tui.screens.lists import age
+from sakti.tui.screens.lists import format_age
 from sakti.tui.screens.panel import BACK, Keys, ListPanel, Panel
 from sakti.tui.screens.text import DiffBlock
 from sakti.tui.transcript.blocks import CardBlock, TextBlock
-from sakti.tui.transcript.wrap import Line, fit, shorten
-from sakti.tui.widgets.approval import GUARD
+from sakti.tui.transcript.wrap import Line, fit_width, shorten
+from sakti.tui.widgets.approval import GUARD_S
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.agent.checkpoints.plan import PlanItem
-    from sakti.agent.checkpoints.undoing import Past, Undoing, UndoPreview, What
+    from sakti.agent.checkpoints.undoing import PastTurn, Undoing, UndoPreview, What
     from sakti.core.clock import Clock
 
 with lazy_imports:
     from sakti.agent.checkpoints import undoing
 
-TOLD_S = 8.0  # seconds that the result is shown
-WHATS: tuple[What, ...] = ("both", "conversation", "files")
-SAID = {"both": "messages and files", "conversation": "messages", "files": "files"}
+RESULT_S = 8.0  # seconds that the result is shown
+SCOPES: tuple[What, ...] = ("both", "conversation", "files")
+SCOPE_NAMES = {"both": "messages and files", "conversation": "messages", "files": "files"}
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -70,9 +70,10 @@ class UndoScreen(Panel[frozenset[str] | None]):
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
-        return f"Undo {turns} · {SAID[preview.what]} · from {shorten(words.title_of(preview.turns[0]), 30)!r}"
+        title = shorten(words.format_title(preview.turns[0]), 30)
+        return f"Undo {turns} · {SCOPE_NAMES[preview.what]} · from {title!r}"
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
             yield LineList(self._draw, id="context-list", empty="no file changes")
             yield Transcript()
@@ -90,7 +91,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
             right = " restore" if item.path in self._restored else " keep"
         style = palette.warn if item.conflict else palette.text
         room = max(4, width - len(right) - 3)
-        name = Segment(fit(one_line(item.path, 300), room), style)
+        name = Segment(fit_width(one_line(item.path, 300), room), style)
         return [[Segment(f"{words.SIGNS[item.action]} ", palette.muted), name, Segment(right, palette.warn)]]
 
     @on(LineList.Moved, "#context-list")
@@ -127,7 +128,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
 
     def action_undo(self) -> None:
         """Do it; a key that was meant for the prompt does not."""
-        if self._clock.monotonic() - self._since >= GUARD:
+        if self._clock.monotonic() - self._since >= GUARD_S:
             self.dismiss(frozenset(self._restored))
 
 
@@ -144,7 +145,7 @@ class RedoScreen(UndoScreen):
     THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:
-        return f"Redo · {SAID[preview.what]}"
+        return f"Redo · {SCOPE_NAMES[preview.what]}"
 
 
 class RewindScreen(ListPanel):
@@ -158,56 +159,56 @@ class RewindScreen(ListPanel):
         Binding("tab", "what", "Undo both, the messages or the files", priority=True, id="rewind.what"),
     ]
 
-    def __init__(self, turns: Sequence[Past], now: int) -> None:
+    def __init__(self, turns: Sequence[PastTurn], now: int) -> None:
         super().__init__("")
         self._turns, self._now = turns, now
         self._what = 0
 
     def on_mount(self) -> None:
         super().on_mount()
-        self._entitle()
+        self._update_title()
 
-    def _entitle(self) -> None:
-        what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(WHATS))
+    def _update_title(self) -> None:
+        what = " · ".join(f"[{w}]" if n == self._what else w for n, w in enumerate(SCOPES))
         self.set_title(f"Rewind to before:  {what}")
 
-    def rows(self, text: str) -> list[Past]:
+    def rows(self, text: str) -> list[PastTurn]:
         return [t for t in reversed(self._turns) if text.lower() in t.text.lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        past: Past = row
+        past: PastTurn = row
         files = "undone" if past.undone else counted(past.files, "file") if past.files else ""
-        right = f"  {files}  {age(past.message.created_at, self._now)}"
+        right = f"  {files}  {format_age(past.message.created_at, self._now)}"
         room = max(4, width - len(right))
-        title = Segment(fit(words.title_of(past), room).ljust(room), palette.text)
+        title = Segment(fit_width(words.format_title(past), room).ljust(room), palette.text)
         return [[title, Segment(right, palette.muted)]]
 
     def action_what(self) -> None:
-        self._what = (self._what + 1) % len(WHATS)
-        self._entitle()
+        self._what = (self._what + 1) % len(SCOPES)
+        self._update_title()
 
     def choose(self, row: Any) -> None:
-        self.dismiss((row.index, WHATS[self._what]))
+        self.dismiss((row.index, SCOPES[self._what]))
 
 
-async def rewind(host: Host, give_back: Callable[[str], None]) -> None:
-    """Let the user choose a turn, then preview its undo; `give_back` puts its text into the prompt."""
+async def choose_turn(host: Host, return_to_prompt: Callable[[str], None]) -> None:
+    """Let the user choose a turn, then preview its undo; `return_to_prompt` puts its text into the prompt."""
     if host.session.thread is None:
         return
-    undo = undoing.of_session(host.session)
+    undo = undoing.make_undoing(host.session)
 
     def preview_undo(result: tuple[int, What] | None) -> None:
         if result is not None:
-            host.start_worker(_preview, host, give_back, undo, *result, group="undo", exclusive=True)
+            host.start_worker(_preview, host, return_to_prompt, undo, *result, group="undo", exclusive=True)
 
     host.push(RewindScreen(await undo.turns(), host.session.workspace.clock.now()), preview_undo)
 
 
-async def _preview(host: Host, give_back: Callable[[str], None], found: Undoing, first: int, what: What) -> None:
-    open_preview(host, give_back, found, await found.preview(what=what, first=first))
+async def _preview(host: Host, return_to_prompt: Callable[[str], None], found: Undoing, first: int, what: What) -> None:
+    open_preview(host, return_to_prompt, found, await found.preview(what=what, first=first))
 
 
-def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview) -> None:
+def open_preview(host: Host, return_to_prompt: Callable[[str], None], found: Undoing, preview: UndoPreview) -> None:
     """Preview an undo, and apply it if the user confirms."""
     if preview.empty:
         host.show_notice("There is nothing to undo.", title="Undo")
@@ -215,7 +216,7 @@ def open_preview(host: Host, give_back: Callable[[str], None], found: Undoing, p
 
     def run_undo(take: frozenset[str] | None) -> None:
         if take is not None:
-            host.start_worker(_undo, host, give_back, found, preview, take, group="undo", exclusive=True)
+            host.start_worker(_undo, host, return_to_prompt, found, preview, take, group="undo", exclusive=True)
 
     host.push(UndoScreen(preview, host.session.workspace.clock), run_undo)
 
@@ -232,16 +233,16 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
     done = words.describe_result(await found.redo(preview, take=take), redo=True)
-    host.set_hint(done.sentence, TOLD_S)
+    host.set_hint(done.sentence, RESULT_S)
 
 
 async def _undo(
-    host: Host, give_back: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
+    host: Host, return_to_prompt: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
 ) -> None:
     result = await found.undo(preview, take=take)
     done = words.describe_result(result)
     if not result.done.went_to:
         host.show_notice(done.sentence, title=done.title)
         return
-    host.set_hint(done.sentence, TOLD_S)  # in the chat another thread is being shown
-    give_back(result.prompt)
+    host.set_hint(done.sentence, RESULT_S)  # in the chat another thread is being shown
+    return_to_prompt(result.prompt)

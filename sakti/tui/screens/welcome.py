@@ -28,7 +28,7 @@ from sakti.tui.host import app_of
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import ModelsScreen, pick_theme
 from sakti.tui.screens.panel import Keys, ListPanel, Panel
-from sakti.tui.transcript.wrap import Line, fit, indent, wrap
+from sakti.tui.transcript.wrap import Line, fit_width, indent, wrap
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import SafeInput
 
@@ -49,7 +49,7 @@ NO_SERVER = (
 INSTALL = "pip install 'sakti[local]' && sakti local install"
 
 
-class Way(Struct, frozen=True):
+class SetupChoice(Struct, frozen=True):
     """One way to continue: its name, its title, and a hint on its current state."""
 
     name: str
@@ -66,19 +66,19 @@ class WelcomeScreen(Panel[None]):
     HELP = "What sakti found on this machine, and how to continue. /setup shows it again."
     AUTO_FOCUS = "#panel-list"
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter choose", "open"), ("Esc or type to start", "close"))
-    ways = query_one("#panel-list", LineList)
+    choices = query_one("#panel-list", LineList)
     line = query_one("#panel-line", Input)
 
     def __init__(self, apply: Callable[[str], object], download: Download) -> None:
         super().__init__("Welcome to sakti, a coding agent whose memory you can see")
-        self.found = Found()
+        self.setup = Found()
         self._apply = apply
         self._programs: list[str] = []  # whose history can be imported
         self._variable = ""  # whose key is being written
         self._download = download
-        download.show = self.tell
+        download.show = self.show_detail
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         yield Static("", id="welcome-found", markup=False)
         yield LineList(self._draw, id="panel-list")
         line = SafeInput(id="panel-line", compact=True, password=True)
@@ -88,33 +88,33 @@ class WelcomeScreen(Panel[None]):
 
     def on_mount(self) -> None:
         self._refresh()
-        self.host.start_worker(self._look, group="welcome")
+        self.host.start_worker(self._load_setup, group="welcome")
 
     def on_screen_resume(self) -> None:
         self._refresh()  # the theme may be another one
 
     @property
-    def typing(self) -> bool:
+    def is_typing(self) -> bool:
         """Return whether typed text belongs to this screen's input line, not to the prompt."""
         return self.line.display
 
-    async def _look(self) -> None:
+    async def _load_setup(self) -> None:
         session = self.host.session
-        self.found = await look(session.workspace.env, session.workspace.config.providers)
+        self.setup = await look(session.workspace.env, session.workspace.config.providers)
         self._programs = await HistoryImport(session.workspace.store, session.workspace.root).names()
         if self.is_open:
             self._refresh()
 
     def _refresh(self) -> None:
         session = self.host.session
-        lines = [f"{'✓' if good else '·'} {text}" for good, text in rows(self.found)]
+        lines = [f"{'✓' if good else '·'} {text}" for good, text in rows(self.setup)]
         self.query_one("#welcome-found", Static).update(
             sanitise("\n".join([*lines, "", talks_to(session.workspace.models.selection)]))
         )
-        self.ways.set_rows(self._ways(), cursor=max(0, self.ways.cursor))
+        self.choices.set_rows(self._list_choices(), cursor=max(0, self.choices.cursor))
 
-    def _ways(self) -> list[Way]:
-        session, discovery = self.host.session, self.found
+    def _list_choices(self) -> list[SetupChoice]:
+        session, discovery = self.host.session, self.setup
         answers = (
             session.workspace.models.selection is not None and session.workspace.models.selection.model is not None
         )
@@ -127,24 +127,29 @@ class WelcomeScreen(Panel[None]):
             small = "no key, no network; for questions, check its edits"
         else:
             small = "1.1 GB, once; then no key and no network"
-        history = [Way("import", "Import history", ", ".join(self._programs))] if self._programs else []
+        history = [SetupChoice("import", "Import history", ", ".join(self._programs))] if self._programs else []
         return [
-            Way("start", *first),
-            Way("key", "Use an API key", keep),
-            Way("server", "Use a server here", served),
-            Way("local", "Use the small model", small),
+            SetupChoice("start", *first),
+            SetupChoice("key", "Use an API key", keep),
+            SetupChoice("server", "Use a server here", served),
+            SetupChoice("local", "Use the small model", small),
             *history,
-            Way("tour", "Take the tour", "two minutes, played from a script"),
-            Way("theme", "Theme", self.host.appearance.theme),
-            Way("approval", "Approval", f"{session.current.approval_mode}: {IN_SHORT[session.current.approval_mode]}"),
+            SetupChoice("tour", "Take the tour", "two minutes, played from a script"),
+            SetupChoice("theme", "Theme", self.host.appearance.theme),
+            SetupChoice(
+                "approval", "Approval", f"{session.current.approval_mode}: {IN_SHORT[session.current.approval_mode]}"
+            ),
         ]
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         name = min(23, width // 2)
         first, *more = wrap([(one_line(row.hint, 120), palette.muted)], max(4, width - name - 2))
-        return [[Segment(f" {fit(row.title, name)}", palette.bold), *first], *indent(more, Segment(" " * (name + 1)))]
+        return [
+            [Segment(f" {fit_width(row.title, name)}", palette.bold), *first],
+            *indent(more, Segment(" " * (name + 1))),
+        ]
 
-    def tell(self, text: str) -> None:
+    def show_detail(self, text: str) -> None:
         """Say something under the ways."""
         if self.is_attached:
             self.query_one("#panel-detail", Static).update(sanitise(text))
@@ -152,35 +157,35 @@ class WelcomeScreen(Panel[None]):
     @on(LineList.Opened, "#panel-list")
     def _choose_way(self, event: LineList.Opened) -> None:
         event.stop()
-        self.tell("")
+        self.show_detail("")
         match event.row:
-            case Way("start"):
+            case SetupChoice("start"):
                 self.dismiss(None)
-            case Way("key"):
-                self.host.push(KeyScreen(), self._key_of)
-            case Way("server"):
-                self._go(self._server)
-            case Way("local"):
-                self._go(self._local)
-            case Way("tour"):
-                self._go(self._tour)
-            case Way("import"):
+            case SetupChoice("key"):
+                self.host.push(KeyScreen(), self._ask_key)
+            case SetupChoice("server"):
+                self._run_choice(self._choose_server)
+            case SetupChoice("local"):
+                self._run_choice(self._use_small_model)
+            case SetupChoice("tour"):
+                self._run_choice(self._play_tour)
+            case SetupChoice("import"):
                 self.dismiss(None)
                 self.host.start_worker(self.host.run_typed, Typed("command", "import"), group="command")
-            case Way("theme"):
+            case SetupChoice("theme"):
                 pick_theme(self.host)
-            case Way("approval"):
-                self._go(self._approval)
+            case SetupChoice("approval"):
+                self._run_choice(self._cycle_approval)
             case _:
                 pass
 
-    def _go(self, work: Any, *args: Any) -> None:
+    def _run_choice(self, work: Any, *args: Any) -> None:
         async def run() -> None:
             try:
                 await work(*args)
             except SaktiError as e:
                 if self.is_open:
-                    self.tell(e.message)
+                    self.show_detail(e.message)
                 else:
                     self.host.show_notice(e.message, title=e.title, tone="warning")
 
@@ -188,11 +193,13 @@ class WelcomeScreen(Panel[None]):
 
     # --- a key ------------------------------------------------------------------------------------------------
 
-    def _key_of(self, variable: str | None) -> None:
+    def _ask_key(self, variable: str | None) -> None:
         if not variable:
             return
-        if not self.found.keyring:
-            self.tell(f"Start sakti again with it:  export {variable}=…\nThis system has no keyring to keep it in.")
+        if not self.setup.keyring:
+            self.show_detail(
+                f"Start sakti again with it:  export {variable}=…\nThis system has no keyring to keep it in."
+            )
             return
         self._variable = variable
         self.line.placeholder = f"API key for {variable}; it is stored in the keyring only"
@@ -204,50 +211,50 @@ class WelcomeScreen(Panel[None]):
     def _submit_key(self, event: Input.Submitted) -> None:
         event.stop()
         key, variable = event.value.strip(), self._variable
-        self._end_line()
+        self._close_line()
         if key:
-            self._go(self._keep, variable, key)
+            self._run_choice(self._store_key, variable, key)
 
-    def _end_line(self) -> None:
+    def _close_line(self) -> None:
         self.line.value = ""
         self.line.display = False
-        self.ways.focus()
+        self.choices.focus()
 
-    async def _keep(self, variable: str, key: str) -> None:
-        await asyncio.to_thread(stored_keys.keep_key, variable, key)
+    async def _store_key(self, variable: str, key: str) -> None:
+        await asyncio.to_thread(stored_keys.store_key, variable, key)
         provider = next(p.name for p in provider_presets.PRESETS.values() if variable in p.keys)
-        await self._use(provider)
+        await self._use_model(provider)
 
-    async def _use(self, name: str) -> None:
+    async def _use_model(self, name: str) -> None:
         await self.host.session.set_model(name)
-        await self._look()
+        await self._load_setup()
 
     # --- a server, the small model, the tour --------------------------------------------------------------------
 
-    async def _server(self) -> None:
-        await self._look()
-        models = [ModelInfo(m, s.provider) for s in self.found.servers for m in s.models]
+    async def _choose_server(self) -> None:
+        await self._load_setup()
+        models = [ModelInfo(m, s.provider) for s in self.setup.servers for m in s.models]
         if not models:
-            self.tell(NO_SERVER)
+            self.show_detail(NO_SERVER)
             return
         now = self.host.session.workspace.models.selection
-        self.host.push(ModelsScreen(models, now.model if now else None), self._model)
+        self.host.push(ModelsScreen(models, now.model if now else None), self._set_model)
 
-    def _model(self, name: str | None) -> None:
+    def _set_model(self, name: str | None) -> None:
         if name:
-            self._go(self._use, name)
+            self._run_choice(self._use_model, name)
 
-    async def _local(self) -> None:
+    async def _use_small_model(self) -> None:
         if self._download.is_running:
             self._download.stop()
             return
-        if not self.found.runtime:
-            self.tell(f"Run this in a shell, then start sakti again:\n{INSTALL}")
+        if not self.setup.runtime:
+            self.show_detail(f"Run this in a shell, then start sakti again:\n{INSTALL}")
             return
-        if not self.found.weights:
+        if not self.setup.weights:
             await self._install()
         if self.is_open:
-            await self._use("local")
+            await self._use_model("local")
         else:
             self.host.show_notice(
                 "The small model is installed. /model local uses it.", title="Download", tone="information"
@@ -265,14 +272,14 @@ class WelcomeScreen(Panel[None]):
     def _install_weights(self, progress: Progress, is_stopped: Callable[[], bool]) -> None:
         local_install.Installer(progress, is_stopped, workspace=self.host.session.workspace.root).run()
 
-    async def _tour(self) -> None:
+    async def _play_tour(self) -> None:
         code = await desktop.run_in_terminal(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
         if code:
-            self.tell("The tour could not be played here: run `sakti tour` in a shell.")
+            self.show_detail("The tour could not be played here: run `sakti tour` in a shell.")
 
     # --- approval -------------------------------------------------------------------------------------
 
-    async def _approval(self) -> None:
+    async def _cycle_approval(self) -> None:
         """Switch to the next mode and keep it in the user's own configuration."""
         session = self.host.session
         mode = session.next_approval_mode()
@@ -288,17 +295,17 @@ class WelcomeScreen(Panel[None]):
             session.set_approval_mode(mode)
             message = f"{mode} for this window only. {e.message}"
         self._apply("approval.mode")
-        self.tell(message)
+        self.show_detail(message)
         self._refresh()
 
     # --- leaving ------------------------------------------------------------------------------------------------
 
     def action_open(self) -> None:
-        self.ways.action_open()
+        self.choices.action_open()
 
     def action_close(self) -> None:
         if self.line.display:
-            self._end_line()
+            self._close_line()
         else:
             self.dismiss(None)
 
@@ -323,7 +330,7 @@ class KeyScreen(ListPanel):
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         title, variable = row
         there = "  is set" if self._env.get(variable) else ""
-        return [[Segment(fit(title, 16), palette.text), Segment(f"{variable}{there}", palette.faint)]]
+        return [[Segment(fit_width(title, 16), palette.text), Segment(f"{variable}{there}", palette.faint)]]
 
     def choose(self, row: Any) -> None:
         self.dismiss(row[1])

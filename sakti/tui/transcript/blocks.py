@@ -14,22 +14,22 @@ from rich.style import Style
 
 from sakti.core.text import counted, format_duration, one_line, pasted_size, sanitise
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.code import code_head, code_lines
+from sakti.tui.transcript.chunks import Chunk
+from sakti.tui.transcript.code import draw_code, draw_code_head
 from sakti.tui.transcript.links import add_links
-from sakti.tui.transcript.markdown import markdown_lines
-from sakti.tui.transcript.split import Chunk
+from sakti.tui.transcript.markdown import draw_markdown
 from sakti.tui.transcript.wrap import (
     COLUMN,
     TAB,
     Line,
     Row,
-    cells,
+    attach_source,
+    count_cells,
     indent,
-    line_width,
-    made_from,
+    measure_line,
     pad,
-    row_of,
     shorten,
+    to_row,
     wrap,
 )
 
@@ -46,13 +46,13 @@ class Block(Struct, eq=False):
     gap: bool = True
 
     @property
-    def foldable(self) -> bool:
+    def is_foldable(self) -> bool:
         return False
 
     def toggle(self) -> None:
         """Fold or unfold."""
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         """Return the text for copying."""
         return ""
 
@@ -62,20 +62,20 @@ class Block(Struct, eq=False):
         return None
 
     @property
-    def stop(self) -> bool:
+    def is_stop(self) -> bool:
         """Does going from block to block stop here?"""
-        return self.foldable
+        return self.is_foldable
 
     @property
-    def head(self) -> int:
+    def head_line(self) -> int:
         """Return the line that is marked when it is chosen."""
         return int(self.gap)
 
-    def holds(self, message_id: str) -> bool:
+    def shows_message(self, message_id: str) -> bool:
         """Return whether the block shows that message, or a part of it."""
         return self.message_id == message_id
 
-    def above(self, width: int, palette: Palette) -> Line:
+    def render_above(self, width: int, palette: Palette) -> Line:
         """Return the line drawn above a block that has a gap."""
         return []
 
@@ -87,12 +87,12 @@ class Block(Struct, eq=False):
         return 1 + self.gap
 
 
-def column(width: int) -> int:
+def limit_column(width: int) -> int:
     """Cells that text takes of `width`: lines that are longer than a `COLUMN` are not read with ease."""
     return min(width, COLUMN)
 
 
-def estimate_text(text: str, width: int) -> int:
+def estimate_lines(text: str, width: int) -> int:
     """Lines of `text` at `width`, about."""
     return text.count("\n") + 1 + len(text) // max(1, width)
 
@@ -104,7 +104,7 @@ class Label(Block, eq=False):
     created_at: int = 0
 
     @property
-    def stop(self) -> bool:
+    def is_stop(self) -> bool:
         return True
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -135,33 +135,33 @@ class TextBlock(Block, eq=False):
         self.text = sanitise(self.text).strip("\n")
 
     @property
-    def foldable(self) -> bool:
+    def is_foldable(self) -> bool:
         return bool(self._folded) or len(self.text) > LONG_TEXT // 10
 
     def toggle(self) -> None:
         self.open = not self.open
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return self.text
 
     @property
     def source(self) -> str | None:
-        return self.text if self.open or not self.foldable else None
+        return self.text if self.open or not self.is_foldable else None
 
     def render(self, width: int, palette: Palette) -> list[Line]:
-        shown = self.text if self.open or not self.foldable else (self._folded or self.text)[: LONG_TEXT // 10]
-        rows = wrap_rows(shown, palette.text, column(width) - 2, palette.link)
+        shown = self.text if self.open or not self.is_foldable else (self._folded or self.text)[: LONG_TEXT // 10]
+        rows = wrap_prose(shown, palette.text, limit_column(width) - 2, palette.link)
         out = indent(rows, INDENT)
         if len(shown) < len(self.text):
-            hidden = f"▸ {size_text(self.text)} in all"
+            hidden = f"▸ {describe_size(self.text)} in all"
             out.append([INDENT, Segment(hidden, palette.faint)])
         return out
 
     def estimate(self, width: int) -> int:
-        return estimate_text((self._folded or self.text)[: LONG_TEXT // 10], column(width) - 2) + self.gap
+        return estimate_lines((self._folded or self.text)[: LONG_TEXT // 10], limit_column(width) - 2) + self.gap
 
 
-def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) -> list[Line]:
+def wrap_prose(text: str, style: Style, width: int, link: Style | None = None) -> list[Line]:
     """Wrap prose at spaces, keeping the leading spaces of lines.
 
     Addresses get the style `link`, if it is not None.
@@ -172,11 +172,11 @@ def wrap_rows(text: str, style: Style, width: int, link: Style | None = None) ->
         bare = row.lstrip(" ")
         lead = min(len(row) - len(bare), max(0, width - 8))
         lines = wrap([(bare, style)] if link is None else add_links(bare, style, link), width - lead)
-        out += made_from(indent(lines, Segment(" " * lead)) if lead else lines, source)
+        out += attach_source(indent(lines, Segment(" " * lead)) if lead else lines, source)
     return out
 
 
-def size_text(text: str) -> str:
+def describe_size(text: str) -> str:
     """Return how much `text` is, for people."""
     lines = text.count("\n") + 1
     size = len(text)
@@ -189,7 +189,7 @@ class ChunkBlock(Block, eq=False):
 
     chunk: Chunk = field(default_factory=lambda: Chunk(""))
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return self.chunk.source
 
     @property
@@ -201,32 +201,32 @@ class ChunkBlock(Block, eq=False):
         return self.chunk.language is not None and self.chunk.first
 
     @property
-    def stop(self) -> bool:
+    def is_stop(self) -> bool:
         return self.begins_code
 
     @property
-    def head(self) -> int:
+    def head_line(self) -> int:
         return 0 if self.begins_code else int(self.gap)
 
-    def above(self, width: int, palette: Palette) -> Line:
+    def render_above(self, width: int, palette: Palette) -> Line:
         if not self.begins_code:
             return []
-        return indent([code_head(self.chunk.language or "", max(8, width - 2), palette)], INDENT)[0]
+        return indent([draw_code_head(self.chunk.language or "", max(8, width - 2), palette)], INDENT)[0]
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         chunk = self.chunk
         if chunk.language is not None:
             if not chunk.code and not chunk.first:
                 return []
-            lines = indent(code_lines(chunk.code, chunk.language, max(8, width - 2), palette), INDENT)
-            return lines if self.gap or not chunk.first else [self.above(width, palette), *lines]
+            lines = indent(draw_code(chunk.code, chunk.language, max(8, width - 2), palette), INDENT)
+            return lines if self.gap or not chunk.first else [self.render_above(width, palette), *lines]
         if not chunk.source.strip():
             return []
-        return indent(markdown_lines(chunk.source, column(width) - 2, palette, code_width=width - 2), INDENT)
+        return indent(draw_markdown(chunk.source, limit_column(width) - 2, palette, code_width=width - 2), INDENT)
 
     def estimate(self, width: int) -> int:
-        room = width if self.chunk.language is not None else column(width)
-        return estimate_text(self.chunk.source.strip("\n"), room - 2) + self.gap
+        room = width if self.chunk.language is not None else limit_column(width)
+        return estimate_lines(self.chunk.source.strip("\n"), room - 2) + self.gap
 
 
 class ThinkingBlock(Block, eq=False):
@@ -240,13 +240,13 @@ class ThinkingBlock(Block, eq=False):
         self.text = sanitise(self.text)
 
     @property
-    def foldable(self) -> bool:
+    def is_foldable(self) -> bool:
         return True
 
     def toggle(self) -> None:
         self.open = not self.open
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return self.text
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -256,10 +256,10 @@ class ThinkingBlock(Block, eq=False):
         if not self.open:
             return [head]
         style = palette.muted + Style(italic=True)
-        return [head, *indent(wrap_rows(self.text.strip(), style, column(width) - 4), Segment("    "))]
+        return [head, *indent(wrap_prose(self.text.strip(), style, limit_column(width) - 4), Segment("    "))]
 
     def estimate(self, width: int) -> int:
-        return 1 + self.gap + (estimate_text(self.text, column(width) - 4) if self.open else 0)
+        return 1 + self.gap + (estimate_lines(self.text, limit_column(width) - 4) if self.open else 0)
 
 
 class WaitingBlock(Block, eq=False):
@@ -296,7 +296,7 @@ class NoticeBlock(Block, eq=False):
     def __post_init__(self) -> None:
         self.title, self.text = one_line(self.title, 200), sanitise(self.text).strip()
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return f"{self.title} {self.text}".strip()
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -308,15 +308,15 @@ class NoticeBlock(Block, eq=False):
         }[self.tone]
         spans = [(f"{self.title}  " if self.text else self.title, style + Style(bold=True))] if self.title else []
         first, _, rest = self.text.partition("\n")
-        room = column(width) - 4
+        room = limit_column(width) - 4
         lines = wrap([*spans, (first, palette.muted)], room)
         if rest:
-            lines += wrap_rows(rest, palette.muted, room)
+            lines += wrap_prose(rest, palette.muted, room)
         signs = (Segment(f"{sign} ", style), Segment("  ", style))
-        return [row_of(line).behind([INDENT, signs[min(n, 1)]], SIGN) for n, line in enumerate(lines)]
+        return [to_row(line).after_prefix([INDENT, signs[min(n, 1)]], SIGN) for n, line in enumerate(lines)]
 
     def estimate(self, width: int) -> int:
-        return estimate_text(self.title + self.text, column(width) - 4) + self.gap
+        return estimate_lines(self.title + self.text, limit_column(width) - 4) + self.gap
 
 
 class CardBlock(Block, eq=False):
@@ -331,22 +331,22 @@ class CardBlock(Block, eq=False):
         self.rows = tuple((one_line(k, 40), one_line(v, 500)) for k, v in self.rows)
         self.warnings = tuple(one_line(w, 400) for w in self.warnings)
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return "\n".join([self.title, *(f"{k}: {v}" for k, v in self.rows), *self.warnings])
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         if width < NARROW:
             title = wrap([(self.title, palette.bold)], width - 2)
-            return indent([*title, *self._inside(width - 2, palette)], INDENT)
-        body = self._inside(column(width) - 6, palette)
-        title = shorten(self.title, column(width) - 8)
-        room = max([line_width(line) for line in body] + [cells(title) + 2])
+            return indent([*title, *self._draw_rows(width - 2, palette)], INDENT)
+        body = self._draw_rows(limit_column(width) - 6, palette)
+        title = shorten(self.title, limit_column(width) - 8)
+        room = max([measure_line(line) for line in body] + [count_cells(title) + 2])
         top = Row([INDENT, Segment("╭ ", palette.line), Segment(title, palette.bold)], SIGN)
-        top.append(Segment(f" {'─' * (room - cells(title))}╮", palette.line))
-        top.tail = room - cells(title) + 2
+        top.append(Segment(f" {'─' * (room - count_cells(title))}╮", palette.line))
+        top.tail = room - count_cells(title) + 2
         out: list[Line] = [top]
         for line in body:
-            row = row_of(pad(row_of(line), room)).behind([INDENT, Segment("│ ", palette.line)], SIGN)
+            row = to_row(pad(to_row(line), room)).after_prefix([INDENT, Segment("│ ", palette.line)], SIGN)
             row.append(Segment(" │", palette.line))
             row.tail += 2
             out.append(row)
@@ -354,14 +354,14 @@ class CardBlock(Block, eq=False):
         bottom.skip = room + SIGN + 2
         return [*out, bottom]
 
-    def _inside(self, width: int, palette: Palette) -> list[Line]:
+    def _draw_rows(self, width: int, palette: Palette) -> list[Line]:
         """Return the rows and the warnings."""
         out: list[Line] = []
         name = max((len(k) for k, _ in self.rows), default=0)
         for key, value in self.rows:
             lead = Segment(key.ljust(name) + "  ", palette.faint) if key else Segment("")
             first, *rest = wrap([(value, palette.text)], max(4, width - len(lead.text)))
-            out += [row_of(first).behind([lead], 0), *indent(rest, Segment(" " * len(lead.text)))]
+            out += [to_row(first).after_prefix([lead], 0), *indent(rest, Segment(" " * len(lead.text)))]
         for warning in self.warnings:
             out += wrap([("! ", palette.warn), (warning, palette.muted)], width)
         return out
@@ -380,7 +380,7 @@ class FindingsBlock(Block, eq=False):
         self.title = one_line(self.title, 100)
         self.findings = tuple(one_line(f, 500) for f in self.findings)
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return "\n".join([self.title, *self.findings])
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -392,7 +392,7 @@ class FindingsBlock(Block, eq=False):
             name, colon, detail = text.partition(": ")
             spans = [(name + colon, palette.text), (detail, palette.muted if sign == "✓" else palette.text)]
             first, *rest = wrap([s for s in spans if s[0]], max(8, width - 6))
-            out.append(row_of(first).behind([bar, Segment(f"{sign} ", style)], SIGN))
+            out.append(to_row(first).after_prefix([bar, Segment(f"{sign} ", style)], SIGN))
             out += indent(indent(rest, Segment("  ")), bar)
         return out
 

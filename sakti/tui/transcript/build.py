@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import cast
 
+from sakti.core.events import TURN_ENDS
 from sakti.core.text import FOLD_LINES, byte_size, counted, one_line, sanitise
 from sakti.core.types import (
     PASTED,
@@ -28,33 +29,22 @@ from sakti.tui.transcript.blocks import (
     TextBlock,
     ThinkingBlock,
 )
-from sakti.tui.transcript.split import split
+from sakti.tui.transcript.chunks import split
 from sakti.tui.transcript.tool import ToolBlock
 
-ENDS = {
-    "interrupted": "Interrupted",
-    "limit": "Stopped at a limit",
-    "length": "The answer was cut",
-    "repetition": "Stopped",
-    "tripwire": "Withheld",
-    "refused": "Refused",
-    "no_model": "No model",
-    "error": "No answer",
-}
 
-
-def ended_notice(status: str, title: str, text: str, message_id: str = "") -> NoticeBlock:
+def make_end_notice(status: str, title: str, text: str, message_id: str = "") -> NoticeBlock:
     tone = "error" if status in ("error", "no_model") else "warning"
-    return NoticeBlock(message_id, tone=tone, title=title or ENDS.get(status, status), text=text)
+    return NoticeBlock(message_id, tone=tone, title=title or TURN_ENDS.get(status, status), text=text)
 
 
-def stored_notice(message: Message) -> NoticeBlock | None:
+def find_end_notice(message: Message) -> NoticeBlock | None:
     """Return the stored notice of a turn that ended without an answer, else None."""
     ended = message.metadata.get("ended")
     if not isinstance(ended, dict):
         return None
     status, title, text = (str(ended.get(k) or "") for k in ("status", "title", "text"))  # pyright: ignore[reportUnknownMemberType,reportUnknownArgumentType]
-    return ended_notice(status, title, text, message.id) if status else None
+    return make_end_notice(status, title, text, message.id) if status else None
 
 
 _MARKERS = {
@@ -66,10 +56,10 @@ _MARKERS = {
     "cut": "answer cut",
     "hook": "hook",
 }
-_TOLD = ("interrupted", "error", "cut")
+_NOTICED = ("interrupted", "error", "cut")
 
 
-def message_blocks(messages: Iterable[Message]) -> list[Block]:
+def make_message_blocks(messages: Iterable[Message]) -> list[Block]:
     """Return `messages`, oldest first, as blocks.
 
     A result joins the call it answers; consecutive messages of the agent share one label.
@@ -77,18 +67,18 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
     blocks: list[Block] = []
     calls: dict[str, ToolBlock] = {}
     speaker = ""
-    ordered = _in_order(messages)
-    ended_ids = _told_endings(ordered)
+    ordered = _order_messages(messages)
+    ended_ids = _find_noticed_endings(ordered)
     for message in ordered:
         if message.role == "user":
             speaker = "you"
-            blocks += user_blocks(message)
+            blocks += make_user_blocks(message)
         elif message.role == "assistant" and speaker != "sakti":
             speaker = "sakti"
             blocks.append(Label(message.id, who="sakti", created_at=message.created_at))
-        for part in _drawn_parts(message, message.id in ended_ids):
+        for part in _list_parts(message, message.id in ended_ids):
             _add_part(part, message, blocks, calls)
-        if (ended := stored_notice(message)) is not None:
+        if (ended := find_end_notice(message)) is not None:
             blocks.append(ended)
     for call in calls.values():
         if call.state == "running":
@@ -96,14 +86,14 @@ def message_blocks(messages: Iterable[Message]) -> list[Block]:
     return blocks
 
 
-def _drawn_parts(message: Message, has_ending: bool) -> list[Part]:
+def _list_parts(message: Message, has_ending: bool) -> list[Part]:
     """Return the parts of an answer or a result, without the mark of an ending that a notice shows."""
     if message.role == "user":
         return []
-    return [p for p in message.parts if not (has_ending and isinstance(p, MarkerPart) and p.kind in _TOLD)]
+    return [p for p in message.parts if not (has_ending and isinstance(p, MarkerPart) and p.kind in _NOTICED)]
 
 
-def _told_endings(messages: Sequence[Message]) -> set[str]:
+def _find_noticed_endings(messages: Sequence[Message]) -> set[str]:
     """Return the messages of turns whose ending is stored: a mark in the answer says the same once more."""
     out: set[str] = set()
     ended = False
@@ -115,7 +105,7 @@ def _told_endings(messages: Sequence[Message]) -> set[str]:
     return out
 
 
-def _in_order(messages: Iterable[Message]) -> list[Message]:
+def _order_messages(messages: Iterable[Message]) -> list[Message]:
     """Move each command that the user ran during an answer behind that answer.
 
     It was stored before the answer, but shown below it.
@@ -140,11 +130,11 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
     after_label = bool(blocks) and isinstance(blocks[-1], Label)
     match part:
         case TextPart(text):
-            blocks += _text_blocks(message.id, text, after_label=after_label)
+            blocks += _make_text_blocks(message.id, text, after_label=after_label)
         case ThinkingPart(text) if text.strip():
             blocks.append(ThinkingBlock(message.id, gap=not after_label, text=text))
         case ToolCallPart():
-            block = ToolBlock(message.id, gap=tool_gap(blocks), call_id=part.id)
+            block = ToolBlock(message.id, gap=needs_gap(blocks), call_id=part.id)
             block.start(part)
             calls[part.id] = block
             blocks.append(block)
@@ -161,7 +151,7 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
             pass
 
 
-def _text_blocks(message_id: str, text: str, *, after_label: bool) -> list[ChunkBlock]:
+def _make_text_blocks(message_id: str, text: str, *, after_label: bool) -> list[ChunkBlock]:
     """Return an answer as blocks; the first needs no gap below a label."""
     chunks = split(sanitise(text))
     return [
@@ -170,27 +160,27 @@ def _text_blocks(message_id: str, text: str, *, after_label: bool) -> list[Chunk
     ]
 
 
-def user_blocks(message: Message) -> list[Block]:
+def make_user_blocks(message: Message) -> list[Block]:
     """Return the blocks of a user message: the text, and the names of its attachments."""
-    if (notice := _notice_of_program(message)) is not None:
+    if (notice := _make_program_notice(message)) is not None:
         return [notice]
     who = "you" if message.is_by_user else "main agent"
     blocks: list[Block] = [Label(message.id, who=who, created_at=message.created_at)]
     command = message.metadata.get("shell")
     if isinstance(command, str):
-        blocks += [TextBlock(message.id, text=f"!{command}"), _own_command(message)]
+        blocks += [TextBlock(message.id, text=f"!{command}"), _make_own_command(message)]
     elif message.text.strip():
-        blocks.append(TextBlock(message.id, text=message.text, pasted=_pasted_blocks(message)))
+        blocks.append(TextBlock(message.id, text=message.text, pasted=_get_pasted_spans(message)))
     for part in message.parts:
         if isinstance(part, FilePart):
             lines = part.text.count("\n") + 1
             blocks.append(NoticeBlock(message.id, False, text=f"@{one_line(part.path, 200)}  {counted(lines, 'line')}"))
         elif isinstance(part, ImagePart):
-            blocks.append(NoticeBlock(message.id, False, text=image_line(part)))
+            blocks.append(NoticeBlock(message.id, False, text=describe_image(part)))
     return blocks
 
 
-def _own_command(message: Message) -> ToolBlock:
+def _make_own_command(message: Message) -> ToolBlock:
     """Return the block of a command that the user ran."""
     call = ToolBlock(message.id, name="bash", own=True)
     ran = next((p for p in message.parts if isinstance(p, OutputPart)), None)
@@ -201,7 +191,7 @@ def _own_command(message: Message) -> ToolBlock:
     return call
 
 
-def _notice_of_program(message: Message) -> NoticeBlock | None:
+def _make_program_notice(message: Message) -> NoticeBlock | None:
     """Return the notice for a message of a hook that kept a turn from ending, or of a goal."""
     marks = [p for p in message.parts if isinstance(p, MarkerPart)]
     if "hook" in message.metadata:
@@ -211,7 +201,7 @@ def _notice_of_program(message: Message) -> NoticeBlock | None:
     return None
 
 
-def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:
+def _get_pasted_spans(message: Message) -> tuple[tuple[int, int], ...]:
     """Return the spans of pasted blocks; in other long texts, all but the first and last line."""
     text, spans = message.text, cast("list[list[int]]", message.metadata.get(PASTED) or [])
     if not spans and text.count("\n") >= FOLD_LINES:
@@ -219,7 +209,7 @@ def _pasted_blocks(message: Message) -> tuple[tuple[int, int], ...]:
     return tuple((start, end) for start, end in spans if 0 <= start < end <= len(text))
 
 
-def image_line(image: ImagePart) -> str:
+def describe_image(image: ImagePart) -> str:
     """Return the line for an image: its name and, if known, its dimensions and size."""
     pixels = f"  {image.width}×{image.height}" if image.width and image.height else ""
     size = len(image.data) * 3 // 4  # base64
@@ -227,6 +217,6 @@ def image_line(image: ImagePart) -> str:
     return f"▣ {one_line(image.name or 'image', 200)}{pixels}{amount}"
 
 
-def tool_gap(blocks: Sequence[Block]) -> bool:
+def needs_gap(blocks: Sequence[Block]) -> bool:
     """Return whether a tool line needs a gap: only the first one does, unless it follows a label."""
     return bool(blocks) and not isinstance(blocks[-1], ToolBlock | Label)

@@ -19,7 +19,19 @@ from rich.style import Style
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import COLUMN, TAB, Line, Row, Span, cells, fold_words, indent, made_from, pad, shorten
+from sakti.tui.transcript.wrap import (
+    COLUMN,
+    TAB,
+    Line,
+    Row,
+    Span,
+    attach_source,
+    count_cells,
+    fold_words,
+    indent,
+    pad,
+    shorten,
+)
 
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
@@ -30,7 +42,7 @@ COPY = "copy"
 
 
 @lru_cache(maxsize=64)
-def _lexer(language: str) -> Lexer | None:
+def _get_lexer(language: str) -> Lexer | None:
     import pygments.lexers
     from pygments.util import ClassNotFound
 
@@ -42,7 +54,7 @@ def _lexer(language: str) -> Lexer | None:
 
 
 @lru_cache(maxsize=256)
-def language_of(path: str) -> str:
+def detect_language(path: str) -> str:
     """Return the language for a file name, or ""."""
     every = cast("Callable[..., Iterable[tuple[str, tuple[str, ...], tuple[str, ...], object]]]", _all_lexers())
     name = path.rpartition("/")[2]
@@ -60,7 +72,7 @@ def _all_lexers() -> object:
 
 def warm_lexer(language: str) -> None:
     """Load a lexer: its first token costs as much as thousands later."""
-    if (lexer := _lexer(language)) is not None:
+    if (lexer := _get_lexer(language)) is not None:
         next(iter(lexer.get_tokens("x")), None)
 
 
@@ -70,14 +82,14 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
     Plain if `language` is not known, or if its lexer changes the text.
     """
     code = code.expandtabs(TAB)
-    tokens = _tokens_of(code, language)
+    tokens = _tokenize(code, language)
     if tokens is None:
         return [[(row, palette.text)] if row else [] for row in code.split("\n")]
     styles: dict[Any, Style] = {}
     lines: list[list[Span]] = [[]]
     for token, value in tokens:
         if (style := styles.get(token)) is None:
-            style = styles[token] = _token_style(token, palette)
+            style = styles[token] = _get_token_style(token, palette)
         first, *more = value.split("\n")
         if first:
             lines[-1].append((first, style))
@@ -86,16 +98,16 @@ def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
     return lines[:-1]
 
 
-def _tokens_of(code: str, language: str) -> list[tuple[Any, str]] | None:
+def _tokenize(code: str, language: str) -> list[tuple[Any, str]] | None:
     """Return the tokens of `code` and a line end; None without a lexer, or if it changes the text."""
-    lexer = _lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
+    lexer = _get_lexer(language.lower()) if language and len(code) <= HIGHLIGHT_CAP else None
     if lexer is None:
         return None
     tokens = list(lexer.get_tokens(code + "\n"))  # some lexers need the last line end
     return tokens if "".join(value for _, value in tokens) == code + "\n" else None
 
 
-def _token_style(token: Any, palette: Palette) -> Style:
+def _get_token_style(token: Any, palette: Palette) -> Style:
     """Return the style of a type of Pygments tokens."""
     from pygments.token import Comment, Generic, Keyword, Name, Number, String
 
@@ -112,7 +124,7 @@ def _token_style(token: Any, palette: Palette) -> Style:
     return next((style for kinds, style in styles if any(token in kind for kind in kinds)), palette.text)
 
 
-def code_lines(code: str, info: str, width: int, palette: Palette) -> list[Line]:
+def draw_code(code: str, info: str, width: int, palette: Palette) -> list[Line]:
     """Return a block of code on its own background, one cell of room on each side, long lines folded.
 
     The first word of `info` is its language.
@@ -125,11 +137,11 @@ def code_lines(code: str, info: str, width: int, palette: Palette) -> list[Line]
         lines = [pad(line, width, background) for line in indent(fold_words(spans, inner, hang=True), _SPACE)]
         for line in lines:
             line[:] = [Segment(s.text, background + s.style if s.style else background) for s in line]
-        out += made_from(lines, source) if "\t" in source else lines
+        out += attach_source(lines, source) if "\t" in source else lines
     return out
 
 
-def code_head(language: str, width: int, palette: Palette, copies: str = "") -> Line:
+def draw_code_head(language: str, width: int, palette: Palette, copies: str = "") -> Line:
     """Return the right-aligned head of a code block: its language and the clickable word for copying.
 
     `copies`: the code, "" if the block knows it.
@@ -143,7 +155,7 @@ def code_head(language: str, width: int, palette: Palette, copies: str = "") -> 
 
 _HUNK = lazy_pattern(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _SIGNS = {"+": "+", "-": "−", " ": " "}
-LONG = 4_000  # characters of one line that are shown
+MAX_LINE = 4_000  # characters of one line that are shown
 
 
 class DiffRow(Struct, frozen=True):
@@ -160,13 +172,13 @@ class DiffRow(Struct, frozen=True):
     language: str = ""
 
 
-def diff_counts(diff: str) -> tuple[int, int]:
+def count_changes(diff: str) -> tuple[int, int]:
     """Lines added and removed."""
-    kinds = [row.kind for row in diff_rows(diff)]
+    kinds = [row.kind for row in parse_diff(diff)]
     return kinds.count("+"), kinds.count("-")
 
 
-def diff_rows(diff: str) -> list[DiffRow]:
+def parse_diff(diff: str) -> list[DiffRow]:
     """Return the lines of `diff`.
 
     Those that name its files are left out, as are blank ones of the context at the end of a hunk, which show nothing.
@@ -177,13 +189,13 @@ def diff_rows(diff: str) -> list[DiffRow]:
     for row in diff.rstrip("\n").split("\n"):
         inside = at[0] < end[0] or at[1] < end[1]  # a removed `-- x` begins as the name of a file does
         if not inside and row.startswith("@@"):
-            at, end = _hunk(row)
+            at, end = _parse_hunk(row)
             _drop_blank(out)
             out += [DiffRow("@", 0, "", row)] if out or not end[1] else []
         elif not inside and row.startswith("+++ "):
-            language = language_of(row[4:].split("\t")[0].strip())
+            language = detect_language(row[4:].split("\t")[0].strip())
         elif not row.startswith("\\") and (inside or not row.startswith(HEADS)):
-            out.append(_diff_row(row, at, language))
+            out.append(_parse_diff_row(row, at, language))
             at = at[0] + (at[0] > 0 and row[:1] != "+"), at[1] + (at[1] > 0 and row[:1] != "-")
     _drop_blank(out)
     return out
@@ -192,7 +204,7 @@ def diff_rows(diff: str) -> list[DiffRow]:
 HEADS = ("+++", "---", "diff ", "index ")  # lines between hunks
 
 
-def _hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
+def _parse_hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
     """Return the line numbers in both files where a hunk starts, and those after it; else zeros."""
     hunk = _HUNK.match(row)
     if hunk is None:
@@ -201,10 +213,10 @@ def _hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
     return (old, new), (old + int(hunk[2] or 1), new + int(hunk[4] or 1))
 
 
-def _diff_row(row: str, at: tuple[int, int], language: str) -> DiffRow:
+def _parse_diff_row(row: str, at: tuple[int, int], language: str) -> DiffRow:
     kind = row[:1] if row[:1] in ("+", "-") else " "
     text = row[1:].expandtabs(TAB)
-    return DiffRow(kind, at[kind != "-"], text if len(text) <= LONG else f"{text[:LONG]}…", row, language)
+    return DiffRow(kind, at[kind != "-"], text if len(text) <= MAX_LINE else f"{text[:MAX_LINE]}…", row, language)
 
 
 def _drop_blank(rows: list[DiffRow]) -> None:
@@ -212,18 +224,18 @@ def _drop_blank(rows: list[DiffRow]) -> None:
         rows.pop()
 
 
-def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None, more: str = "") -> list[Line]:
+def draw_diff(diff: str, width: int, palette: Palette, limit: int | None = None, more: str = "") -> list[Line]:
     """Return `diff`, sanitised before, as lines of at most `width` cells.
 
     With `limit`, at most so many and a note of the rest, which ends with `more`. Files are not named: the line above
     already does.
     """
-    rows = diff_rows(diff)
+    rows = parse_diff(diff)
     digits = len(str(max((r.number for r in rows), default=0)))
     lead = digits + 3 if width >= digits + 16 else 2  # without room for the number, only the sign is shown
     colours = _highlight_rows(rows if limit is None else rows[: limit + 1], palette)
-    longest = max((cells(r.text) for r in rows), default=0) + lead
-    full = min(width, max(longest, COLUMN - SIDE))
+    longest = max((count_cells(r.text) for r in rows), default=0) + lead
+    full = min(width, max(longest, COLUMN - DIFF_INDENT))
     out: list[Line] = []
     for number, row in enumerate(rows):
         remaining = len(rows) - number
@@ -233,11 +245,11 @@ def diff_lines(diff: str, width: int, palette: Palette, limit: int | None = None
         if row.kind == "@":
             out.append([Segment("⋯".rjust(digits) if lead > 2 else "⋯", palette.faint)])
         else:
-            out += _row_lines(row, colours[number], (digits if lead > 2 else 0, full), palette)
+            out += _draw_diff_row(row, colours[number], (digits if lead > 2 else 0, full), palette)
     return out
 
 
-SIDE = 6  # indent in cells of a diff in the conversation
+DIFF_INDENT = 6  # indent in cells of a diff in the conversation
 
 
 def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
@@ -257,7 +269,7 @@ def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
     return out
 
 
-def _row_lines(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: Palette) -> list[Line]:
+def _draw_diff_row(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: Palette) -> list[Line]:
     """Return one line of a diff, folded; `room`: digits of its number (0: it has none), cells in all."""
     digits, width = room
     style = {"+": palette.added, "-": palette.removed}.get(row.kind, Style.null())
@@ -270,6 +282,6 @@ def _row_lines(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: 
         coloured = Row([Segment(s.text, (s.style or Style.null()) + ground) for s in line])
         if isinstance(line, Row):
             coloured.join, coloured.skip = line.join, line.skip
-        code_line = coloured.behind(blank if out else lead, len(number) + 2)
+        code_line = coloured.after_prefix(blank if out else lead, len(number) + 2)
         out.append(pad(code_line, width, ground) if row.kind != " " else code_line)
-    return made_from(out, row.source)
+    return attach_source(out, row.source)

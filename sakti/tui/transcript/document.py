@@ -15,7 +15,7 @@ from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import Block
 from sakti.tui.transcript.wrap import Line
 
-KEEP_LINES = 4_000
+CACHED_LINES = 4_000
 
 
 class Document:
@@ -40,7 +40,7 @@ class Document:
 
     def top(self, index: int) -> int:
         """Return the first line of block `index`."""
-        self._sum_up(index)
+        self._update_tops(index)
         return self._tops[index]
 
     def block_height(self, index: int) -> int:
@@ -51,7 +51,7 @@ class Document:
         if not 0 <= y < self._total:
             return None
         while not self._clean or self._tops[self._clean - 1] + self._heights[self._clean - 1] <= y:
-            self._sum_up(min(self._clean + 64, len(self.blocks) - 1))
+            self._update_tops(min(self._clean + 64, len(self.blocks) - 1))
         index = bisect_right(self._tops, y, 0, self._clean) - 1
         return index, y - self._tops[index]
 
@@ -85,7 +85,7 @@ class Document:
         self.remove(count, len(self.blocks))
 
     def remove(self, start: int, stop: int) -> None:
-        """Take out the blocks from `start` to before `stop`."""
+        """Take out the blocks from `start` to before `is_stop`."""
         if start >= stop:
             return
         self._changed = min(self._changed, start)
@@ -142,11 +142,11 @@ class Document:
 
     def index_of(self, message_id: str) -> int | None:
         """Return the first block of a message."""
-        return next((i for i, b in enumerate(self.blocks) if b.holds(message_id)), None)
+        return next((i for i, b in enumerate(self.blocks) if b.shows_message(message_id)), None)
 
-    def stops(self) -> Iterable[int]:
+    def list_stops(self) -> Iterable[int]:
         """Return the blocks that going from block to block stops at."""
-        return (i for i, b in enumerate(self.blocks) if b.stop)
+        return (i for i, b in enumerate(self.blocks) if b.is_stop)
 
     def _draw(self, block: Block) -> list[Line]:
         key = id(block)
@@ -156,10 +156,10 @@ class Document:
             return lines
         lines = block.render(self.width, self.palette)
         if block.gap and lines:
-            lines = [block.above(self.width, self.palette), *lines]
+            lines = [block.render_above(self.width, self.palette), *lines]
         self._drawn[key] = lines
         self._drawn_lines += len(lines)
-        while self._drawn_lines > KEEP_LINES and len(self._drawn) > 1:
+        while self._drawn_lines > CACHED_LINES and len(self._drawn) > 1:
             _, dropped = self._drawn.popitem(last=False)
             self._drawn_lines -= len(dropped)
         return lines
@@ -169,7 +169,7 @@ class Document:
         if lines is not None:
             self._drawn_lines -= len(lines)
 
-    def _sum_up(self, index: int) -> None:
+    def _update_tops(self, index: int) -> None:
         """Update `_tops` up to block `index`; later blocks are not examined."""
         at = self._clean
         if index < at:

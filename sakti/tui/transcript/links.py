@@ -24,7 +24,7 @@ _EITHER = lazy_pattern(f"{_URL.pattern}|{_PLACE.pattern}", re.IGNORECASE)
 _SAFE = "!#$%&'()*+,/:;=?@[]~-._"
 
 
-def address(href: str) -> str | None:
+def parse_address(href: str) -> str | None:
     """Return the http, https or mailto address `href` in quoted form; None for anything else."""
     href = href.strip()
     if not re.match(r"(?:https?://[^\s/]|mailto:[^\s])", href, re.IGNORECASE) or re.search(r"[\s\x00-\x20\x7f]", href):
@@ -32,18 +32,18 @@ def address(href: str) -> str | None:
     return quote(href, safe=_SAFE)
 
 
-def place(text: str) -> str | None:
+def parse_place(text: str) -> str | None:
     """Return the file named by `text`, without line number; None if it may not be a path."""
     if not _PATH.fullmatch(text) or not ("/" in text or ":" in text):
         return None
     return text.partition(":")[0]
 
 
-def leading_to(style: Style, kind: Literal["url", "file"], target: str) -> Style:
+def add_target(style: Style, kind: Literal["url", "file"], target: str) -> Style:
     return style + Style(meta={"to": (kind, target)})
 
 
-def target_of(style: Style | None) -> Target | None:
+def get_target(style: Style | None) -> Target | None:
     """Return where a segment of that style leads."""
     if style is None or not style.meta:
         return None
@@ -60,10 +60,10 @@ def add_links(text: str, style: Style, link: Style) -> list[Span]:
         matched = match[0]
         if _URL.match(matched):
             matched = trim_address(matched)
-            target = address(matched)
-            styled = None if target is None else leading_to(style + link + Style(underline=True), "url", target)
+            target = parse_address(matched)
+            styled = None if target is None else add_target(style + link + Style(underline=True), "url", target)
         else:
-            styled = leading_to(style + link, "file", matched.partition(":")[0])
+            styled = add_target(style + link, "file", matched.partition(":")[0])
         if styled is None:
             continue
         if match.start() > at:

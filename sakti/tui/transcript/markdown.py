@@ -17,9 +17,9 @@ from rich.style import Style
 
 from sakti.core.lazy import lazy_pattern
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.code import code_head, code_lines, warm_lexer
-from sakti.tui.transcript.links import add_links, address, leading_to, place
-from sakti.tui.transcript.wrap import Line, Row, Span, line_width, made_from, pad, plain_lines, wrap
+from sakti.tui.transcript.code import draw_code, draw_code_head, warm_lexer
+from sakti.tui.transcript.links import add_links, add_target, parse_address, parse_place
+from sakti.tui.transcript.wrap import Line, Row, Span, attach_source, draw_plain, measure_line, pad, wrap
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -35,13 +35,13 @@ _BOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
 
 
 @lru_cache(maxsize=1)
-def _parser() -> MarkdownIt:
+def _get_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     return MarkdownIt("commonmark").enable(["table", "strikethrough"])
 
 
-def markdown_lines(source: str, width: int, palette: Palette, *, code_width: int = 0) -> list[Line]:
+def draw_markdown(source: str, width: int, palette: Palette, *, code_width: int = 0) -> list[Line]:
     """Return `source`, already free of control characters, as lines of at most `width` cells.
 
     Code and tables may take `code_width`, where that is more. Source that Markdown would not show in full, such as a
@@ -50,12 +50,12 @@ def markdown_lines(source: str, width: int, palette: Palette, *, code_width: int
     width = max(8, width)
     writer = _Writer(source, width, palette, max(0, code_width - width))
     try:
-        writer.blocks(_parser().parse(source))
+        writer.write_blocks(_get_parser().parse(source))
     except TooNarrow:
-        return plain_lines(source.strip("\n"), palette.text, width)
+        return draw_plain(source.strip("\n"), palette.text, width)
     if _is_shown(source, writer.lines):
         return writer.lines
-    return plain_lines(source.strip("\n"), palette.text, width)
+    return draw_plain(source.strip("\n"), palette.text, width)
 
 
 # Marks at the start of a line that are drawn as other signs: numbers of lists, checked boxes
@@ -75,7 +75,7 @@ class TooNarrow(Exception):
 
 def warm_renderers() -> None:
     """Load the Markdown parser and the most common lexers before the first answer."""
-    _parser()
+    _get_parser()
     for language in ("python", "bash"):
         warm_lexer(language)
 
@@ -97,19 +97,19 @@ class _Writer:
         self._lists: list[tuple[int | None, bool, int]] = []  # the next number (None: bullets), tight, last written
         self._gap = False
 
-    def blocks(self, tokens: list[Token]) -> None:
+    def write_blocks(self, tokens: list[Token]) -> None:
         index = 0
         while index < len(tokens):
-            index = self._block(tokens, index)
+            index = self._write_block(tokens, index)
 
-    def _block(self, tokens: list[Token], index: int) -> int:
+    def _write_block(self, tokens: list[Token], index: int) -> int:
         token = tokens[index]
         match token.type:
             case "heading_open" | "paragraph_open":
-                self._paragraph(token, tokens[index + 1])
+                self._write_paragraph(token, tokens[index + 1])
                 return index + 3
             case "fence" | "code_block":
-                self._code(token)
+                self._write_code(token)
             case "bullet_list_open" | "ordered_list_open":
                 self._open_list(tokens, index)
             case "bullet_list_close" | "ordered_list_close":
@@ -120,45 +120,45 @@ class _Writer:
             case "list_item_close" | "blockquote_close":
                 self._close_container(token)
             case "blockquote_open":
-                self._space()
+                self._add_gap()
                 bar = Segment("▌ ", self.palette.line)
                 self._prefixes.append([bar, bar])
                 self._gap = False
             case "hr":
-                self._space()
-                self._emit([[Segment("─" * self._room(), self.palette.line)]], token)
+                self._add_gap()
+                self._append([[Segment("─" * self._get_room(), self.palette.line)]], token)
             case "table_open":
-                return self._table(tokens, index)
+                return self._write_table(tokens, index)
             case "html_block":
-                self._space()
-                self._emit(wrap([(token.content.rstrip("\n"), self.palette.muted)], self._room()), token)
+                self._add_gap()
+                self._append(wrap([(token.content.rstrip("\n"), self.palette.muted)], self._get_room()), token)
             case _:
                 pass
         return index + 1
 
-    def _paragraph(self, opening: Token, text: Token) -> None:
+    def _write_paragraph(self, opening: Token, text: Token) -> None:
         if opening.type == "paragraph_open":
-            self._text(text, self.palette.text, tight=opening.hidden)
+            self._write_text(text, self.palette.text, tight=opening.hidden)
         else:
             heading = self.palette.heading
-            self._text(text, heading + _UNDERLINE if opening.tag == "h1" else heading, whole=opening)
+            self._write_text(text, heading + _UNDERLINE if opening.tag == "h1" else heading, whole=opening)
 
-    def _code(self, token: Token) -> None:
-        self._space(blank=False)
+    def _write_code(self, token: Token) -> None:
+        self._add_gap(blank=False)
         code, info = token.content.removesuffix("\n"), token.info.strip()
-        room = self._room() + self._more
-        self._emit([code_head(info, room, self.palette, code), *code_lines(code, info, room, self.palette)])
+        room = self._get_room() + self._more
+        self._append([draw_code_head(info, room, self.palette, code), *draw_code(code, info, room, self.palette)])
 
     def _open_list(self, tokens: list[Token], index: int) -> None:
         tight = _is_tight(tokens, index)
         if not (self._lists and tight):
-            self._space()
+            self._add_gap()
         self._lists.append((0 if tokens[index].type == "ordered_list_open" else None, tight, -1))
 
     def _close_container(self, token: Token) -> None:
         prefix = self._prefixes[-1]
         if token.type == "list_item_close" and prefix[0] is not prefix[1]:
-            self._emit([[]])  # an empty item still shows its marker
+            self._append([[]])  # an empty item still shows its marker
         self._prefixes.pop()
 
     def _open_item(self, item: Token) -> None:
@@ -172,14 +172,14 @@ class _Writer:
             marker = f"{number}{item.markup} "
             self._lists[-1] = (number + 1, tight, written)
         if not tight:
-            self._space()
+            self._add_gap()
         self._prefixes.append([Segment(marker, self.palette.faint), Segment(" " * len(marker))])
         self._gap = False
 
-    def _room(self) -> int:
+    def _get_room(self) -> int:
         return max(4, self.width - sum(cell_len(p[1].text) for p in self._prefixes if p[1]))
 
-    def _space(self, *, blank: bool = True) -> None:
+    def _add_gap(self, *, blank: bool = True) -> None:
         """Add a blank line before the next element; not if `blank` is False, as its own line suffices."""
         if self._gap and self.lines and blank:
             row = Row([p[1] for p in self._prefixes if p[1] and p[1].text.strip()])
@@ -187,10 +187,10 @@ class _Writer:
             self.lines.append(row)
         self._gap = False
 
-    def _emit(self, lines: list[Line], token: Token | None = None) -> None:
+    def _append(self, lines: list[Line], token: Token | None = None) -> None:
         """Append `lines` behind the prefixes of open containers; `token` gives their source."""
         if token is not None and token.map:
-            lines = made_from(lines, "\n".join(self._source[slice(*token.map)]).rstrip())
+            lines = attach_source(lines, "\n".join(self._source[slice(*token.map)]).rstrip())
         for line in lines:
             before: Line = []
             for prefix in self._prefixes:
@@ -200,26 +200,26 @@ class _Writer:
                 prefix[0] = later
             if before:
                 row = line if isinstance(line, Row) else Row(line)
-                self.lines.append(row.behind(before, sum(len(s.text) for s in before)))
+                self.lines.append(row.after_prefix(before, sum(len(s.text) for s in before)))
             else:
                 self.lines.append(line)
         self._gap = True
 
-    def _text(self, token: Token, style: Style, *, tight: bool = False, whole: Token | None = None) -> None:
+    def _write_text(self, token: Token, style: Style, *, tight: bool = False, whole: Token | None = None) -> None:
         if not tight:
-            self._space()
-        spans = self._spans(token, style)
+            self._add_gap()
+        spans = self._make_spans(token, style)
         if self._prefixes and spans and (box := _BOXES.get(spans[0][0][:4])):
             marker, rest = self._prefixes[-1]
             if marker is not rest and marker is not None and marker.text in {f"{b} " for b in _BULLETS}:
                 self._prefixes[-1][0] = Segment(box, marker.style)
                 spans[0] = (spans[0][0][4:], spans[0][1])
-        self._emit(wrap(spans, self._room()), whole or token)
+        self._append(wrap(spans, self._get_room()), whole or token)
 
-    def _spans(self, token: Token, base: Style) -> list[Span]:
+    def _make_spans(self, token: Token, base: Style) -> list[Span]:
         inline = _InlineWriter(base, self.palette)
         children = token.children or []
-        literal = _literal_marks(children)
+        literal = _find_literal_marks(children)
         for number, child in enumerate(children):
             if number in literal:
                 inline.add(child.markup)
@@ -227,7 +227,7 @@ class _Writer:
                 inline.write(child)
         return inline.spans
 
-    def _table(self, tokens: list[Token], index: int) -> int:
+    def _write_table(self, tokens: list[Token], index: int) -> int:
         rows: list[list[list[Span]]] = []
         sources: list[str] = []
         aligns: list[str] = []
@@ -243,10 +243,10 @@ class _Writer:
                 if header:
                     aligns.append(str(token.attrGet("style") or "").rpartition(":")[2])
                 base = self.palette.bold if header else self.palette.text
-                rows[-1].append(self._spans(tokens[index + 1], base))
+                rows[-1].append(self._make_spans(tokens[index + 1], base))
             index += 1
-        self._space()
-        self._emit(_table_lines(rows, sources, aligns, self._room() + self._more, self.palette))
+        self._add_gap()
+        self._append(_draw_table(rows, sources, aligns, self._get_room() + self._more, self.palette))
         return index + 1
 
     def _source_lines(self, token: Token, count: int) -> list[str]:
@@ -274,7 +274,7 @@ class _InlineWriter:
             case "text":
                 self.add(token.content)
             case "code_inline":
-                self._code(token.content)
+                self._write_code(token.content)
             case "strong_open" | "em_open" | "s_open":
                 self._styles.append(self._styles[-1] + _STYLES[token.type])
             case "strong_close" | "em_close" | "s_close":
@@ -284,22 +284,22 @@ class _InlineWriter:
             case "link_close":
                 self._close_link()
             case "image":
-                self.spans.append((_image_text(token), self._palette.muted))
+                self.spans.append((_describe_image(token), self._palette.muted))
             case "softbreak" | "hardbreak":
                 self.add(" " if token.type == "softbreak" else "\n")
             case _:
                 self.spans.append((token.content, self._palette.muted))
 
-    def _code(self, text: str) -> None:
+    def _write_code(self, text: str) -> None:
         style = self._styles[-1] + self._palette.code
-        file = place(text) if self._link is None else None
-        self.spans.append((text, leading_to(style, "file", file) if file else style))
+        file = parse_place(text) if self._link is None else None
+        self.spans.append((text, add_target(style, "file", file) if file else style))
 
     def _open_link(self, token: Token) -> None:
         href = str(token.attrGet("href") or "")
-        self._link, self._link_start = _parser().normalizeLinkText(href), len(self.spans)
+        self._link, self._link_start = _get_parser().normalizeLinkText(href), len(self.spans)
         self._link_title = str(token.attrGet("title") or "")
-        self._styles.append(_link(self._styles[-1] + self._palette.link + _UNDERLINE, href))
+        self._styles.append(_style_link(self._styles[-1] + self._palette.link + _UNDERLINE, href))
 
     def _close_link(self) -> None:
         """End a link, and show its target and title if its text does not."""
@@ -311,14 +311,14 @@ class _InlineWriter:
         self._link = None
 
 
-def _image_text(image: Token) -> str:
+def _describe_image(image: Token) -> str:
     """Return the text of an image: its name, source and title."""
-    source = _parser().normalizeLinkText(str(image.attrGet("src") or ""))
+    source = _get_parser().normalizeLinkText(str(image.attrGet("src") or ""))
     parts = (image.content, f"({source})" if image.content else source, image.attrGet("title"))
     return f"▣ {' '.join(str(part) for part in parts if part)}"
 
 
-def _literal_marks(children: list[Token]) -> set[int]:
+def _find_literal_marks(children: list[Token]) -> set[int]:
     """Return the marks that are part of a word, as in `a*b*c` and `__init__`, and are shown, not obeyed."""
     out: set[int] = set()
     opened: list[int] = []
@@ -342,11 +342,11 @@ def _is_within_word(children: list[Token], start: int, end: int) -> bool:
     return mark == "*" and before.isalnum() and after.isalnum()
 
 
-def _link(style: Style, href: str) -> Style:
+def _style_link(style: Style, href: str) -> Style:
     """Return the style of a link, with its target if that is an address or a file."""
-    if (target := address(href)) is not None:
-        return leading_to(style, "url", target)
-    return leading_to(style, "file", file) if (file := place(href)) else style
+    if (target := parse_address(href)) is not None:
+        return add_target(style, "url", target)
+    return add_target(style, "file", file) if (file := parse_place(href)) else style
 
 
 def _is_tight(tokens: list[Token], index: int) -> bool:
@@ -359,12 +359,12 @@ def _is_tight(tokens: list[Token], index: int) -> bool:
     return True
 
 
-def _table_lines(
+def _draw_table(
     rows: list[list[list[Span]]], sources: list[str], aligns: list[str], room: int, palette: Palette
 ) -> list[Line]:
     """Return a table's lines; `sources`: how each row, and the rule below the first of them, was written."""
     columns = max((len(r) for r in rows), default=0)
-    natural = [_natural_width(rows, column) for column in range(columns)]
+    natural = [_measure_column(rows, column) for column in range(columns)]
     widths = _shrink(natural, room - 3 * (columns - 1))
     if sum(widths) + 3 * (columns - 1) > room or any(w < min(n, 2) for w, n in zip(widths, natural, strict=True)):
         raise TooNarrow  # a wide character takes two cells
@@ -372,19 +372,19 @@ def _table_lines(
     out: list[Line] = []
     written = iter(sources)
     for number, row in enumerate(rows):
-        out += made_from(_table_row(row, widths, aligns, palette), next(written, ""))
+        out += attach_source(_draw_table_row(row, widths, aligns, palette), next(written, ""))
         if number == 0:
             rule: Line = [Segment("─┼─".join("─" * w for w in widths), palette.line)]
-            out += made_from([rule], next(written, ""))
+            out += attach_source([rule], next(written, ""))
     return out
 
 
-def _natural_width(rows: list[list[list[Span]]], column: int) -> int:
+def _measure_column(rows: list[list[list[Span]]], column: int) -> int:
     """Return the cells that a column takes without folds, at least 1."""
     return max((sum(cell_len(t) for t, _ in r[column]) for r in rows if column < len(r)), default=1) or 1
 
 
-def _table_row(row: list[list[Span]], widths: list[int], aligns: list[str], palette: Palette) -> list[Line]:
+def _draw_table_row(row: list[list[Span]], widths: list[int], aligns: list[str], palette: Palette) -> list[Line]:
     folded = [wrap(row[c] if c < len(row) else [], width) for c, width in enumerate(widths)]
     lines: list[Line] = []
     for y in range(max(map(len, folded))):
@@ -399,7 +399,7 @@ def _table_row(row: list[list[Span]], widths: list[int], aligns: list[str], pale
 
 def _align_cell(text: Line, width: int, alignment: str) -> Line:
     """Return `text` with blanks up to `width` cells: before it, behind it, or on both sides."""
-    missing = width - line_width(text)
+    missing = width - measure_line(text)
     before = missing if alignment == "right" else missing // 2 if alignment == "center" else 0
     return [Segment(" " * before), *pad(text, width - before)] if before > 0 else pad(text, width)
 

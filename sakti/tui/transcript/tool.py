@@ -20,35 +20,35 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k, counted, format_duration, one_line, sanitise
 from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.blocks import INDENT, SIGN, Block, column, estimate_text
-from sakti.tui.transcript.code import diff_counts, diff_lines
+from sakti.tui.transcript.blocks import INDENT, SIGN, Block, estimate_lines, limit_column
+from sakti.tui.transcript.code import count_changes, draw_diff
 from sakti.tui.transcript.links import add_links
-from sakti.tui.transcript.wrap import Line, Row, cells, fold_words, indent, plain_lines, row_of, shorten
+from sakti.tui.transcript.wrap import Line, Row, count_cells, draw_plain, fold_words, indent, shorten, to_row
 
-State: TypeAlias = Literal["writing", "pending", "waiting", "running", "ok", "error", "denied", "stopped"]
+CallState: TypeAlias = Literal["writing", "pending", "waiting", "running", "ok", "error", "denied", "stopped"]
 
 KEEP_OUTPUT = 64_000  # characters of a running tool's output that the screen keeps
 SHOW_OUTPUT = 200  # lines of output that an open call shows
 OWN_OUTPUT = 2_000  # lines of it that a command of the user's shows
-GLANCE = 8  # lines of a success that show without unfolding
-LIVE = 5  # lines of a command that runs
-LIVE_OWN = 20  # of one that the user ran
-TAIL = 12  # lines of a failure
-SHOW_DIFF = 14  # lines of a diff that show before it is unfolded
+SHORT_OUTPUT = 8  # lines of a success that show without unfolding
+LIVE_LINES = 5  # lines of a command that runs
+OWN_LIVE_LINES = 20  # of one that the user ran
+FAILURE_LINES = 12  # lines of a failure
+DIFF_LINES = 14  # lines of a diff that show before it is unfolded
 COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
-BODY = Segment("      ")
+BODY_INDENT = Segment("      ")
 # names of the arguments that say what a call is about, the most telling ones first
-TELLING = (
+MAIN_ARGUMENTS = (
     *("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt", "questions", "question"),
     *("summary", "goal", "patch", "name", "label", "job", "text", "id", "action"),
 )
-_PATCHED = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
-PLAN = "present_plan"
-CHILD = "agent"  # the tool that starts child threads
-KEY = " · ctrl+o"  # what unfolds from the prompt
+_PATCHED_FILES = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
+PLAN_TOOL = "present_plan"
+CHILD_TOOL = "agent"  # the tool that starts child threads
+UNFOLD_KEY = " · ctrl+o"  # what unfolds from the prompt
 
 
-def _end_state(result: ToolResultPart) -> State:
+def _get_end_state(result: ToolResultPart) -> CallState:
     details = result.details
     if isinstance(details.get("denied"), str) or _name_refusal(result):
         return "denied"
@@ -61,7 +61,7 @@ def _name_refusal(result: ToolResultPart) -> str:
     """Name what the user chose instead of an answer to a card, "" if they answered or it was no card."""
     if result.details.get("declined") is True:
         return "declined"
-    return "keep planning" if result.name == PLAN and "note" in result.details else ""
+    return "keep planning" if result.name == PLAN_TOOL and "note" in result.details else ""
 
 
 class ToolBlock(Block, eq=False):
@@ -74,7 +74,7 @@ class ToolBlock(Block, eq=False):
     result_id: str = ""
     name: str = ""
     summary: str = ""
-    state: State = "writing"
+    state: CallState = "writing"
     arguments: Json = field(default_factory=dict[str, object])
     raw: str = ""
     output: str = ""
@@ -85,7 +85,7 @@ class ToolBlock(Block, eq=False):
     note: str = ""  # why it was denied
     refusal: str = "denied"
     card: str = ""  # the questions to the user with their options, those chosen marked
-    whole_path: str = ""
+    output_path: str = ""
     size: str = ""  # of an output that is more than a glance
     own: bool = False
     open: bool = False
@@ -99,21 +99,21 @@ class ToolBlock(Block, eq=False):
     calls: Sequence[str] = ()  # its last ones
 
     @property
-    def foldable(self) -> bool:
+    def is_foldable(self) -> bool:
         return True
 
     @property
-    def _whole(self) -> bool:
+    def _is_open(self) -> bool:
         return self.open or (self.own and not self.closed)
 
     def toggle(self) -> None:
-        is_full = self._whole
+        is_full = self._is_open
         self.open, self.closed = not is_full, is_full
 
-    def plain(self) -> str:
+    def get_plain_text(self) -> str:
         return self.diff or (self.card if self.state == "ok" else "") or self.output
 
-    def holds(self, message_id: str) -> bool:
+    def shows_message(self, message_id: str) -> bool:
         return message_id in (self.message_id, self.result_id)
 
     # --- what happens to it ---------------------------------------------------------------------------------
@@ -124,8 +124,8 @@ class ToolBlock(Block, eq=False):
 
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
-        call = types.unwrap(call)
-        self.name = one_line(_name_of(call), 60)
+        call = types.unwrap_call(call)
+        self.name = one_line(_get_name(call), 60)
         self.state = "pending"
         self.arguments = call.arguments or {}
         self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
@@ -134,9 +134,9 @@ class ToolBlock(Block, eq=False):
 
     def start(self, call: ToolCallPart, now: float = 0.0) -> None:
         self.plan(call)
-        self.enter("running", now)
+        self.set_state("running", now)
 
-    def enter(self, state: State, now: float) -> None:
+    def set_state(self, state: CallState, now: float) -> None:
         """Change the state, with a clock that starts `now`."""
         self.state, self.since, self.elapsed = state, now, 0
 
@@ -156,8 +156,8 @@ class ToolBlock(Block, eq=False):
 
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
-        self.state = _end_state(result)
-        if result.name == CHILD:
+        self.state = _get_end_state(result)
+        if result.name == CHILD_TOOL:
             self._take_child(details)
         if self.state == "denied":
             self._take_refusal(result)
@@ -170,8 +170,8 @@ class ToolBlock(Block, eq=False):
         self.duration_ms = duration_ms if duration_ms is not None else stored if isinstance(stored, int) else None
         self._take_exit_code(details.get("exit_code"))
         self._take_range(details.get("lines"))
-        self.whole_path = one_line(str(details.get("output_file") or ""), 200)
-        self.size = output_size(self.output, details)
+        self.output_path = one_line(str(details.get("output_file") or ""), 200)
+        self.size = describe_output_size(self.output, details)
 
     def _take_refusal(self, result: ToolResultPart) -> None:
         """Take in who refused a call, and why."""
@@ -185,7 +185,7 @@ class ToolBlock(Block, eq=False):
 
     def _take_answers(self, answers: Sequence[Json]) -> None:
         """Show the user's answers to a card in the head, and among the options."""
-        self.progress = "; ".join(one_line(", ".join(_words_of(answer)), 200) for answer in answers)
+        self.progress = "; ".join(one_line(", ".join(_list_chosen(answer)), 200) for answer in answers)
         self.card = _describe_card(self.arguments, answers)
 
     def _take_child(self, details: Json) -> None:
@@ -230,16 +230,16 @@ class ToolBlock(Block, eq=False):
     # --- how it looks ---------------------------------------------------------------------------------------
 
     def render(self, width: int, palette: Palette) -> list[Line]:
-        room = max(4, width - len(BODY.text))
+        room = max(4, width - len(BODY_INDENT.text))
         body: list[Line] = []
-        if self._whole and not self.own:
-            body += self._arguments(room, palette)
+        if self._is_open and not self.own:
+            body += self._draw_arguments(room, palette)
             body += [[Segment(shorten(f"▸ {call}", room), palette.muted)] for call in self.calls]
         if self.diff:
-            body += diff_lines(self.diff, room, palette, None if self._whole else SHOW_DIFF, KEY)
+            body += draw_diff(self.diff, room, palette, None if self._is_open else DIFF_LINES, UNFOLD_KEY)
         if self._has_output:
-            body += self._output(room, palette)
-        return [self._head(width, palette), *indent(body, BODY)]
+            body += self._draw_output(room, palette)
+        return [self._draw_head(width, palette), *indent(body, BODY_INDENT)]
 
     @property
     def _has_output(self) -> bool:
@@ -255,33 +255,33 @@ class ToolBlock(Block, eq=False):
     def _has_failed(self) -> bool:
         return self.state == "error" or bool(self.detail)
 
-    def _shows(self, lines: int) -> int:
+    def _count_shown(self, lines: int) -> int:
         """Return how many of so many lines of output show, the last ones."""
         if self.state in ("running", "waiting", "pending"):
             return self._live_lines
-        if self._whole:
+        if self._is_open:
             return OWN_OUTPUT if self.own else SHOW_OUTPUT
         if self.closed:
             return 0
         if self._has_failed or self.state == "stopped":
-            return TAIL if lines > TAIL + 1 else lines
-        return lines if self.name in COMMANDS and lines <= GLANCE else 0
+            return FAILURE_LINES if lines > FAILURE_LINES + 1 else lines
+        return lines if self.name in COMMANDS and lines <= SHORT_OUTPUT else 0
 
     @property
     def _live_lines(self) -> int:
         """Return how many lines of output show while the call runs."""
         if self.own:
-            return LIVE_OWN
-        return SHOW_OUTPUT if self.open else LIVE
+            return OWN_LIVE_LINES
+        return SHOW_OUTPUT if self.open else LIVE_LINES
 
-    def _head(self, width: int, palette: Palette) -> Line:
-        sign, style = self._sign(palette)
-        room = column(width) - SIGN
-        status = _fit_spans(self._status(palette), room * 2 // 3 if self.progress else room // 2)
-        taken = sum(cells(t) for t, _ in status)
+    def _draw_head(self, width: int, palette: Palette) -> Line:
+        sign, style = self._get_sign(palette)
+        room = limit_column(width) - SIGN
+        status = _fit_spans(self._describe_status(palette), room * 2 // 3 if self.progress else room // 2)
+        taken = sum(count_cells(t) for t, _ in status)
         name = shorten(self.name or "tool", max(1, room - taken - 2))
-        text = self._describe_call(room - cells(name) - taken - 4)
-        gap = max(2, room - cells(name) - cells(text) - taken) if status else 0
+        text = self._describe_call(room - count_cells(name) - taken - 4)
+        gap = max(2, room - count_cells(name) - count_cells(text) - taken) if status else 0
         line = Row([INDENT, Segment(f"{sign} ", style), Segment(name, palette.bold)], SIGN)
         line += [Segment(text, palette.muted), Segment(" " * gap), *(Segment(t, s) for t, s in status)]
         return line
@@ -292,9 +292,9 @@ class ToolBlock(Block, eq=False):
         text = self.summary or raw
         return f"  {shorten(text, room)}" if room > 4 and text else ""
 
-    def _sign(self, palette: Palette) -> tuple[str, Style]:
+    def _get_sign(self, palette: Palette) -> tuple[str, Style]:
         if self.child_state is not None:
-            return types.SIGNS[self.child_state], child_style(self.child_state, palette)
+            return types.SIGNS[self.child_state], get_child_style(self.child_state, palette)
         if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {
@@ -306,7 +306,7 @@ class ToolBlock(Block, eq=False):
             "stopped": ("■", palette.warn),
         }.get(self.state, ("✓", palette.ok))
 
-    def _status(self, palette: Palette) -> list[tuple[str, Style]]:
+    def _describe_status(self, palette: Palette) -> list[tuple[str, Style]]:
         clock = f" {format_duration(self.elapsed * 1000)}" if self.elapsed else ""
         match self.state:
             case _ if self.child_state is not None:
@@ -324,13 +324,13 @@ class ToolBlock(Block, eq=False):
             case "denied":
                 return [(f"{self.refusal}: {self.note}" if self.note else self.refusal, palette.warn)]
             case "error" | "ok":
-                return self._result(palette)
+                return self._describe_result(palette)
 
     def _describe_child(self, state: ChildState, palette: Palette) -> tuple[str, Style]:
         style = palette.agent if state in ("waiting", "running") else palette.faint
         return self.progress or types.describe_state(state), style
 
-    def _result(self, palette: Palette) -> list[tuple[str, Style]]:
+    def _describe_result(self, palette: Palette) -> list[tuple[str, Style]]:
         """Return the end of the head line of a call that ended: failure, changed lines or time, and size."""
         out: list[tuple[str, Style]] = []
         if self._has_failed:
@@ -338,7 +338,7 @@ class ToolBlock(Block, eq=False):
         if self.progress:
             out.append((f"{' · ' if out else ''}{self.progress}", palette.faint))
         elif self._has_changed:
-            added, removed = diff_counts(self.diff)
+            added, removed = count_changes(self.diff)
             out += [(f"+{added} ", palette.ok), (f"−{removed}", palette.bad)]
         elif self.duration_ms is not None and self.duration_ms >= 100:
             out.append((f"{' · ' if out else ''}{format_duration(self.duration_ms)}", palette.faint))
@@ -356,90 +356,90 @@ class ToolBlock(Block, eq=False):
 
     @property
     def _is_folded(self) -> bool:
-        lines = self._lines()
-        return not self._whole and self._shows(lines) < lines
+        lines = self._count_output()
+        return not self._is_open and self._count_shown(lines) < lines
 
-    def _lines(self) -> int:
+    def _count_output(self) -> int:
         return self.output.rstrip("\n").count("\n") + 1 if self.output.strip() else 0
 
-    def _arguments(self, width: int, palette: Palette) -> list[Line]:
+    def _draw_arguments(self, width: int, palette: Palette) -> list[Line]:
         out: list[Line] = []
         if self.card:
-            return plain_lines(sanitise(self.card), palette.text, width, SHOW_OUTPUT)
+            return draw_plain(sanitise(self.card), palette.text, width, SHOW_OUTPUT)
         if self.raw and not self.arguments:
-            return plain_lines(self.raw, palette.muted, width, 40)
+            return draw_plain(self.raw, palette.muted, width, 40)
         for key, value in self.arguments.items():
             if self.diff and key not in ("path", "file", "file_path"):
                 continue  # the diff says it better
-            out += _argument_lines(one_line(str(key), 24), value, width, palette)
+            out += _draw_argument(one_line(str(key), 24), value, width, palette)
         return out
 
-    def _output(self, width: int, palette: Palette) -> list[Line]:
-        shown = self._shows(self._lines())
+    def _draw_output(self, width: int, palette: Palette) -> list[Line]:
+        shown = self._count_shown(self._count_output())
         if not shown:
             return []
         rows = self.output.rstrip("\n").split("\n") if self.output.strip() else []
-        note = self._note_of_rest(len(rows), shown)
+        note = self._describe_hidden(len(rows), shown)
         out: list[Line] = [[Segment(note, palette.faint)]] if note else []
         style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
-            out += _output_lines(row[:4_000], style, width, palette)
-        return [*out, *self._end_of_output(width, palette, is_empty=not rows)]
+            out += _draw_output_row(row[:4_000], style, width, palette)
+        return [*out, *self._draw_output_end(width, palette, is_empty=not rows)]
 
-    def _end_of_output(self, width: int, palette: Palette, *, is_empty: bool) -> list[Line]:
+    def _draw_output_end(self, width: int, palette: Palette, *, is_empty: bool) -> list[Line]:
         """Return the lines below the output: its file, and a note if it is empty."""
         out: list[Line] = []
-        if self.whole_path and (self._whole or self._has_failed):
-            out += plain_lines(f"whole output: {self.whole_path}", palette.faint, width)
-        if is_empty and self._whole and self.state == "ok":
+        if self.output_path and (self._is_open or self._has_failed):
+            out += draw_plain(f"whole output: {self.output_path}", palette.faint, width)
+        if is_empty and self._is_open and self.state == "ok":
             out.append([Segment("(no output)", palette.faint)])
         return out
 
-    def _note_of_rest(self, rows: int, shown: int) -> str:
+    def _describe_hidden(self, rows: int, shown: int) -> str:
         """Return the line above the output that says how much of it is not shown, or ""."""
-        if self.dropped and self._whole:
+        if self.dropped and self._is_open:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
         if rows > shown and self.state != "running":
-            return f"… {counted(rows - shown, 'line')} above{'' if self._whole else KEY}"
+            return f"… {counted(rows - shown, 'line')} above{'' if self._is_open else UNFOLD_KEY}"
         return ""
 
     def estimate(self, width: int) -> int:
         if self._has_changed:
-            return 1 + self.gap + min(SHOW_DIFF, self.diff.count("\n") + 1)
-        lines = self._shows(self._lines()) if self.output and self._has_output else 0
-        return 1 + self.gap + min(lines, estimate_text(self.output, width))
+            return 1 + self.gap + min(DIFF_LINES, self.diff.count("\n") + 1)
+        lines = self._count_shown(self._count_output()) if self.output and self._has_output else 0
+        return 1 + self.gap + min(lines, estimate_lines(self.output, width))
 
 
 def _fit_spans(spans: list[tuple[str, Style]], width: int) -> list[tuple[str, Style]]:
     """Return `spans`, or one span of at most `width` cells, shortened, if they do not fit."""
-    if sum(cells(text) for text, _ in spans) <= width:
+    if sum(count_cells(text) for text, _ in spans) <= width:
         return spans
     return [(shorten("".join(text for text, _ in spans), max(0, width)), spans[0][1])]
 
 
-def _argument_lines(name: str, value: object, width: int, palette: Palette) -> list[Line]:
+def _draw_argument(name: str, value: object, width: int, palette: Palette) -> list[Line]:
     """Return an argument of a call behind its name, at most 12 lines."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     out: list[Line] = []
-    for number, line in enumerate(plain_lines(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)):
+    for number, line in enumerate(draw_plain(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)):
         lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
-        out.append(row_of(line).behind([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
+        out.append(to_row(line).after_prefix([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
     return out
 
 
-def _output_lines(row: str, style: Style, width: int, palette: Palette) -> list[Line]:
+def _draw_output_row(row: str, style: Style, width: int, palette: Palette) -> list[Line]:
     """Return a line of output, its links marked, folded to at most 20 lines."""
     if ":" in row and "\t" not in row:
         return fold_words(add_links(row, style, palette.link), width)[:20]
-    return plain_lines(row, style, width, 20)
+    return draw_plain(row, style, width, 20)
 
 
-def child_style(state: ChildState, palette: Palette) -> Style:
+def get_child_style(state: ChildState, palette: Palette) -> Style:
     """Return the colour of a child thread's sign."""
     return {"running": palette.agent, "finished": palette.ok, "interrupted": palette.bad}.get(state, palette.warn)
 
 
-def output_size(output: str, details: Json) -> str:
+def describe_output_size(output: str, details: Json) -> str:
     """Describe the size of a tool's output; "" if it is short."""
     if isinstance(fetched := details.get("fetched"), str):
         return one_line(fetched, 60)
@@ -451,12 +451,12 @@ def output_size(output: str, details: Json) -> str:
         if isinstance(count, int) and count:
             return counted(count, one, key)
     lines = output.rstrip("\n").count("\n") + 1
-    return f"{lines:,} lines" if lines > GLANCE and "lines" not in details else ""
+    return f"{lines:,} lines" if lines > SHORT_OUTPUT and "lines" not in details else ""
 
 
-def _name_of(call: ToolCallPart) -> str:
+def _get_name(call: ToolCallPart) -> str:
     """Return the name that a call is shown by: of a child thread its mode or custom agent."""
-    if call.name == CHILD:
+    if call.name == CHILD_TOOL:
         return str((call.arguments or {}).get("mode") or call.name)
     return types.display_name(call.name)
 
@@ -466,19 +466,19 @@ def summarise(call: ToolCallPart) -> str:
     arguments = call.arguments
     if arguments is None:
         return one_line(call.raw, 300)
-    if call.name == CHILD:
+    if call.name == CHILD_TOOL:
         return one_line(str(arguments.get("goal", "")), 300)
     if call.name.startswith(types.PREFIX):
         return types.list_arguments(arguments)
-    texts = {name: text for name, value in arguments.items() if (text := _first_text(value))}
-    key = next((k for k in TELLING if k in texts), "")
+    texts = {name: text for name, value in arguments.items() if (text := _find_text(value))}
+    key = next((k for k in MAIN_ARGUMENTS if k in texts), "")
     return _summarise_by(key, texts[key], arguments) if key else types.list_arguments(texts)
 
 
 def _summarise_by(key: str, value: str, arguments: Json) -> str:
     """Return the argument `key`, whose text is `value`, with the action and the range that belong to it."""
     if key == "patch":
-        return ", ".join(one_line(path, 100) for path in _PATCHED.findall(value)) or one_line(value, 300)
+        return ", ".join(one_line(path, 100) for path in _PATCHED_FILES.findall(value)) or one_line(value, 300)
     value = value.removeprefix("https://") if key == "url" else value
     action = f"{arguments['action']} " if key != "action" and isinstance(arguments.get("action"), str) else ""
     return one_line(f"{action}{value}", 300) + _describe_range(key, arguments)
@@ -506,7 +506,7 @@ def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:
         questions = convert(arguments.get("questions"), list[CardQuestion])
     except ValidationError:
         return ""
-    words = {str(answer.get("question")): _words_of(answer) for answer in answers}
+    words = {str(answer.get("question")): _list_chosen(answer) for answer in answers}
     lines: list[str] = []
     for question in questions:
         chosen = words.get(question.question, [])
@@ -516,22 +516,22 @@ def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:
     return "\n".join(lines)
 
 
-def _words_of(answer: Json) -> list[str]:
+def _list_chosen(answer: Json) -> list[str]:
     """Return the options that an answer chose, and the user's own words."""
     choices = cast("list[object]", answer.get("choices") or [])
     return [str(text) for text in (*choices, answer.get("text")) if text]
 
 
-def _first_text(value: object) -> str:
+def _find_text(value: object) -> str:
     """Return a value as text for people: of a list its first text, of an object the one that says most."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, list):
-        return next((text for each in cast("list[object]", value) if (text := _first_text(each))), "")
+        return next((text for each in cast("list[object]", value) if (text := _find_text(each))), "")
     if isinstance(value, dict):
         values = cast("dict[str, object]", value)
-        ranked = [*(values[k] for k in TELLING if k in values), *values.values()]
-        return next((text for each in ranked if (text := _first_text(each))), "")
+        ranked = [*(values[k] for k in MAIN_ARGUMENTS if k in values), *values.values()]
+        return next((text for each in ranked if (text := _find_text(each))), "")
     return ""

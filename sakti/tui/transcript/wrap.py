@@ -42,7 +42,7 @@ class Row(list[Segment]):
         self.leaf: Leaf | None = None
         self.copies: str | None = None
 
-    def behind(self, prefix: Line, skip: int) -> Row:
+    def after_prefix(self, prefix: Line, skip: int) -> Row:
         """Return the line after `prefix`, whose `skip` characters are layout only."""
         row = Row((*prefix, *self), self.skip + skip, self.join)
         row.tail, row.leaf, row.copies = self.tail, self.leaf, self.copies
@@ -54,7 +54,7 @@ def continue_line(line: Line, join: str) -> Row:
     return Row(line, 0, join)
 
 
-def made_from(lines: list[Line], source: str) -> list[Line]:
+def attach_source(lines: list[Line], source: str) -> list[Line]:
     """Return `lines` with their `source`, as it was written."""
     leaf = Leaf(source, len(lines))
     out: list[Line] = []
@@ -70,14 +70,14 @@ _PIECES = lazy_pattern(r"\n|[^\S\n]+|[^\s]+")
 TAB = 4
 
 
-def cells(text: str) -> int:
+def count_cells(text: str) -> int:
     """Cells that `text`, without control characters, takes."""
     return len(text) if text.isascii() else cell_len(text)
 
 
-def line_width(line: Iterable[Segment]) -> int:
+def measure_line(line: Iterable[Segment]) -> int:
     """Cells that `line` takes."""
-    return sum(cells(s.text) for s in line)
+    return sum(count_cells(s.text) for s in line)
 
 
 def wrap(spans: Iterable[Span], width: int) -> list[Line]:
@@ -97,7 +97,7 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
                 filler.space = (piece.expandtabs(TAB), style)
             else:
                 filler.word.append((piece, style))
-                filler.word_width += cells(piece)
+                filler.word_width += count_cells(piece)
     return filler.finish()
 
 
@@ -134,7 +134,7 @@ class _LineFiller:
             for text, style in self.word:
                 _append(self._line, text, style)
             self._used += self.word_width
-        elif self.word_width > self._width or any(len(text) != cells(text) for text, _ in self.word):
+        elif self.word_width > self._width or any(len(text) != count_cells(text) for text, _ in self.word):
             self._cut_word(gap)
         else:
             self._wrap_word()
@@ -167,7 +167,7 @@ class _LineFiller:
         while text:
             if self._used >= self._width:
                 self._start_line(continue_line([], ""))
-            head = _head(text, self._width - self._used)
+            head = _take_head(text, self._width - self._used)
             if not head:  # a wide character where one cell is left
                 if self._used:
                     self._start_line(continue_line([], ""))
@@ -178,7 +178,7 @@ class _LineFiller:
             text = text[len(head) :]
 
 
-def _head(text: str, room: int) -> str:
+def _take_head(text: str, room: int) -> str:
     """Return the beginning of `text` that fits into so many cells, "" where not even one character does."""
     if room <= 0:
         return ""
@@ -206,12 +206,12 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
         rest = text
         while rest:
             room = width - used
-            size = cells(rest)
+            size = count_cells(rest)
             if size <= room:
                 lines[-1].append(Segment(rest, style))
                 used += size
                 break
-            head = _head(rest, room)
+            head = _take_head(rest, room)
             if head:
                 lines[-1].append(Segment(head, style))
                 rest = rest[len(head) :]
@@ -231,46 +231,47 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     """
     width = max(1, width)
     text = "".join(t for t, _ in spans)
-    if cells(text) <= width:
+    size = sum(count_cells(t) for t, _ in spans)
+    if size <= width or size != count_cells(text):  # an emoji that is split between spans is wider in pieces
         return fold_line(spans, width)
     inset = _hanging_indent(text, width) if hang else 0
     lines: list[Line] = []
     rest = list(spans)
     room = width
-    while cells(text) > room:
-        cut = _break(_head(text, room))
+    while count_cells(text) > room:
+        cut = _find_break(_take_head(text, room))
         if not 0 < cut < len(text):
             break
         first, rest = _split_spans(rest, cut)
-        lines.append(_piece(first, inset) if lines else [Segment(t, s) for t, s in first])
+        lines.append(_make_piece(first, inset) if lines else [Segment(t, s) for t, s in first])
         text, room = text[cut:], width - inset
     for line in fold_line(rest, room):
-        lines.append(_goes_on(line, inset) if lines else line)
+        lines.append(_continue_row(line, inset) if lines else line)
     return lines
 
 
-HANG = 2  # extra indent in cells of continued lines of code
+HANGING_INDENT = 2  # extra indent in cells of continued lines of code
 
 
 def _hanging_indent(text: str, width: int) -> int:
     """Return the indent in cells of the lines that continue `text`; 0 if it would take half of them."""
-    inset = len(text) - len(text.lstrip(" ")) + HANG
+    inset = len(text) - len(text.lstrip(" ")) + HANGING_INDENT
     return inset if inset <= width // 2 else 0
 
 
-def _piece(spans: Sequence[Span], inset: int) -> Row:
-    return _goes_on([Segment(text, style) for text, style in spans], inset)
+def _make_piece(spans: Sequence[Span], inset: int) -> Row:
+    return _continue_row([Segment(text, style) for text, style in spans], inset)
 
 
-def _goes_on(line: Line, inset: int) -> Row:
+def _continue_row(line: Line, inset: int) -> Row:
     row = continue_line(line, "")
-    return row.behind([Segment(" " * inset)], inset) if inset else row
+    return row.after_prefix([Segment(" " * inset)], inset) if inset else row
 
 
 _SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
 
 
-def _break(head: str) -> int:
+def _find_break(head: str) -> int:
     """Return where to break a line that begins with `head`: after a space, else a sign, else its end."""
     for pattern in (_SPACES, _SIGNS):
         ends = [m.end() for m in pattern.finditer(head) if m.end() > len(head) // 2]
@@ -291,18 +292,18 @@ def _split_spans(spans: Sequence[Span], at: int) -> tuple[list[Span], list[Span]
     return first, []
 
 
-def plain_lines(text: str, style: Style, width: int, limit: int | None = None) -> list[Line]:
+def draw_plain(text: str, style: Style, width: int, limit: int | None = None) -> list[Line]:
     """Return each line of `text`, tabs as spaces, folded at `width` cells; at most `limit` lines."""
     out: list[Line] = []
     for row in text.split("\n"):
         lines = fold_words([(row.expandtabs(TAB), style)], width)
-        out += made_from(lines, row) if "\t" in row else lines
+        out += attach_source(lines, row) if "\t" in row else lines
         if limit is not None and len(out) >= limit:
             return out[:limit]
     return out
 
 
-def fit(text: str, width: int) -> str:
+def fit_width(text: str, width: int) -> str:
     """Return `text` in exactly `width` cells: cut with …, or filled with spaces."""
     if width <= 0:
         return ""
@@ -313,17 +314,17 @@ def fit(text: str, width: int) -> str:
 
 def shorten(text: str, width: int) -> str:
     """Return `text` in at most `width` cells, with … where something was cut."""
-    return fit(text, width) if cell_len(text) > width else text
+    return fit_width(text, width) if cell_len(text) > width else text
 
 
 def pad(line: Line, width: int, style: Style | None = None) -> Line:
     """Return `line` filled with spaces to `width` cells."""
-    missing = width - line_width(line)
+    missing = width - measure_line(line)
     if missing <= 0:
         return line
     filled = Segment(" " * missing, style)
     if isinstance(line, Row):
-        row = line.behind([], 0)
+        row = line.after_prefix([], 0)
         row.append(filled)
         row.tail += missing
         return row
@@ -335,7 +336,7 @@ def indent(lines: Iterable[Line], prefix: Segment) -> list[Line]:
     skip = len(prefix.text)
     out: list[Line] = []
     for line in lines:
-        out.append(line.behind([prefix], skip) if isinstance(line, Row) else Row((prefix, *line), skip))
+        out.append(line.after_prefix([prefix], skip) if isinstance(line, Row) else Row((prefix, *line), skip))
     return out
 
 
@@ -344,18 +345,18 @@ def join_lines(lines: Iterable[Line]) -> str:
     return " ".join("".join(s.text for s in line).strip() for line in lines)
 
 
-def row_of(line: Line) -> Row:
+def to_row(line: Line) -> Row:
     """Return `line` as a `Row`."""
     return line if isinstance(line, Row) else Row(line)
 
 
-def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
+def get_source_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
     """Return the source text of `lines`.
 
     From character `start` of the first to `end` of the last line: folded lines are joined, and characters that only lay
     out the text are dropped.
     """
-    rows = [row_of(line) for line in lines]
+    rows = [to_row(line) for line in lines]
     texts = ["".join(s.text for s in row) for row in rows]
     begins = [start, *[0] * (len(rows) - 1)]
     ends = [len(text) for text in texts]
@@ -364,20 +365,20 @@ def rows_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> 
     out: list[str] = []
     at = 0
     while at < len(rows):
-        after = _end_of_leaf(rows, at)
+        after = _find_leaf_end(rows, at)
         to_end = ends[after - 1] >= len(texts[after - 1].rstrip())
-        source = _leaf_source(rows[at:after], begins[at]) if to_end else None
+        source = _get_leaf_source(rows[at:after], begins[at]) if to_end else None
         if source is not None:
             out += ["\n" if out else "", source]
         else:
             for n in range(at, after):
                 piece = texts[n][max(rows[n].skip, begins[n]) : min(len(texts[n]) - rows[n].tail, ends[n])]
-                out += [_joint(rows, n), _piece_text(rows, n, piece)]
+                out += [_get_joint(rows, n), _trim_piece(rows, n, piece)]
         at = after
     return "".join(out)
 
 
-def _end_of_leaf(rows: Sequence[Row], at: int) -> int:
+def _find_leaf_end(rows: Sequence[Row], at: int) -> int:
     """Return the row after those that were made from the same source as row `at`."""
     leaf, after = rows[at].leaf, at + 1
     while leaf is not None and after < len(rows) and rows[after].leaf is leaf:
@@ -385,7 +386,7 @@ def _end_of_leaf(rows: Sequence[Row], at: int) -> int:
     return after
 
 
-def _leaf_source(rows: Sequence[Row], begin: int) -> str | None:
+def _get_leaf_source(rows: Sequence[Row], begin: int) -> str | None:
     """Return the source of `rows` if they are all that was made from it, read from character `begin` on."""
     leaf = rows[0].leaf
     if leaf is None or len(rows) != leaf.rows or begin > rows[0].skip:
@@ -393,13 +394,13 @@ def _leaf_source(rows: Sequence[Row], begin: int) -> str | None:
     return leaf.source
 
 
-def _joint(rows: Sequence[Row], at: int) -> str:
+def _get_joint(rows: Sequence[Row], at: int) -> str:
     """Return what the source has between row `at` and the one before it."""
     join = rows[at].join if at else ""
     return "\n" if join is None else join
 
 
-def _piece_text(rows: Sequence[Row], at: int, piece: str) -> str:
+def _trim_piece(rows: Sequence[Row], at: int, piece: str) -> str:
     """Return the selected `piece` of row `at`, without blanks at the end of a line of the source."""
     goes_on = at + 1 < len(rows) and rows[at + 1].join == ""
     return piece if goes_on else piece.rstrip()

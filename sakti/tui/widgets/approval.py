@@ -25,20 +25,20 @@ from sakti.core.text import lookalikes, one_line, sanitise, show_hidden
 from sakti.core.types import display_name
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.code import diff_lines
-from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
+from sakti.tui.transcript.code import draw_diff
+from sakti.tui.transcript.wrap import Line, Span, draw_plain, indent, shorten, wrap
 from sakti.tui.widgets.safe_input import SafeInput
 
 TARGET_LINES = 6
 DIFF_LINES = 10
-OTHERS = 4  # of the questions that wait, shown with the one that is answered
+MAX_LISTED = 4  # of the questions that wait, shown with the one that is answered
 NARROW = 50  # columns in which the keys are named in one word each
-SHARE = 0.7  # of the chat's height at most, as in main.tcss
-SEPARATOR, HELD = " · ", "\ue000"  # between two keys; placeholder for a space without a line break
-GUARD = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
+MAX_SHARE = 0.7  # of the chat's height at most, as in main.tcss
+SEPARATOR, NO_BREAK = " · ", "\ue000"  # between two keys; placeholder for a space without a line break
+GUARD_S = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
 Keyboard: TypeAlias = Literal["question", "line", "prompt"]  # what takes the keys: it, its line, or the prompt
-WRITING = (("enter", "Send"), ("esc", "Back"))
-ELSEWHERE = (("tab", "Answer (typing goes to the prompt)"),)
+LINE_KEYS = (("enter", "Send"), ("esc", "Back"))
+PROMPT_KEYS = (("tab", "Answer (typing goes to the prompt)"),)
 
 
 def name_keys(keys: Sequence[tuple[str, str]], palette: Palette) -> list[Span]:
@@ -54,16 +54,16 @@ def is_command(asked: ApprovalRequested) -> bool:
     return asked.tool == "bash"
 
 
-def question(tool: str) -> str:
+def make_question(tool: str) -> str:
     """Return the question about a call of `tool`."""
     return "Run this command?" if tool == "bash" else f"Allow {one_line(display_name(tool), 60)}?"
 
 
-def summary(asked: ApprovalRequested) -> str:
+def summarise_question(asked: ApprovalRequested) -> str:
     """Return one line about a question for a notification."""
     if asked.is_card:
         return f"Plan: {asked.target.partition(chr(10))[0].removeprefix('# ')}" if asked.is_plan else asked.target
-    return f"{question(asked.tool)} {asked.target}"
+    return f"{make_question(asked.tool)} {asked.target}"
 
 
 def list_later(pending: Sequence[ApprovalRequested]) -> list[str]:
@@ -77,7 +77,7 @@ def count_pending(pending: Sequence[ApprovalRequested]) -> int:
     return len(pending) + len(list_later(pending))
 
 
-def lay_out(
+def lay_out_approval(
     pending: tuple[ApprovalRequested, ...],
     at: int,
     width: int,
@@ -98,34 +98,34 @@ def lay_out(
     total = count_pending(pending)
     many = f"  ({at + 1} of {total})" if total > 1 else ""
     is_change = bool(now.diff) and not is_command(now)
-    head: list[Line] = [_title(now, many, room, palette)]
+    head: list[Line] = [_draw_title(now, many, room, palette)]
     if is_change:
         head.append([Segment(shorten(one_line(now.target, 300), room), palette.bold)])
-    reason = _reason(now, room, palette)
-    list_ = _list(pending, at, room, palette)
-    keys = _whole_keys(_keys(now, cut=True, many=len(pending) > 1, palette=palette, room=room), room)
+    reason = _draw_reason(now, room, palette)
+    list_ = _draw_list(pending, at, room, palette)
+    keys = _wrap_keys(_make_keys(now, cut=True, many=len(pending) > 1, palette=palette, room=room), room)
     if keyboard != "question":
-        keys = wrap(name_keys(ELSEWHERE if keyboard == "prompt" else WRITING, palette), room)
+        keys = wrap(name_keys(PROMPT_KEYS if keyboard == "prompt" else LINE_KEYS, palette), room)
     free = height - len(head) - len(keys)
     body_height = max(1, free - len(reason) - len(list_))
-    body, cut = _body(now, room, palette, max(0 if is_change else 1, min(free, body_height)))
+    body, cut = _draw_body(now, room, palette, max(0 if is_change else 1, min(free, body_height)))
     if not cut and keyboard == "question":
-        keys = _whole_keys(_keys(now, cut=False, many=len(pending) > 1, palette=palette, room=room), room)
+        keys = _wrap_keys(_make_keys(now, cut=False, many=len(pending) > 1, palette=palette, room=room), room)
         free = height - len(head) - len(keys)
     reason = reason[: max(0, free - len(body))]
     list_ = list_[: max(0, free - len(body) - len(reason))]
     return indent([*head, *body, *reason, *keys, *list_], Segment("┃ ", palette.warn)), cut
 
 
-def _title(now: ApprovalRequested, many: str, room: int, palette: Palette) -> Line:
-    title = question(now.tool)
+def _draw_title(now: ApprovalRequested, many: str, room: int, palette: Palette) -> Line:
+    title = make_question(now.tool)
     line: Line = [Segment(title, palette.warn + Style(bold=True)), Segment(many, palette.muted)]
     if now.asker:
         line.insert(1, Segment(shorten(f"  {now.asker}", max(0, room - len(title) - len(many))), palette.text))
     return line
 
 
-def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
+def _draw_reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
     """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
     why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
     like = "".join(f"{one_line(word, 30)} contains lookalike letters. " for word in lookalikes(now.target)[:2])
@@ -136,46 +136,46 @@ def _reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
     return wrap(spans, room) + wrap([("Rule for t and a: ", palette.faint), (rule, palette.muted)], room)
 
 
-def _whole_keys(keys: list[Span], room: int) -> list[Line]:
+def _wrap_keys(keys: list[Span], room: int) -> list[Line]:
     """Wrap between the keys, not within the description of one."""
-    held = [(f"{HELD}· " if text == SEPARATOR else text.replace(" ", HELD), style) for text, style in keys]
-    lines = [[Segment(s.text.replace(HELD, " "), s.style) for s in line] for line in wrap(held, room)]
+    held = [(f"{NO_BREAK}· " if text == SEPARATOR else text.replace(" ", NO_BREAK), style) for text, style in keys]
+    lines = [[Segment(s.text.replace(NO_BREAK, " "), s.style) for s in line] for line in wrap(held, room)]
     return [line[:-1] if line and line[-1].text.strip() == SEPARATOR.strip() else line for line in lines]
 
 
-def _body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
+def _draw_body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
     """Return the command or change in at most `limit` lines, and whether part of it is missing."""
     if now.diff and not is_command(now):
-        diff = diff_lines(sanitise(now.diff), room, palette)
+        diff = draw_diff(sanitise(now.diff), room, palette)
         most = min(limit, DIFF_LINES + 1)
         if len(diff) <= most:
             return diff, False
-        return diff_lines(sanitise(now.diff), room, palette, most - 1) if most else [], True
-    rows = plain_lines(sanitise(show_hidden(now.target)), palette.bold, room, TARGET_LINES + 1)
+        return draw_diff(sanitise(now.diff), room, palette, most - 1) if most else [], True
+    rows = draw_plain(sanitise(show_hidden(now.target)), palette.bold, room, TARGET_LINES + 1)
     most = min(limit, TARGET_LINES)
     if len(rows) > most:
         return rows[:most], True
-    changed = diff_lines(sanitise(now.diff), room, palette) if now.diff else []
+    changed = draw_diff(sanitise(now.diff), room, palette) if now.diff else []
     shown = min(DIFF_LINES, max(0, limit - len(rows)))
     return [*rows, *changed[:shown]], len(changed) > shown
 
 
-def _keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, room: int) -> list[Span]:
+def _make_keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, room: int) -> list[Span]:
     """Return the keys with their labels, short if room is scarce; a click on one answers like the key."""
     short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
     keys.append(("y", "Allow" if short else "Allow once", "yes"))
-    more = _lasting_keys(now, short=short)
+    more = _list_lasting_keys(now, short=short)
     deny = [("n", "Deny" if short else "Deny, with a reason", "no")]
     keys += [*deny, *more] if short else [*more, *deny]
     if now.tool == "bash":
         keys.append(("e", "Edit", "edit"))
     if many:
         keys.append(("↑↓", "Next" if short else "Next question", ""))
-    return _key_spans(keys, palette)
+    return _make_key_spans(keys, palette)
 
 
-def _key_spans(keys: Sequence[tuple[str, str, str]], palette: Palette) -> list[Span]:
+def _make_key_spans(keys: Sequence[tuple[str, str, str]], palette: Palette) -> list[Span]:
     """Return keys with their labels, which answer when they are clicked."""
     return [
         (piece, style + Style(meta={"answer": answer}) if answer else style)
@@ -188,7 +188,7 @@ def _key_spans(keys: Sequence[tuple[str, str, str]], palette: Palette) -> list[S
     ]
 
 
-def _lasting_keys(now: ApprovalRequested, *, short: bool) -> list[tuple[str, str, str]]:
+def _list_lasting_keys(now: ApprovalRequested, *, short: bool) -> list[tuple[str, str, str]]:
     """Return the keys that allow more than the call in question, each with its name and answer."""
     keys = [("s", "All edits" if short else "All edits in this thread", "edits")] if now.is_edit else []
     if now.rule:
@@ -196,27 +196,27 @@ def _lasting_keys(now: ApprovalRequested, *, short: bool) -> list[tuple[str, str
     return keys
 
 
-def _list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
+def _draw_list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
     """Return one line for each question, which a click opens, and for each call that will ask next."""
-    lines = _list_questions(pending, at, room, palette) if len(pending) > 1 else []
+    lines = _draw_questions(pending, at, room, palette) if len(pending) > 1 else []
     later = list_later(pending)
-    for call in later[:OTHERS]:
+    for call in later[:MAX_LISTED]:
         lines.append([Segment("then  ", palette.faint), Segment(shorten(one_line(call, 300), room - 6), palette.muted)])
-    if len(later) > OTHERS:
-        lines.append([Segment(f"      and {len(later) - OTHERS} more", palette.faint)])
+    if len(later) > MAX_LISTED:
+        lines.append([Segment(f"      and {len(later) - MAX_LISTED} more", palette.faint)])
     return lines
 
 
-def _list_questions(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
-    first = max(0, min(at - 1, len(pending) - OTHERS))
+def _draw_questions(pending: tuple[ApprovalRequested, ...], at: int, room: int, palette: Palette) -> list[Line]:
+    first = max(0, min(at - 1, len(pending) - MAX_LISTED))
     lines: list[Line] = []
-    for index in range(first, min(len(pending), first + OTHERS)):
+    for index in range(first, min(len(pending), first + MAX_LISTED)):
         one, chosen = pending[index], index == at
         text = shorten(f"{one_line(display_name(one.tool), 60)}  {one_line(one.target, 200)}", room - 2)
         meta = Style(meta={"question": index})
         style = palette.text if chosen else palette.muted
         lines.append([Segment("▶ " if chosen else "· ", palette.warn + meta), Segment(text, style + meta)])
-    if len(pending) > OTHERS:
+    if len(pending) > MAX_LISTED:
         lines.append([Segment(f"  {len(pending)} questions in all", palette.faint)])
     return lines
 
@@ -278,9 +278,9 @@ class ApprovalView(Widget, can_focus=True):
 
     def _layout(self, width: int) -> tuple[list[Line], bool]:
         host = host_of(self)
-        height = max(2, int((host.size.height - 4) * SHARE) - self.writing)  # the line below takes one
+        height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)  # the line below takes one
         keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
-        return lay_out(self.pending, self.at, max(4, width), host.palette, height, keyboard=keyboard)
+        return lay_out_approval(self.pending, self.at, max(4, width), host.palette, height, keyboard=keyboard)
 
     def _lines(self, width: int) -> list[Line]:
         return self._layout(width)[0]
@@ -341,7 +341,7 @@ class ApprovalBox(Vertical):
         self.view = ApprovalView(id="approval-view")
         self._clock = clock
         self._since = 0.0
-        self._read = ""  # the question whose end was on the screen
+        self._read_id = ""  # the question whose end was on the screen
         self._writing = ""
         self._place = ("", "")  # the question that is written about, and what is written
         self._unsent: dict[tuple[str, str], str] = {}  # what was written there and not sent
@@ -369,13 +369,13 @@ class ApprovalBox(Vertical):
             self.screen.set_focus(self.view)
 
     @on(ApprovalView.Key)
-    def _key(self, event: ApprovalView.Key) -> None:
+    def _answer(self, event: ApprovalView.Key) -> None:
         event.stop()
         now = self.view.current
-        if now is None or self._clock.monotonic() - self._since < GUARD:
+        if now is None or self._clock.monotonic() - self._since < GUARD_S:
             return
         match event.answer:
-            case "yes" | "edits" | "thread" | "workspace" if self.view.is_cut and now.id != self._read:
+            case "yes" | "edits" | "thread" | "workspace" if self.view.is_cut and now.id != self._read_id:
                 self.post_message(self.ViewWanted(now))  # nothing is allowed before its end was on the screen
             case "yes":
                 self.post_message(self.Answered(now.id, True, "once", "", None))
@@ -394,9 +394,9 @@ class ApprovalBox(Vertical):
             case _:
                 pass
 
-    def read_to_end(self, asked: ApprovalRequested) -> None:
+    def mark_read(self, asked: ApprovalRequested) -> None:
         """Note that all of a question was on the screen: it can be answered with yes now."""
-        self._read = asked.id
+        self._read_id = asked.id
 
     def _write(self, what: str, value: str, placeholder: str) -> None:
         self._writing = what
@@ -431,7 +431,7 @@ class ApprovalBox(Vertical):
             self.post_message(self.Answered(now.id, True, "once", "", text))
 
     @property
-    def escape(self) -> str:
+    def escape_label(self) -> str:
         """Return what Esc does while the question has the keyboard; "" otherwise."""
         return "back" if self._writing else "prompt" if self.view.active else ""
 
@@ -458,16 +458,16 @@ def lay_out_aside(
     head: list[Line] = [
         [Segment("btw ", palette.heading), Segment(shorten(one_line(question, 300), max(1, room - 4)), palette.bold)]
     ]
-    keys = wrap(_answer_keys(state, palette), room)
+    keys = wrap(_make_answer_keys(state, palette), room)
     style = palette.bad if state == "failed" else palette.text
-    rows = plain_lines(sanitise(text).strip(), style, room) if text.strip() else []
+    rows = draw_plain(sanitise(text).strip(), style, room) if text.strip() else []
     free = max(1, height - len(head) - len(keys))
     last = max(0, len(rows) - free)
     at = min(start, last)
     return indent([*head, *rows[at : at + free], *keys], Segment("┃ ", palette.agent)), last
 
 
-def _answer_keys(state: str, palette: Palette) -> list[Span]:
+def _make_answer_keys(state: str, palette: Palette) -> list[Span]:
     spans: list[Span] = [(f"{_STATES[state]}  ", palette.muted)] if _STATES[state] else []
     named = (("esc", "Close"), ("y", "Copy"), ("^O", "Into the prompt"), ("↑↓", "Scroll"))
     for number, (key, what) in enumerate(named):
@@ -526,7 +526,7 @@ class AsideView(Widget, can_focus=True):
 
     def _layout(self, width: int) -> tuple[list[Line], int]:
         host = host_of(self)
-        height = max(3, int((host.size.height - 4) * SHARE))
+        height = max(3, int((host.size.height - 4) * MAX_SHARE))
         start = 1 << 30 if self.start is None else self.start
         return lay_out_aside(self.question, self.text, self.state, max(4, width), host.palette, height, start)
 

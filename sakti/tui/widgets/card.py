@@ -25,8 +25,8 @@ from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, Car
 from sakti.core.text import counted, one_line, sanitise
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import Line, Span, indent, plain_lines, shorten, wrap
-from sakti.tui.widgets.approval import ELSEWHERE, GUARD, SHARE, WRITING, Keyboard, name_keys
+from sakti.tui.transcript.wrap import Line, Span, draw_plain, indent, shorten, wrap
+from sakti.tui.widgets.approval import GUARD_S, LINE_KEYS, MAX_SHARE, PROMPT_KEYS, Keyboard, name_keys
 from sakti.tui.widgets.safe_input import SafeInput
 
 QUESTION_LINES, MOST_LINES = 4, 10  # of a question at least, if there is room for more at most
@@ -105,30 +105,30 @@ def lay_out_form(
 ) -> list[Line]:
     """Lay out the question shown, at most `height` lines; the keys are always among them."""
     room = max(4, width - 2)
-    tabs = _tabs(form, room, palette)
+    tabs = _draw_tabs(form, room, palette)
     hint = wrap([(form.hint, palette.warn)], room) if form.hint else []
-    keys = [*hint, *wrap(_keys(form, palette, keyboard), room)]
-    options = [line for lines in _options(form, room, palette, described=True) for line in lines]
+    keys = [*hint, *wrap(_make_keys(form, palette, keyboard), room)]
+    options = [line for lines in _draw_options(form, room, palette, described=True) for line in lines]
     free = height - len(tabs) - len(options) - len(keys)
     most = max(QUESTION_LINES, min(MOST_LINES, free))
-    head = [*tabs, *plain_lines(sanitise(form.question.question), palette.bold, room, most)]
+    head = [*tabs, *draw_plain(sanitise(form.question.question), palette.bold, room, most)]
     if len(head) + len(options) + len(keys) > height:
         head = head[: max(1, height - len(keys) - 1)]
-        options = _options_at_cursor(form, room, palette, height - len(head) - len(keys))
+        options = _draw_options_at_cursor(form, room, palette, height - len(head) - len(keys))
     body = [*head, *options][: max(1, height - len(keys))]
     return indent([*body, *keys], Segment("┃ ", palette.agent))
 
 
-def _options_at_cursor(form: QuestionForm, room: int, palette: Palette, height: int) -> list[Line]:
+def _draw_options_at_cursor(form: QuestionForm, room: int, palette: Palette, height: int) -> list[Line]:
     """Return the options in a line each, the one under the cursor in full, scrolled into view."""
-    options = _options(form, room, palette, described=False)
+    options = _draw_options(form, room, palette, described=False)
     first = 0
     while first < form.cursor and sum(map(len, options[first : form.cursor + 1])) > height:
         first += 1
     return [line for lines in options[first:] for line in lines]
 
 
-def _tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
+def _draw_tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
     """Return the headers of the questions, the one shown highlighted, answered ones marked."""
     spans: list[Span] = []
     for index, question in enumerate(form.questions):
@@ -139,18 +139,16 @@ def _tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
     return wrap(spans, room)
 
 
-def _options(form: QuestionForm, room: int, palette: Palette, *, described: bool) -> list[list[Line]]:
+def _draw_options(form: QuestionForm, room: int, palette: Palette, *, described: bool) -> list[list[Line]]:
     """Return the lines of each option, and of the user's own words."""
-    out = [
-        _option_lines(form, index, room, palette, described=described) for index in range(len(form.question.options))
-    ]
+    out = [_draw_option(form, index, room, palette, described=described) for index in range(len(form.question.options))]
     if text := form.texts[form.at]:
         words = Segment(shorten(one_line(text, 500), room - 4), palette.text)
         out.append([[Segment("o ● ", palette.agent), words]])
     return out
 
 
-def _option_lines(form: QuestionForm, index: int, room: int, palette: Palette, *, described: bool) -> list[Line]:
+def _draw_option(form: QuestionForm, index: int, room: int, palette: Palette, *, described: bool) -> list[Line]:
     """Return an option: its number, its sign, its label, and if `described`, its description."""
     option, meta = form.question.options[index], Style(meta={"option": index})
     chosen, at_cursor = index in form.chosen[form.at], index == form.cursor
@@ -168,12 +166,12 @@ def _ask_to_choose(form: QuestionForm) -> str:
     return f"Choose an option first: 1 to {len(form.question.options)}, or o to write another answer."
 
 
-def _keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
+def _make_keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
     go_on = "Send" if form.is_last else "Next"
     if keyboard == "line":
         return name_keys((("enter", go_on if form.is_written else "Keep the answer"), ("esc", "Back")), palette)
     if keyboard == "prompt":
-        return name_keys((*ELSEWHERE, ("esc", "Decline")), palette)
+        return name_keys((*PROMPT_KEYS, ("esc", "Decline")), palette)
     keys = [("1-6", "Choose"), ("space", "Toggle")] if form.question.options else []
     keys.append(("o", "Write the answer" if form.is_written else "Another answer"))
     keys.append(("enter", go_on))
@@ -213,8 +211,8 @@ def lay_out_plan(
     """Lay out a plan, at most `height` lines; the keys are always among them."""
     room = max(4, width - 2)
     head: list[Line] = [[Segment("Approve this plan?", palette.heading)]]
-    keys = wrap(_plan_keys(form, palette, keyboard), room)
-    rows = [line for text in sanitise(form.text).split("\n") for line in _plan_line(text, room, palette)]
+    keys = wrap(_make_plan_keys(form, palette, keyboard), room)
+    rows = [line for text in sanitise(form.text).split("\n") for line in _draw_plan_line(text, room, palette)]
     free = max(1, height - len(head) - len(keys))
     if len(rows) > free:
         rows = [
@@ -224,7 +222,7 @@ def lay_out_plan(
     return indent([*head, *rows, *keys], Segment("┃ ", palette.agent))
 
 
-def _plan_line(text: str, room: int, palette: Palette) -> list[Line]:
+def _draw_plan_line(text: str, room: int, palette: Palette) -> list[Line]:
     if not text.strip():
         return []
     if text.startswith("# "):
@@ -234,9 +232,9 @@ def _plan_line(text: str, room: int, palette: Palette) -> list[Line]:
     return indent(wrap([(text.strip(), style)], max(4, room - lead)), Segment(" " * lead))
 
 
-def _plan_keys(form: PlanForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
+def _make_plan_keys(form: PlanForm, palette: Palette, keyboard: Keyboard) -> list[Span]:
     if keyboard != "question":
-        return name_keys(WRITING if keyboard == "line" else (*ELSEWHERE, ("esc", "Decline")), palette)
+        return name_keys(LINE_KEYS if keyboard == "line" else (*PROMPT_KEYS, ("esc", "Decline")), palette)
     if form.way:
         modes = [(f"{n}", f"Approval {mode}") for n, mode in enumerate(form.modes, start=1)]
         return name_keys((*modes, ("esc", "Back")), palette)
@@ -290,7 +288,7 @@ class CardView(Widget, can_focus=True):
         host = host_of(self)
         if self.form is None:
             return []
-        height = max(2, int((host.size.height - 4) * SHARE) - self.writing)
+        height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)
         lay_out = lay_out_plan if isinstance(self.form, PlanForm) else lay_out_form
         keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
         return lay_out(self.form, max(4, width), host.palette, height, keyboard=keyboard)  # pyright: ignore[reportArgumentType]
@@ -388,7 +386,7 @@ class CardBox(Vertical):
     def _press(self, event: CardView.CardKey) -> None:
         event.stop()
         form = self.view.form
-        if form is None or self._clock.monotonic() - self._since < GUARD:
+        if form is None or self._clock.monotonic() - self._since < GUARD_S:
             return
         if isinstance(form, PlanForm):
             self._press_at_plan(form, event.key)
@@ -416,7 +414,7 @@ class CardBox(Vertical):
 
     def _press_at_question(self, form: QuestionForm, key: str) -> None:
         if key == "enter":
-            self._go_on(form)
+            self._advance(form)
         elif key == "o":
             self._write_answer(form)
         elif key == "space":
@@ -432,7 +430,7 @@ class CardBox(Vertical):
         if self.current is not None:
             self.post_message(self.CardAnswered(self.current.id, answer))
 
-    def _go_on(self, form: QuestionForm) -> None:
+    def _advance(self, form: QuestionForm) -> None:
         """Go to the next question without an answer, or send the answers."""
         missing = form.find_open_question()
         if missing is not None:
@@ -461,7 +459,7 @@ class CardBox(Vertical):
     def _submit_line(self, event: Input.Submitted) -> None:
         event.stop()
         form = self.view.form
-        if self._clock.monotonic() - self._since < GUARD:
+        if self._clock.monotonic() - self._since < GUARD_S:
             return
         self._stop_writing()
         self._unsent.pop(self._place, None)
@@ -470,12 +468,12 @@ class CardBox(Vertical):
             form.hint = ""
             form.write(event.value.strip())
             if form.is_written:
-                self._go_on(form)
+                self._advance(form)
         elif form is not None:
             self._reply(ApprovalAnswer(False, note=event.value.strip(), edited=form.changes))
 
     @property
-    def escape(self) -> str:
+    def escape_label(self) -> str:
         """Return what Esc does, as the keys of the card name it; "" without a card."""
         is_back = self.view.writing or (isinstance(self.view.form, PlanForm) and self.view.form.way)
         return "back" if is_back else "decline" if self.pending else ""

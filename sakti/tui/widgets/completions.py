@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from sakti.actions.line import MAX_SHOWN, Choice
 from sakti.core.text import one_line
-from sakti.tui.transcript.wrap import fit, shorten
+from sakti.tui.transcript.wrap import fit_width, shorten
 
 
 class Completions(Widget, can_focus=False):
@@ -57,10 +57,10 @@ class Completions(Widget, can_focus=False):
             if number:
                 text.append("\n")
             if choice.hint:
-                line = Text(" " + fit(choice.label, label))
-                line.append(fit(choice.hint, max(0, width - label - 1)), hint)
+                line = Text(" " + fit_width(choice.label, label))
+                line.append(fit_width(choice.hint, max(0, width - label - 1)), hint)
             else:
-                line = Text(" " + fit(shorten(choice.label, width - 2), max(0, width - 1)))
+                line = Text(" " + fit_width(shorten(choice.label, width - 2), max(0, width - 1)))
             if number == self.index:
                 line.stylize(chosen)
             text.append_text(line)
@@ -72,7 +72,7 @@ class Completions(Widget, can_focus=False):
             self.post_message(self.Picked())
 
 
-SHOWN = 4
+QUEUE_LINES = 4
 
 
 class QueueView(Widget, can_focus=False):
@@ -89,17 +89,17 @@ class QueueView(Widget, can_focus=False):
 
     def watch_queued(self, queued: tuple[str, ...]) -> None:
         self.display = bool(queued)
-        self.styles.height = min(len(queued), SHOWN) or 1
+        self.styles.height = min(len(queued), QUEUE_LINES) or 1
 
     def render(self) -> Text:
         text = Text(no_wrap=True, overflow="crop", end="")
-        for number, queued in enumerate(self.queued[:SHOWN]):
-            last = number == SHOWN - 1 and len(self.queued) > SHOWN
-            line = f"and {len(self.queued) - SHOWN + 1} more" if last else one_line(queued, 300)
+        for number, queued in enumerate(self.queued[:QUEUE_LINES]):
+            last = number == QUEUE_LINES - 1 and len(self.queued) > QUEUE_LINES
+            line = f"and {len(self.queued) - QUEUE_LINES + 1} more" if last else one_line(queued, 300)
             sign = "  " if last else "× "
             text.append(("\n" if number else "") + sign + shorten(f"queued: {line}", max(4, self.size.width - 2)))
         return text
 
     def on_click(self, event: events.Click) -> None:
-        if event.y < min(len(self.queued), SHOWN):
+        if event.y < min(len(self.queued), QUEUE_LINES):
             self.post_message(self.Removed(event.y))

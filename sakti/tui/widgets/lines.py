@@ -28,16 +28,16 @@ from textual.widget import Widget
 
 from sakti.tui.host import host_of
 from sakti.tui.palette import Palette
-from sakti.tui.transcript.wrap import Line, Row, indent, row_of, rows_text, wrap
+from sakti.tui.transcript.wrap import Line, Row, get_source_text, indent, to_row, wrap
 
 
 def paint_fast(bar: ScrollBar) -> None:
     """Let `bar`, a vertical one, paint itself so from now on."""
     if "render_lines" not in vars(bar):
-        bar.render_lines = partial(_lines, bar)
+        bar.render_lines = partial(_render_bar, bar)
 
 
-def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
+def _render_bar(bar: ScrollBar, crop: Region) -> list[Strip]:
     styles = cast("Widget", bar.parent).styles
     if bar.grabbed:
         background, colour = styles.scrollbar_background_active, styles.scrollbar_color_active
@@ -57,12 +57,12 @@ def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
         bar_color=(background + colour).rich_color,  # pyright: ignore[reportArgumentType]
     )
     under, bar_color = bar.background_colors
-    around = ground(under + bar_color)
+    around = make_ground(under + bar_color)
     strips: list[Strip] = []
     last, strip = None, Strip.blank(bar.size.width)
     for segment in list(drawn.segments)[crop.y : crop.bottom]:
         if segment is not last:
-            last, strip = segment, _cell(segment, around)
+            last, strip = segment, _make_cell(segment, around)
             for one in bar.get_line_filters():
                 strip = strip.apply_filter(one, background)
         strips.append(strip)
@@ -72,18 +72,18 @@ def _lines(bar: ScrollBar, crop: Region) -> list[Strip]:
 
 
 @lru_cache(maxsize=128)
-def _cell(segment: Segment, around: Style) -> Strip:
+def _make_cell(segment: Segment, around: Style) -> Strip:
     """Return the strip of a cell, one for each look: it knows how it is written when it comes again."""
     return Strip(Segment.apply_style([segment], around))
 
 
 @lru_cache(maxsize=32)
-def ground(background: Color) -> Style:
+def make_ground(background: Color) -> Style:
     """Return a style that is a background alone."""
     return VisualStyle(background=background).rich_style
 
 
-_NOTHING: Line = []  # below the last line
+_EMPTY_LINE: Line = []  # below the last line
 
 
 class LineView(ScrollView, can_focus=True):
@@ -170,7 +170,7 @@ class LineView(ScrollView, can_focus=True):
         above, indent = styles.padding.top, styles.padding.left
         top = self.scroll_offset.y - above
         filters, (under, background) = self.get_line_filters(), self.background_colors
-        around = ground(under + background)
+        around = make_ground(under + background)
         out: list[Strip] = []
         for y in crop.line_range:
             inside = above <= y < above + rows
@@ -192,7 +192,7 @@ class LineView(ScrollView, can_focus=True):
         """Draw the line at content position `y` over `base`, indented by `left` of `width` cells."""
         line = self.line_at(y)
         if line is None:
-            line = _NOTHING
+            line = _EMPTY_LINE
         else:
             selected = self.text_selection
             under = self.line_style(y)
@@ -203,16 +203,18 @@ class LineView(ScrollView, can_focus=True):
                 for span, span_style in spans:
                     line = mark(line, span, span_style)
                 style = base + under if under is not None else base
-                return self._lay(line, width, left, around, style, self.line_bar(y))
+                return self._make_strip(line, width, left, around, style, self.line_bar(y))
         key = (id(line), width, left)
         cached = self._strips.get(key)
         if cached is not None and cached[0] is line and cached[1] is base:
             return cached[2]
-        strip = self._lay(line, width, left, around, base)
+        strip = self._make_strip(line, width, left, around, base)
         self._strips[key] = (line, base, strip)
         return strip
 
-    def _lay(self, line: Line, width: int, left: int, around: Style, style: Style, bar: Style | None = None) -> Strip:
+    def _make_strip(
+        self, line: Line, width: int, left: int, around: Style, style: Style, bar: Style | None = None
+    ) -> Strip:
         content = self.size.width
         strip = Strip(Segment.apply_style(line, style)).crop_extend(0, content, style)
         right = width - left - content
@@ -227,7 +229,7 @@ class LineView(ScrollView, can_focus=True):
         """Return the selected text as it was written, without layout characters."""
         start, end = self.selected_span(selection)
         lines = [self.line_at(y) or [] for y in range(start.y, end.y + 1)]
-        return (rows_text(lines, start.x, end.x), "\n") if lines else None
+        return (get_source_text(lines, start.x, end.x), "\n") if lines else None
 
     def selected_span(self, selection: Selection) -> tuple[Offset, Offset]:
         """Return the first and last place of the selection in the current content."""
@@ -345,11 +347,11 @@ class LineList(LineView):
         self.cursor = -1
         self.cursor_always = False  # show the cursor without the focus, where a line above has it
         self._lines: list[list[Line]] = []
-        self._nothing: list[Line] = []  # shown without rows
+        self._empty_lines: list[Line] = []  # shown without rows
         self._tops: list[int] = []
-        self._barred: tuple[int, list[Line]] = (-1, [])  # the row under the cursor with its bar
+        self._cursor_lines: tuple[int, list[Line]] = (-1, [])  # the row under the cursor with its bar
         self._drawn_width = 0
-        self._just_entered = False
+        self._just_focused = False
 
     def set_rows(self, rows: Sequence[Any], *, cursor: int | None = None, keep_end: bool = False) -> None:
         """Show `rows`. `cursor`: where to put it; `keep_end`: stay at the end when the end was in sight."""
@@ -363,7 +365,7 @@ class LineList(LineView):
         else:
             self._show_cursor()
 
-    def say_empty(self, text: str) -> None:
+    def set_empty_text(self, text: str) -> None:
         """Set the text that is shown when the list is empty."""
         if text != self._empty:
             self._empty = text
@@ -391,7 +393,7 @@ class LineList(LineView):
             return
         self._strips.clear()
         blank = Segment(" " * GUTTER)
-        self._barred = (-1, [])
+        self._cursor_lines = (-1, [])
         self._lines = [indent(self._draw(row, width - GUTTER, self.palette), blank) for row in self.rows]
         self._tops = []
         y = 0
@@ -399,39 +401,39 @@ class LineList(LineView):
             self._tops.append(y)
             y += len(lines)
         empty = wrap([(self._empty, self.palette.faint)], max(1, width - GUTTER)) if self._empty else []
-        self._nothing = indent(empty, blank)
-        self.set_height(y if self.rows else max(1, len(self._nothing)))
+        self._empty_lines = indent(empty, blank)
+        self.set_height(y if self.rows else max(1, len(self._empty_lines)))
         self.refresh()
 
     def line_at(self, y: int) -> Line | None:
         if not self.rows:
-            return self._nothing[y] if 0 <= y < len(self._nothing) else None
+            return self._empty_lines[y] if 0 <= y < len(self._empty_lines) else None
         index = bisect_right(self._tops, y) - 1
         if index < 0 or index >= len(self._lines):
             return None
         inside = y - self._tops[index]
-        lines = self._with_bar() if index == self.cursor and self._cursor_shows else self._lines[index]
+        lines = self._with_bar() if index == self.cursor and self._is_cursor_visible else self._lines[index]
         return lines[inside] if inside < len(lines) else None
 
     @property
-    def _cursor_shows(self) -> bool:
+    def _is_cursor_visible(self) -> bool:
         return self.has_focus or self.cursor_always
 
     def _with_bar(self) -> list[Line]:
         """Return the lines of the selected row, with a bar that is visible without colours."""
-        if self._barred[0] != self.cursor:
+        if self._cursor_lines[0] != self.cursor:
             bar = Segment("▌", self.palette.agent)
-            rows = map(row_of, self._lines[self.cursor])
-            self._barred = self.cursor, [_add_bar(row, bar) for row in rows]
-        return self._barred[1]
+            rows = map(to_row, self._lines[self.cursor])
+            self._cursor_lines = self.cursor, [_add_bar(row, bar) for row in rows]
+        return self._cursor_lines[1]
 
     def line_style(self, y: int) -> Style | None:
-        if not self.rows or not self._cursor_shows:
+        if not self.rows or not self._is_cursor_visible:
             return None
         return self.palette.cursor if bisect_right(self._tops, y) - 1 == self.cursor else None
 
     def on_focus(self) -> None:
-        self._just_entered = True  # the click that brought it here opens nothing
+        self._just_focused = True  # the click that brought it here opens nothing
         self.refresh()
 
     def on_blur(self) -> None:
@@ -466,8 +468,8 @@ class LineList(LineView):
 
     def _click_row(self, index: int, *, is_double: bool) -> None:
         """Go to a row; a click on the current one, or a double click, opens it."""
-        again = index == self.cursor and (self.cursor_always or not self._just_entered)
-        self._just_entered = False
+        again = index == self.cursor and (self.cursor_always or not self._just_focused)
+        self._just_focused = False
         self.move_to(index)
         if (again and self.takes_click) or is_double:
             self.action_open()

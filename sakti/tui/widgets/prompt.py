@@ -30,19 +30,19 @@ class Placeholders:
     """The full text for each sign."""
 
     def __init__(self) -> None:
-        self._whole: dict[str, str] = {}
+        self._texts: dict[str, str] = {}
 
     def copy(self) -> Placeholders:
         other = Placeholders()
-        other._whole = dict(self._whole)
+        other._texts = dict(self._texts)
         return other
 
     def clear(self) -> None:
-        self._whole.clear()
+        self._texts.clear()
 
     def pasted_in(self, text: str) -> tuple[str, ...]:
         """Return the folded pastes that `text` has a sign of."""
-        return tuple(w for sign, w in self._whole.items() if sign in text and not sign.startswith(_IMAGE))
+        return tuple(w for sign, w in self._texts.items() if sign in text and not sign.startswith(_IMAGE))
 
     def fold(self, text: str) -> str:
         """Return the displayed form of `text`: sanitised, or a sign if it is long."""
@@ -53,29 +53,29 @@ class Placeholders:
 
     def image(self, path: Path, size: int) -> str:
         """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
-        return self._sign(f"image {one_line(path.name, 40)} {core_content.in_words(size)}", mention(path))
+        return self._sign(f"image {one_line(path.name, 40)} {core_content.format_size(size)}", mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
         sign, number = f"[{what}]", 1
-        while sign in self._whole:
+        while sign in self._texts:
             number += 1
             sign = f"[{what} #{number}]"
-        self._whole[sign] = whole
+        self._texts[sign] = whole
         return sign
 
     def unfold(self, text: str) -> str:
         """Return `text` as it is sent."""
-        if not self._whole:
+        if not self._texts:
             return text
         return self._pattern().sub(lambda m: self._expand(m, text), text)
 
     def _expand(self, match: re.Match[str], text: str) -> str:
-        content, follows = self._whole[match[0]], text[match.end() : match.end() + 1]
+        content, follows = self._texts[match[0]], text[match.end() : match.end() + 1]
         apart = match[0].startswith(_IMAGE) and bool(follows) and not follows.isspace()
         return f"{content} " if apart else content  # a blank ends a path
 
     def _pattern(self) -> re.Pattern[str]:
-        return re.compile("|".join(map(re.escape, sorted(self._whole, key=len, reverse=True))))
+        return re.compile("|".join(map(re.escape, sorted(self._texts, key=len, reverse=True))))
 
     def around(self, line: str, column: int) -> tuple[int, int] | None:
         """Return (start, end) of the sign in `line` that strictly contains `column`."""
@@ -93,7 +93,7 @@ class Placeholders:
         return self._find(line, lambda start, end: start == column)
 
     def _find(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:
-        if not self._whole:
+        if not self._texts:
             return None
         return next((m.span() for m in self._pattern().finditer(line) if fits(*m.span())), None)
 
@@ -234,20 +234,20 @@ class Prompt(VimArea):
         """Return the text that sending would submit now."""
         return self._placeholders.unfold(self.text)
 
-    def put(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         """Replace the prompt's text and move the cursor to its end."""
         self._placeholders.clear()
         self.load_text(self._placeholders.fold(text))
         self.move_cursor(self.document.end)
 
-    def add(self, text: str) -> None:
+    def insert_text(self, text: str) -> None:
         """Insert at the cursor."""
-        self._out_of_sign()
+        self._leave_sign()
         self.insert(self._placeholders.fold(text))
 
-    def attach(self, path: Path, size: int) -> None:
+    def insert_image(self, path: Path, size: int) -> None:
         """Insert a sign for an image, which is sent as its `@path`, at the cursor."""
-        self._out_of_sign()
+        self._leave_sign()
         sign = self._placeholders.image(path, size)
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column]
@@ -276,7 +276,7 @@ class Prompt(VimArea):
             await self.run_action(binding.action)
             return
         if is_text(event):
-            self._out_of_sign()
+            self._leave_sign()
             self.completing = False  # the offered completions belong to the previous text
         if is_text(event) and not event.is_printable:
             event.stop()
@@ -305,11 +305,11 @@ class Prompt(VimArea):
         if self._search is not None:
             self._look(self._search.type(one_line(text, 200)))
             return
-        files = await asyncio.to_thread(_sizes, event.text) if len(text) < LONGEST_PATHS else []
+        files = await asyncio.to_thread(_find_images, event.text) if len(text) < LONGEST_PATHS else []
         for path, size in files:
-            self.attach(path, size)
+            self.insert_image(path, size)
         if not files:
-            self.add(text)
+            self.insert_text(text)
 
     def on_text_area_changed(self) -> None:
         row, column = self.cursor_location
@@ -321,7 +321,7 @@ class Prompt(VimArea):
 
     # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
 
-    def _out_of_sign(self) -> None:
+    def _leave_sign(self) -> None:
         """Move the cursor out of a sign: typing inside would break its link to the paste."""
         row, column = self.cursor_location
         if self.selection.is_empty and (span := self._placeholders.around(self.document.get_line(row), column)):
@@ -329,7 +329,7 @@ class Prompt(VimArea):
 
     def _delete_sign(self, left: bool) -> bool:
         """Delete the sign to the left or right of the cursor; False without one."""
-        self._out_of_sign()
+        self._leave_sign()
         row, column = self.cursor_location
         find = self._placeholders.before if left else self._placeholders.after
         span = find(self.document.get_line(row), column) if self.selection.is_empty else None
@@ -354,11 +354,11 @@ class Prompt(VimArea):
             super().action_delete_word_right()
 
     def action_delete_to_start_of_line(self) -> None:
-        self._out_of_sign()
+        self._leave_sign()
         super().action_delete_to_start_of_line()
 
     async def action_delete_to_end_of_line_or_delete_line(self) -> None:
-        self._out_of_sign()
+        self._leave_sign()
         await super().action_delete_to_end_of_line_or_delete_line()
 
     def action_paste(self) -> None:
@@ -384,7 +384,7 @@ class Prompt(VimArea):
             await self.run_action("screen.scroll_chat(2)")
 
     def action_newline(self) -> None:
-        self._out_of_sign()
+        self._leave_sign()
         self.insert("\n")
 
     async def action_cut_or_unqueue(self) -> None:
@@ -404,13 +404,13 @@ class Prompt(VimArea):
             return
         self.send()
 
-    def drop(self) -> None:
+    def clear_text(self) -> None:
         """Clear the prompt; the up key brings the text back."""
         text = self.value
         if text.strip() and self.history_entries[-1:] != [text]:
             self.history_entries.append(text)
         self._at = None
-        self.put("")
+        self.set_text("")
 
     def send(self) -> None:
         """Submit the text and clear the prompt; posts `Nothing` if the text is blank."""
@@ -424,7 +424,7 @@ class Prompt(VimArea):
         pasted = self._placeholders.pasted_in(self.text)
         self._placeholders.clear()
         self.load_text("")
-        self.type_again()
+        self.return_to_insert()
         # of its own: one that whoever completes had sent would not rise above that one
         self.post_message(self.Submitted(text, pasted).set_sender(self))
 
@@ -459,10 +459,10 @@ class Prompt(VimArea):
         at = max(0, self._at + step)
         if at >= len(self.history_entries):
             self._at = None
-            self.put(self._draft)
+            self.set_text(self._draft)
             return
         self._at = at
-        self.put(self.history_entries[at])
+        self.set_text(self.history_entries[at])
         self.completing = False
 
     # --- looking for older input ------------------------------------------------------------------------------
@@ -475,7 +475,7 @@ class Prompt(VimArea):
     def _look(self, search: HistorySearch) -> None:
         self._search = search
         if (entry := search.current) is not None:
-            self.put(entry)
+            self.set_text(entry)
         self.post_message(self.Searching(search.describe()))
 
     def _search_key(self, event: events.Key) -> bool:
@@ -512,6 +512,6 @@ class Prompt(VimArea):
         self._end_search()
 
 
-def _sizes(text: str) -> list[tuple[Path, int]]:
+def _find_images(text: str) -> list[tuple[Path, int]]:
     """Return the images that a paste names, with their bytes."""
     return [(path, path.stat().st_size) for path in pasted_images(text)]

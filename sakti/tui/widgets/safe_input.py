@@ -18,7 +18,7 @@ from sakti.core.text import sanitise_typed
 from sakti.tui.host import STYLES, app_of
 from sakti.tui.keys import is_text
 
-PASTED = 10_000  # characters of a paste: with a million of them each key takes long
+MAX_PASTE = 10_000  # characters of a paste: with a million of them each key takes long
 
 
 class SafeInput(Input):
@@ -45,7 +45,7 @@ class SafeInput(Input):
         """Insert all lines as one; Textual's own handler, which is not asked, keeps the first."""
         event.stop()
         event.prevent_default()
-        if line := " ".join(event.text.splitlines())[:PASTED]:
+        if line := " ".join(event.text.splitlines())[:MAX_PASTE]:
             self.replace(line, *self.selection)
 
     def validate_value(self, value: str) -> str:
@@ -59,28 +59,28 @@ class PaneInput(SafeInput):
 
 
 class AskLine(SafeInput):
-    """An input line that is hidden unless it asks; `asked` is the name of the question, or ""."""
+    """An input line that is hidden unless it asks; `question` is the name of the question, or ""."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, compact=True)
-        self.asked = ""
+        self.question = ""
         self._back: Widget | None = None
         self.display = False
 
     def ask(self, what: str, hint: str, value: str = "") -> None:
         """Show and focus the line; the previous focus returns at the end."""
-        if not self.asked:
+        if not self.question:
             self._back = self.screen.focused
-        self.asked, self.placeholder, self.value = what, hint, value
+        self.question, self.placeholder, self.value = what, hint, value
         self.cursor_position = len(value)
         self.display = True
         self.screen.set_focus(self)
 
     def end(self) -> bool:
         """Hide the line; False if it was not asking."""
-        if not self.asked:
+        if not self.question:
             return False
-        self.asked = ""
+        self.question = ""
         self.display = False
         self.screen.set_focus(self._back)
         return True

@@ -16,7 +16,7 @@ from sakti.tui.transcript.wrap import Line, shorten, wrap
 
 EXAMPLE = "What does this project do, and where does it start?"
 KEYS = (("/", "commands"), ("@", "files"), ("F1", "all keys"))
-WIDEST = 76  # columns of text
+MAX_WIDTH = 76  # columns of text
 
 
 class Start(Widget):
@@ -26,22 +26,22 @@ class Start(Widget):
 
     def __init__(self, workspace: Path, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._folder = _from_home(Path(workspace))
+        self._folder = _shorten_home(Path(workspace))
 
     def on_mount(self) -> None:
         host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = start_lines(self._folder, self.model, width - 4, host_of(self).palette, self.size.height)
+        lines = draw_start(self._folder, self.model, width - 4, host_of(self).palette, self.size.height)
         line: Line = [Segment("  "), *lines[y]] if y < len(lines) else []
         base = self.rich_style
         return Strip(Segment.apply_style(line, base)).crop_extend(0, width, base)
 
 
-def start_lines(folder: str, model: str, width: int, palette: Palette, height: int) -> list[Line]:
+def draw_start(folder: str, model: str, width: int, palette: Palette, height: int) -> list[Line]:
     """Return the lines, without blank ones if `height` is too small; the keys come last."""
-    width = max(8, min(width, WIDEST))
+    width = max(8, min(width, MAX_WIDTH))
     label = 8
     room = max(4, width - label)
     keys: Line = []
@@ -67,7 +67,7 @@ def start_lines(folder: str, model: str, width: int, palette: Palette, height: i
     return airy if height >= len(airy) else [*rows, keys]
 
 
-def _from_home(folder: Path) -> str:
+def _shorten_home(folder: Path) -> str:
     """Return a folder as `~/code/shop`, safe to show."""
     home = Path.home()
     text = f"~/{folder.relative_to(home)}" if folder != home and folder.is_relative_to(home) else str(folder)

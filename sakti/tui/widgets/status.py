@@ -20,7 +20,7 @@ from sakti.agent.reports.memory_report import context_words
 from sakti.core.clock import Clock
 from sakti.core.events import Event, McpServerChanged
 from sakti.core.text import counted, format_duration, one_line
-from sakti.tui.activities import Activity, State
+from sakti.tui.activities import ActivityState, ActivityTracker
 from sakti.tui.transcript.wrap import shorten
 
 NOT_SAVED = "NOT SAVED"
@@ -111,13 +111,13 @@ DROPPABLE = (
     *("confined", "label", "servers", "jobs", "queued", "goal", "clock", "limit", "context", "download", "vim"),
     *("sandbox", "activity"),
 )
-NEEDED = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
+FIRST_KEYS = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
 
 
-def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
+def _fit_keys(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
     """Return the keys that have room, in their order; help is named before any pane."""
     taken: list[tuple[str, str, str]] = []
-    for key in sorted(keys, key=lambda k: NEEDED.index(k[0]) if k[0] in NEEDED else len(NEEDED)):
+    for key in sorted(keys, key=lambda k: FIRST_KEYS.index(k[0]) if k[0] in FIRST_KEYS else len(FIRST_KEYS)):
         room -= len(f"{key[0]} {key[1]}") + 3
         if room < 0:
             break
@@ -125,10 +125,10 @@ def _fitting(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str,
     return [key for key in keys if key in taken]
 
 
-ROOMY = 120  # columns from which the line says why there is no sandbox
+WIDE = 120  # columns from which the line says why there is no sandbox
 
 
-class Browsing(Struct, frozen=True):
+class BrowsedArea(Struct, frozen=True):
     """The browsed area, the key that leads back to the prompt, and the keys that act there.
 
     Each key has its Textual name, its display form and its description. The last one shows all keys: it is named if
@@ -140,7 +140,7 @@ class Browsing(Struct, frozen=True):
     keys: tuple[tuple[str, str, str], ...]
 
 
-def _name_keys_in(browsing: Browsing, room: int) -> list[tuple[str, str, str]]:
+def _name_keys_in(browsing: BrowsedArea, room: int) -> list[tuple[str, str, str]]:
     """Return the keys of an area that have room, all or the first ones and the last."""
     widths = [3 + cell_len(f"{name} {what}") for _, name, what in browsing.keys]
     *keys, all_keys = browsing.keys
@@ -166,7 +166,7 @@ class StatusLine(Widget):
         *("status--key", "status--muted", "status--busy", "status--warn", "status--danger")
     }
 
-    browsing: reactive[Browsing | None] = reactive(None)
+    browsing: reactive[BrowsedArea | None] = reactive(None)
     approval: reactive[tuple[str, str]] = reactive(("", ""))
     sandbox: reactive[tuple[str, str]] = reactive(("", ""))
     vim: reactive[str] = reactive("")
@@ -189,12 +189,12 @@ class StatusLine(Widget):
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
-        self._activity = Activity()
+        self._activity = ActivityTracker()
         self._estimated = False  # a part of the context
         self._work: tuple[float, str] | None = None  # since when, what
         self._waiting: float | None = None  # seconds for another window
         self._timer: Timer | None = None
-        self._spots: list[tuple[int, int, str]] = []  # from cell, to cell, and the action of a click there
+        self._click_areas: list[tuple[int, int, str]] = []  # from cell, to cell, and the action of a click there
 
     def handle_event(self, event: Event) -> None:
         """Update the activity and its duration from an event."""
@@ -212,12 +212,12 @@ class StatusLine(Widget):
             self.context, self._estimated = tokens, about
             self.refresh()
 
-    def work(self, what: str) -> None:
+    def show_work(self, what: str) -> None:
         """Something beside a turn is waited for, which Esc ends; empty: no longer."""
         self._work = (self._clock.monotonic(), what) if what else None
         self._update_clock()
 
-    def waiting(self, seconds: float | None) -> None:
+    def show_wait(self, seconds: float | None) -> None:
         """Show for how long another window's write has been awaited; None: no longer."""
         self._waiting = seconds
         self.refresh()
@@ -234,47 +234,47 @@ class StatusLine(Widget):
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"status--{name}", partial=True)
 
-    def _append_area(self, browsing: Browsing, text: Text) -> Text:
+    def _append_area(self, browsing: BrowsedArea, text: Text) -> Text:
         """Append the browsed area and the way out to `text`, then a hint or the keys that act there."""
         key = self._style("key")
         muted = self._style("muted")
         text.append(f" {browsing.title} ", key + Style(reverse=True))
         start = cell_len(text.plain)
         text.append(f" {browsing.back}", key).append(" prompt", muted)
-        self._spots = [(start, cell_len(text.plain), "screen.interrupt")]
+        self._click_areas = [(start, cell_len(text.plain), "screen.interrupt")]
         if self.hint:
             room = max(0, self.size.width - cell_len(text.plain) - 4)
             warn = self._style("warn")
             return text.append(" · ", muted).append(shorten(one_line(self.hint, 200), room), warn)
         for pressed, name, what in _name_keys_in(browsing, self.size.width - cell_len(text.plain) - 1):
             start = cell_len(text.plain) + 3
-            self._spots.append((start, start + cell_len(f"{name} {what}"), f"app.simulate_key({pressed!r})"))
+            self._click_areas.append((start, start + cell_len(f"{name} {what}"), f"app.simulate_key({pressed!r})"))
             text.append(" · ", muted).append(name, key).append(f" {what}", muted)
         return text
 
-    def _of_mode(self, warn: Style, muted: Style) -> Style:
+    def _get_approval_style(self, warn: Style, muted: Style) -> Style:
         """Return the style of the approval mode: the freer it is, the louder."""
         if self.approval[0] == "full":
             return self._style("danger")
         return warn if self.approval[0] == "auto" else muted
 
-    def _fitting_parts(self, state: State | None, room: int) -> list[tuple[str, Style]]:
+    def _fit_parts(self, state: ActivityState | None, room: int) -> list[tuple[str, Style]]:
         """Return the activities, without as many of `DROPPABLE` as do not fit into `room` cells."""
         for count in range(len(DROPPABLE)):
-            parts = self._parts(state, DROPPABLE[:count])
+            parts = self._list_parts(state, DROPPABLE[:count])
             if sum(3 + cell_len(part) for part, _ in parts) <= room:
                 return parts
-        return self._parts(state, DROPPABLE)
+        return self._list_parts(state, DROPPABLE)
 
-    def _parts(self, state: State | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
+    def _list_parts(self, state: ActivityState | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
         """Return the running activities, piece by piece."""
-        activity = self._describe(state, with_clock="clock" not in dropped)
+        activity = self._describe_activity(state, with_clock="clock" not in dropped)
         confined = self.sandbox[0] == self.sandbox[1]
         pieces = (
             ("", NOT_SAVED if self.not_saved else "", "danger"),
             ("confined" if confined else "sandbox", self._name_sandbox(), "muted" if confined else "warn"),
             ("vim", self.vim, "key"),
-            ("activity", activity, _activity_style(state)),
+            ("activity", activity, _get_activity_style(state)),
             ("context", self._describe_context(dropped), "muted"),
             ("download", self.download, "busy"),
             ("importing", self.importing, "busy"),
@@ -295,7 +295,7 @@ class StatusLine(Widget):
         text = re.sub(r"( of |,).*", "", text) if "limit" in dropped else text
         return text.removeprefix("context ") if "label" in dropped else text
 
-    def _describe(self, state: State | None, *, with_clock: bool) -> str:
+    def _describe_activity(self, state: ActivityState | None, *, with_clock: bool) -> str:
         if self.stopping or state is None:
             return f"stopping {self.stopping}" if self.stopping else ""
         clock = f" {self._format_clock(state.since)}" if with_clock else ""
@@ -307,11 +307,11 @@ class StatusLine(Widget):
 
     def _name_sandbox(self) -> str:
         word, text = self.sandbox
-        return shorten(one_line(text, 200), self.size.width // 3) if word and self.size.width >= ROOMY else word
+        return shorten(one_line(text, 200), self.size.width // 3) if word and self.size.width >= WIDE else word
 
     async def on_click(self, event: events.Click) -> None:
         """Run the action of the clicked key."""
-        for start, end, action in self._spots:
+        for start, end, action in self._click_areas:
             if start <= event.x < end:
                 await self.run_action(action)
 
@@ -334,14 +334,14 @@ class StatusLine(Widget):
     def _name_escape(self) -> str:
         return self._first_escape or (f"stop {self.stops}" if self.stops else "")
 
-    def _append_notice(self, state: State | None, text: Text) -> bool:
+    def _append_notice(self, state: ActivityState | None, text: Text) -> bool:
         """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
         width = self.size.width
         muted, busy, warn = self._style("muted"), self._style("busy"), self._style("warn")
         retry = self._retry_of(state)
         work = None if self.stopping else self._work
         stops = self._waiting is None and (retry is not None or work is not None)
-        self._spots = [(0, width, "screen.interrupt")] if stops else []
+        self._click_areas = [(0, width, "screen.interrupt")] if stops else []
         if self._waiting is not None:
             wait = format_duration(round(self._waiting) * 1000)
             text.append(shorten(f"waiting for another window · {wait}", max(8, width - 2)), warn)
@@ -360,29 +360,29 @@ class StatusLine(Widget):
             return False
         return True
 
-    def _retry_of(self, state: State | None) -> State | None:
+    def _retry_of(self, state: ActivityState | None) -> ActivityState | None:
         """Return `state` if it is a retry that is not being stopped."""
         return state if state is not None and state.kind == "retrying" and not self.stopping else None
 
-    def _append_parts(self, state: State | None, text: Text) -> None:
+    def _append_parts(self, state: ActivityState | None, text: Text) -> None:
         """Append the approval mode, the activities, and as many keys as fit."""
         width = self.size.width
         key, muted, warn = self._style("key"), self._style("muted"), self._style("warn")
         if self.approval[0]:
-            self._spots.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
-            text.append(self.approval[0], self._of_mode(warn, muted))
+            self._click_areas.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
+            text.append(self.approval[0], self._get_approval_style(warn, muted))
             text.append(f" {self.approval[1]}", key)
         escape = self._name_escape()
         stop = ("esc", escape, "screen.interrupt") if escape else ("^C", "quit", "screen.stop")
         room = width - cell_len(text.plain) - 1
-        parts = self._fitting_parts(state, room - len(f" · esc {escape}")) if escape else self._parts(state)
+        parts = self._fit_parts(state, room - len(f" · esc {escape}")) if escape else self._list_parts(state)
         for number, (part, style) in enumerate(parts):
             text.append(" · " if number or self.approval[0] else "", muted).append(part, style)
-        for name, what, action in _fitting((stop, *KEYS), width - cell_len(text.plain) - 1):
+        for name, what, action in _fit_keys((stop, *KEYS), width - cell_len(text.plain) - 1):
             piece = f"{name} {what}"
             text.append(" · " if text.plain.strip() else "", muted)
             start = cell_len(text.plain)
-            self._spots.append((start, start + len(piece), action))
+            self._click_areas.append((start, start + len(piece), action))
             text.append(name, key).append(f" {what}", muted)
 
     def _append_reason(self, text: Text) -> None:
@@ -393,7 +393,7 @@ class StatusLine(Widget):
             text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)
 
 
-def _activity_style(state: State | None) -> str:
+def _get_activity_style(state: ActivityState | None) -> str:
     return "warn" if state is not None and state.kind == "waiting" else "busy"
 
 
@@ -410,7 +410,7 @@ class Chip(Static):
         super().__init__(f"{'· ' if behind else ''}{key} {text}", id=id, markup=False)
         self._key, self._action = key, action
 
-    def say(self, text: str, *, on: bool) -> None:
+    def set_text(self, text: str, *, on: bool) -> None:
         """Set the value that is shown; `on`: other than by default. `text` is safe to show."""
         self.update(f"{self._key} {text}")
         self.set_class(on, "-on")

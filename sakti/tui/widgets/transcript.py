@@ -16,14 +16,14 @@ from textual.selection import Selection
 
 from sakti.core.text import counted
 from sakti.tui.host import host_of
-from sakti.tui.transcript import copying
 from sakti.tui.transcript.blocks import Block, Label
-from sakti.tui.transcript.links import Target, target_of
+from sakti.tui.transcript.links import Target, get_target
+from sakti.tui.transcript.selection import find_source_line, find_word, get_code, get_message_text, get_range_text
 from sakti.tui.transcript.tool import ToolBlock
-from sakti.tui.transcript.wrap import Line, line_width, row_of
+from sakti.tui.transcript.wrap import Line, measure_line, to_row
 from sakti.tui.widgets.transcript_view import TranscriptView
 
-FAR = 1 << 20  # beyond the end of any line
+LINE_END = 1 << 20  # beyond the end of any line
 
 
 class Transcript(TranscriptView):
@@ -55,7 +55,7 @@ class Transcript(TranscriptView):
         Binding("escape", "leave", "Leave the selection, the link, the search", show=False, id="transcript.leave"),
     ]
 
-    class Said(TextualMessage):
+    class HintChanged(TextualMessage):
         """Something for the line below: for `seconds`, or until it says something else (0)."""
 
         def __init__(self, text: str, seconds: float = 0) -> None:
@@ -63,7 +63,7 @@ class Transcript(TranscriptView):
             self.text = text
             self.seconds = seconds
 
-    class Opened(TextualMessage):
+    class LinkOpened(TextualMessage):
         """A link was clicked, or chosen and opened."""
 
         def __init__(self, target: Target) -> None:
@@ -95,14 +95,14 @@ class Transcript(TranscriptView):
         self._cursor = 0  # both counted as selections are
         self._link: tuple[int, int] | None = None  # line and first character of the link that is chosen
         self._hovered: Target | None = None
-        self._found: re.Pattern[str] | None = None
-        self._spot: tuple[Block, int] | None = None  # the line that was found
+        self._pattern_found: re.Pattern[str] | None = None
+        self._current_match: tuple[Block, int] | None = None  # the line that was found
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Let letters act only if there is something for them to act on; else they are typed into the prompt."""
         match action:
             case "find" if parameters:
-                return self._findable and self._found is not None
+                return self._findable and self._pattern_found is not None
             case "stop_child":
                 return bool(self._chosen_child)
             case _:
@@ -112,33 +112,33 @@ class Transcript(TranscriptView):
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
         spans = super().line_spans(y, line)
-        if self._found is not None:
+        if self._pattern_found is not None:
             text = "".join(s.text for s in line)
-            spans += [(m.span(), self.palette.mark) for m in self._found.finditer(text) if m[0]]
+            spans += [(m.span(), self.palette.mark) for m in self._pattern_found.finditer(text) if m[0]]
         if self._link is not None and self._link[0] == y - self._moved:
-            spans += [(p, Style(reverse=True)) for p, _ in _links(line) if p[0] == self._link[1]]
+            spans += [(p, Style(reverse=True)) for p, _ in _find_links(line) if p[0] == self._link[1]]
         return spans
 
     def line_style(self, y: int) -> Style | None:
-        place = self.document.locate(y) if self._spot is not None else None
-        if place is not None and (self.document.blocks[place[0]], place[1]) == self._spot:
+        place = self.document.locate(y) if self._current_match is not None else None
+        if place is not None and (self.document.blocks[place[0]], place[1]) == self._current_match:
             return self.palette.cursor
         return super().line_style(y)
 
-    def show_found(self, pattern: re.Pattern[str] | None) -> None:
+    def mark_matches(self, pattern: re.Pattern[str] | None) -> None:
         """Mark every match of `pattern`."""
-        self._found, self._spot = pattern, None
+        self._pattern_found, self._current_match = pattern, None
         self.refresh()
 
     def show_row(self, index: int, row: int) -> None:
         """Scroll to a line of block `index`, with some context above it."""
-        self._spot = (self.document.blocks[index], row)
+        self._current_match = (self.document.blocks[index], row)
         y = self.document.top(index) + row
         if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
             self._follow = False
-            self._settle((index, row))
+            self._scroll_to_place((index, row))
             y = self.document.top(index) + row
-            self._settle(self.document.locate(max(0, y - self.size.height // 3)))
+            self._scroll_to_place(self.document.locate(max(0, y - self.size.height // 3)))
         self.refresh()
 
     # --- the mouse ------------------------------------------------------------------------------------------
@@ -160,13 +160,13 @@ class Transcript(TranscriptView):
         """Open a link, copy a block of code at the right of its head, or fold or unfold a block."""
         block = self.document.blocks[index]
         line = self.document.lines(index)[inside]
-        copies = row_of(line).copies
-        if (target := target_of(event.style)) is not None:
-            self.post_message(self.Opened(target))
+        copies = to_row(line).copies
+        if (target := get_target(event.style)) is not None:
+            self.post_message(self.LinkOpened(target))
         elif copies is not None:
-            if event.x > line_width(line) // 2:
-                self._copy(copies or copying.code_of(self.document, index) or "")
-        elif block.foldable and inside == int(block.gap) and event.x <= line_width(line):
+            if event.x > measure_line(line) // 2:
+                self._copy(copies or get_code(self.document, index) or "")
+        elif block.is_foldable and inside == int(block.gap) and event.x <= measure_line(line):
             self._toggle(index)
 
     def _select_at(self, event: events.Click) -> None:
@@ -176,22 +176,22 @@ class Transcript(TranscriptView):
             return
         y = offset.y + self._moved
         if event.chain == 2:
-            start, end = copying.word_at(self.line_at(y) or [], offset.x)
+            start, end = find_word(self.line_at(y) or [], offset.x)
             self._select(Offset(start, offset.y), Offset(end, offset.y))
         else:
-            first, last = copying.whole_line(self.document, y)
-            self._select(Offset(0, first - self._moved), Offset(FAR, last - self._moved))
+            first, last = find_source_line(self.document, y)
+            self._select(Offset(0, first - self._moved), Offset(LINE_END, last - self._moved))
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        target = target_of(event.style)
+        target = get_target(event.style)
         if target != self._hovered:
             self._hovered = target
-            self.post_message(self.Said(target[1] if target else ""))
+            self.post_message(self.HintChanged(target[1] if target else ""))
 
     def on_leave(self) -> None:
         if self._hovered is not None:
             self._hovered = None
-            self.post_message(self.Said(""))
+            self.post_message(self.HintChanged(""))
 
     # --- from block to block --------------------------------------------------------------------------------
 
@@ -199,10 +199,10 @@ class Transcript(TranscriptView):
         """Open the selected link; else go to the next match; else fold or unfold the selected block."""
         if self._link is not None:
             line = self.line_at(self._link[0] + self._moved) or []
-            for span, target in _links(line):
+            for span, target in _find_links(line):
                 if span[0] == self._link[1]:
-                    self.post_message(self.Opened(target))
-        elif self._found is not None:
+                    self.post_message(self.LinkOpened(target))
+        elif self._pattern_found is not None:
             self.post_message(self.FindWanted(1))
         elif child_id := self._chosen_child:
             self.post_message(self.ChildWanted(child_id))
@@ -225,21 +225,21 @@ class Transcript(TranscriptView):
         if not self.has_focus:
             self._chosen = None
         if self._chosen is None or self._chosen not in blocks:
-            self._choose([i for i in self.document.stops() if blocks[i].foldable], -1)
-        if self._chosen is not None and self._chosen in blocks and self._chosen.foldable:
+            self._choose([i for i in self.document.list_stops() if blocks[i].is_foldable], -1)
+        if self._chosen is not None and self._chosen in blocks and self._chosen.is_foldable:
             self._toggle(blocks.index(self._chosen))
 
     def action_choose(self, step: int) -> None:
         """Go to the next or previous message, fold or block of code; the first time, the newest on the screen."""
-        self._choose(list(self.document.stops()), step)
+        self._choose(list(self.document.list_stops()), step)
         block = self._chosen
         if block is None:
             return
-        code = copying.code_of(self.document, self.document.blocks.index(block)) is not None
-        keys = ["enter unfolds"] if block.foldable else []
+        code = get_code(self.document, self.document.blocks.index(block)) is not None
+        keys = ["enter unfolds"] if block.is_foldable else []
         keys = ["enter follows the child", "x stops it", "space unfolds"] if self._chosen_child else keys
         keys += ["c copies the code"] if code else []
-        self.post_message(self.Said(" · ".join([*keys, "y copies the message"])))
+        self.post_message(self.HintChanged(" · ".join([*keys, "y copies the message"])))
 
     def _choose(self, places: list[int], step: int) -> None:
         if not places:
@@ -249,7 +249,7 @@ class Transcript(TranscriptView):
         top = self.document.top(index)
         if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
             self._follow = False
-            self._settle((max(0, index - 1), 0))
+            self._scroll_to_place((max(0, index - 1), 0))
         self.refresh()
 
     def _next_place(self, places: list[int], step: int) -> int:
@@ -268,40 +268,40 @@ class Transcript(TranscriptView):
         document = self.document
         document.blocks[index].toggle()
         document.redraw(index)
-        self.let_go()
+        self.drop_selection()
         at_end = document.height <= self.size.height
         self._follow = self._follow and (at_end or index == self._blocks - 1)
         document.measure(index)
         top = document.top(index)
         lowest = top + document.block_height(index) - self.size.height
         shown = document.locate(min(top, max(self.scroll_offset.y, lowest)))
-        self._settle(None if self._follow else shown)
+        self._scroll_to_place(None if self._follow else shown)
 
     def action_leave(self) -> None:
         """Leave selected lines, links and search, all in one step; without any, go to the prompt."""
         selects = self._anchor is not None or self.text_selection is not None
-        if not (selects or self._link) and self._found is None:
+        if not (selects or self._link) and self._pattern_found is None:
             self._chosen = None
-            self.post_message(self.Said(""))
+            self.post_message(self.HintChanged(""))
             self.refresh()
             raise SkipAction
-        self.let_go()
+        self.drop_selection()
         self._link = self._chosen = None
-        if self._found is not None:
+        if self._pattern_found is not None:
             self.post_message(self.FindLeft())
-        self.post_message(self.Said(""))
+        self.post_message(self.HintChanged(""))
         self.refresh()
 
     # --- selecting lines --------------------------------------------------------------------------------------
 
-    def let_go(self) -> None:
+    def drop_selection(self) -> None:
         self._anchor = None
-        super().let_go()
+        super().drop_selection()
 
     def action_select(self) -> None:
         """Begin to select lines: at the chosen block, else at the last line on the screen."""
         if self._anchor is not None:
-            self.let_go()
+            self.drop_selection()
             return
         top = self.scroll_offset.y
         bottom = min(top + self.size.height, self.document.height) - 1
@@ -310,7 +310,7 @@ class Transcript(TranscriptView):
         start = bottom
         if self._chosen is not None and self._chosen in self.document.blocks:
             index = self.document.blocks.index(self._chosen)
-            head = self.document.top(index) + self._chosen.head
+            head = self.document.top(index) + self._chosen.head_line
             start = head if top <= head <= bottom else bottom
         while start > top and not any(s.text.strip() for s in self.line_at(start) or []):
             start -= 1
@@ -325,19 +325,19 @@ class Transcript(TranscriptView):
         if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
             self.scroll_to(y=y if y < self.scroll_offset.y else y - self.size.height + 1, animate=False, force=True)
         first, last = sorted((self._anchor, self._cursor))
-        self._select(Offset(0, first), Offset(FAR, last))
+        self._select(Offset(0, first), Offset(LINE_END, last))
         lines = last - first + 1
-        self.post_message(self.Said(f"{counted(lines, 'line')} · y copies · esc leaves"))
+        self.post_message(self.HintChanged(f"{counted(lines, 'line')} · y copies · esc leaves"))
 
     def _select(self, start: Offset, end: Offset) -> None:
         self.screen.selections = {self: Selection(start, end)}
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         start, end = self.selected_span(selection)
-        text = copying.range_of(self.document, (start.y, start.x), (end.y, end.x))
+        text = get_range_text(self.document, (start.y, start.x), (end.y, end.x))
         return (text, "\n") if text else None
 
-    def _go(self, lines: int) -> bool:
+    def _extend_by(self, lines: int) -> bool:
         """Moves the selection's end, where lines are being selected."""
         if self._anchor is None:
             return False
@@ -345,27 +345,27 @@ class Transcript(TranscriptView):
         return True
 
     def action_scroll_up(self) -> None:
-        if not self._go(-1):
+        if not self._extend_by(-1):
             super().action_scroll_up()
 
     def action_scroll_down(self) -> None:
-        if not self._go(1):
+        if not self._extend_by(1):
             super().action_scroll_down()
 
     def action_page_up(self) -> None:
-        if not self._go(-self.size.height):
+        if not self._extend_by(-self.size.height):
             super().action_page_up()
 
     def action_page_down(self) -> None:
-        if not self._go(self.size.height):
+        if not self._extend_by(self.size.height):
             super().action_page_down()
 
     def action_scroll_home(self) -> None:
-        if not self._go(-FAR):
+        if not self._extend_by(-LINE_END):
             self.scroll_home(animate=False)
 
     def action_scroll_end(self) -> None:
-        if not self._go(FAR):
+        if not self._extend_by(LINE_END):
             self.scroll_end_now()
 
     # --- copying ----------------------------------------------------------------------------------------------
@@ -379,9 +379,9 @@ class Transcript(TranscriptView):
         selection = self.text_selection
         if selection is not None:
             self._copy((self.get_selection(selection) or ("", ""))[0])
-            self.let_go()
+            self.drop_selection()
         elif self._chosen is not None and self._chosen in self.document.blocks:
-            self._copy(copying.message_of(self.document, self.document.blocks.index(self._chosen)))
+            self._copy(get_message_text(self.document, self.document.blocks.index(self._chosen)))
         else:
             self._copy(self.last_answer)
 
@@ -397,10 +397,10 @@ class Transcript(TranscriptView):
             bottom = self.document.locate(min(self.scroll_offset.y + self.size.height, self.document.height) - 1)
             first, last = 0, bottom[0] if bottom else -1
         for index in range(last, max(first, last - 400) - 1, -1):
-            if (code := copying.code_of(self.document, index)) is not None:
+            if (code := get_code(self.document, index)) is not None:
                 self._copy(code)
                 return
-        self.post_message(self.Said("no code block here", 2))
+        self.post_message(self.HintChanged("no code block here", 2))
 
     # --- links ------------------------------------------------------------------------------------------------
 
@@ -408,13 +408,13 @@ class Transcript(TranscriptView):
         """Choose the next or previous link on the screen; Enter opens it."""
         links = self._visible_links()
         if not links:
-            self.post_message(self.Said("no link on the screen", 2))
+            self.post_message(self.HintChanged("no link on the screen", 2))
             return
         at = next((i for i, (y, x, _) in enumerate(links) if (y, x) == self._link), None)
         y, x, target = links[(-1 if step < 0 else 0) if at is None else (at + step) % len(links)]
         self._link = (y, x)
         self.refresh()
-        self.post_message(self.Said(f"{target[1]} · enter opens it"))
+        self.post_message(self.HintChanged(f"{target[1]} · enter opens it"))
 
     def _visible_links(self) -> list[tuple[int, int, Target]]:
         """Return line, character and target of the links on the screen; one of several lines comes once."""
@@ -422,8 +422,8 @@ class Transcript(TranscriptView):
         links: list[tuple[int, int, Target]] = []
         for y in range(top, top + self.size.height):
             line = self.line_at(y) or []
-            for span, target in _links(line):
-                if links and row_of(line).join == "" and links[-1][2] == target and span[0] <= row_of(line).skip:
+            for span, target in _find_links(line):
+                if links and to_row(line).join == "" and links[-1][2] == target and span[0] <= to_row(line).skip:
                     continue  # the link above goes on here
                 links.append((y - self._moved, span[0], target))
         return links
@@ -431,17 +431,17 @@ class Transcript(TranscriptView):
     # --- finding ------------------------------------------------------------------------------------------------
 
     def action_find(self, step: int = 0) -> None:
-        if not self._findable or (step and self._found is None):
+        if not self._findable or (step and self._pattern_found is None):
             raise SkipAction
         self.post_message(self.FindWanted(step))
 
 
-def _links(line: Line) -> list[tuple[tuple[int, int], Target]]:
+def _find_links(line: Line) -> list[tuple[tuple[int, int], Target]]:
     """Return the links in a line: from and to which character, and where each leads."""
     out: list[tuple[tuple[int, int], Target]] = []
     at = 0
     for text, style, _ in line:
-        target = target_of(style)
+        target = get_target(style)
         if target is not None:
             if out and out[-1][1] == target and out[-1][0][1] == at:
                 out[-1] = ((out[-1][0][0], at + len(text)), target)

@@ -20,19 +20,19 @@ from sakti.core.types import Message
 from sakti.tui.host import host_of
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, Label, NoticeBlock, WaitingBlock
-from sakti.tui.transcript.build import message_blocks
-from sakti.tui.transcript.copying import seek
+from sakti.tui.transcript.build import make_message_blocks
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.live import LiveTurn
+from sakti.tui.transcript.live_turn import LiveTurn
+from sakti.tui.transcript.selection import find_best_match
 from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineView
 
-FLUSH = 0.05  # seconds between two drawings of the open block,
-FIRST_FLUSH = 0.0125  # and after the first one of an answer: often the rest of a short answer; then twice that
-HIGHLIGHT = 2.0  # seconds that the head of a message stays marked after a jump to it
-WORDS = 10.0  # seconds that the words which were searched stay marked there
-ITEMS = (Label, NoticeBlock, CardBlock, FindingsBlock, ToolBlock)  # blocks that count as new below the screen
+FLUSH_S = 0.05  # seconds between two drawings of the open block,
+FIRST_FLUSH_S = 0.0125  # and after the first one of an answer: often the rest of a short answer; then twice that
+HIGHLIGHT_S = 2.0  # seconds that the head of a message stays marked after a jump to it
+MATCH_HIGHLIGHT_S = 10.0  # seconds that the words which were searched stay marked there
+COUNTED_BLOCKS = (Label, NoticeBlock, CardBlock, FindingsBlock, ToolBlock)  # blocks that count as new below the screen
 
 
 class TranscriptView(LineView):
@@ -49,12 +49,12 @@ class TranscriptView(LineView):
         self._timer: Timer | None = None
         self._clock_timer: Timer | None = None
         self._last_flush = 0.0
-        self._pace = FLUSH  # seconds until the next drawing
+        self._pace = FLUSH_S  # seconds until the next drawing
         self._follow = True
-        self._read_to = 0  # blocks that were there when the user left the end
-        self._grew = False  # since then, below the screen
+        self._read_count = 0  # blocks that were there when the user left the end
+        self._has_grown = False  # since then, below the screen
         self._last_height = 0
-        self._settling = False
+        self._is_scrolling = False
         self._chosen: Block | None = None
         self._marked = ""
         self._target = ""  # the message that was just jumped to: a resize keeps it in sight
@@ -87,13 +87,13 @@ class TranscriptView(LineView):
         if place is None:
             return None
         block = self.document.blocks[place[0]]
-        if self._pattern is None and place == (self.document.index_of(self._marked), block.head) and self._marked:
+        if self._pattern is None and place == (self.document.index_of(self._marked), block.head_line) and self._marked:
             return self.palette.mark
-        return self.palette.cursor if block is self._chosen and place[1] == block.head else None
+        return self.palette.cursor if block is self._chosen and place[1] == block.head_line else None
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
         place = self.document.locate(y) if self._marked and self._pattern is not None else None
-        if place is None or self._pattern is None or not self.document.blocks[place[0]].holds(self._marked):
+        if place is None or self._pattern is None or not self.document.blocks[place[0]].shows_message(self._marked):
             return []
         text = "".join(s.text for s in line)
         return [(m.span(), self.palette.mark) for m in self._pattern.finditer(text) if m[0]]
@@ -106,26 +106,26 @@ class TranscriptView(LineView):
         place = self.document.locate(self.scroll_offset.y)
         if width != self.document.width:
             self.document.restyle(width=width)
-            self.let_go()
+            self.drop_selection()
             self._strips.clear()
         elif not self._follow and not self._target:
             return
-        self._settle(None if self._follow else self._place_of(self._target) or place)
+        self._scroll_to_place(None if self._follow else self._place_of(self._target) or place)
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        if self._settling:
+        if self._is_scrolling:
             return
         self._target = ""
         self._follow = new_value >= self.max_scroll_y - 1
         if self._follow:
-            self._read_to, self._grew = self._blocks, False
-        self._settle_here()
+            self._read_count, self._has_grown = self._blocks, False
+        self._measure_screen()
         if self.more_above and new_value < self.size.height * 2 and not self._asked_older:
             self._asked_older = True
             self.post_message(self.OlderWanted())
 
-    def _settle_here(self) -> None:
+    def _measure_screen(self) -> None:
         """Measure the blocks on the screen and one screen above it without moving the content."""
         place = self.document.locate(self.scroll_offset.y)
         if place is None:
@@ -146,7 +146,7 @@ class TranscriptView(LineView):
         if selection is not None and self.selected_span(selection)[0].y + shift >= self.document.top(index):
             self._moved += shift
 
-    def let_go(self) -> None:
+    def drop_selection(self) -> None:
         """Drop the selection."""
         if self.text_selection is not None:
             self.screen.clear_selection()
@@ -172,7 +172,7 @@ class TranscriptView(LineView):
             have += self.document.block_height(index)
         return shift
 
-    def _settle(self, place: tuple[int, int] | None) -> None:
+    def _scroll_to_place(self, place: tuple[int, int] | None) -> None:
         """Scroll so that `place` (a block and a line in it) is on top; None: to the end."""
         document, rows = self.document, max(1, self.size.height)
         if place is not None:
@@ -183,7 +183,7 @@ class TranscriptView(LineView):
             self._keep_selection(index, self._measure_up(index))
             self._measure_down(index, document.top(index) + inside + rows)
             self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
-            self._settle_here()  # near the end, earlier blocks are on the screen as well
+            self._measure_screen()  # near the end, earlier blocks are on the screen as well
             return
         have = 0
         for index in range(self._blocks - 1, -1, -1):
@@ -205,17 +205,17 @@ class TranscriptView(LineView):
     def _move(self, y: int) -> None:
         """Scroll to line `y`; if the top is unchanged, repaint only the changed lines."""
         top, first = self.scroll_offset.y, self.document.take_changed()
-        self._settling = True
+        self._is_scrolling = True
         try:
             self.set_height(self.document.height)
             y = max(0, min(y, self.document.height - self.size.height))
             self.scroll_target_y = y
             self.scroll_y = y
         finally:
-            self._settling = False
+            self._is_scrolling = False
         self._last_height = self.document.height
         if self._follow:
-            self._read_to, self._grew = self._blocks, False
+            self._read_count, self._has_grown = self._blocks, False
         below = self.scroll_offset.y + self.size.height
         if self.scroll_offset.y != top or first <= top:
             self.refresh()
@@ -225,7 +225,7 @@ class TranscriptView(LineView):
     def scroll_end_now(self) -> None:
         """To the newest line, and follow it from now on."""
         self._follow = True
-        self._settle(None)
+        self._scroll_to_place(None)
 
     def show_result(self, block: Block) -> None:
         """Bring a block that the user asked for into sight: its beginning, if it is longer than the screen."""
@@ -234,14 +234,14 @@ class TranscriptView(LineView):
         self.scroll_end_now()
         if self.document.height - self.document.top(index) > self.size.height > 0:
             self._follow = False
-            self._settle((index, 0))
+            self._scroll_to_place((index, 0))
 
     @property
     def news(self) -> str:
         """Return the notice of new content below the screen, or ""."""
-        if self._follow or not self._grew:
+        if self._follow or not self._has_grown:
             return ""
-        count = sum(isinstance(block, ITEMS) for block in self.document.blocks[self._read_to :])
+        count = sum(isinstance(block, COUNTED_BLOCKS) for block in self.document.blocks[self._read_count :])
         return f"↓ {count} new · End" if count else "↓ new · End"
 
     def render_lines(self, crop: Region) -> list[Strip]:
@@ -260,21 +260,21 @@ class TranscriptView(LineView):
     def show_top(self) -> None:
         """To the first line, for reading."""
         self._follow = False
-        self._settle((0, 0))
+        self._scroll_to_place((0, 0))
         self.forget_strips()
 
     # --- loading ------------------------------------------------------------------------------------------
 
     def load(self, messages: Iterable[Message], more: bool) -> None:
         """Show a thread from its newest messages. `more`: there are older ones."""
-        self.let_go()
+        self.drop_selection()
         notices = [] if self.live.seen else list(self.document.blocks)  # said before anything was loaded
         self.document.clear()
         awaited = self.live.reset(notices)
         self.live.seen.clear()
         shown = list(messages)
         self.live.seen.update(m.id for m in shown)
-        self.document.append(*message_blocks(shown), *(b for b in notices if not isinstance(b, WaitingBlock)))
+        self.document.append(*make_message_blocks(shown), *(b for b in notices if not isinstance(b, WaitingBlock)))
         if awaited:
             self.live.begin_step(awaited)
         self.more_above, self._asked_older = more, False
@@ -295,18 +295,18 @@ class TranscriptView(LineView):
         old = self.document.top(place[0]) if place is not None else 0
         shown = list(messages)
         self.live.seen.update(m.id for m in shown)
-        self.document.insert(0, message_blocks(shown))
+        self.document.insert(0, make_message_blocks(shown))
         added = self._blocks - before
         self.live.shift(added)
-        self._read_to += added
+        self._read_count += added
         self.more_above, self._asked_older = more, False
         if place is not None and self.text_selection is not None:
             self._moved += self.document.top(place[0] + added) - old
-        self._settle((place[0] + added, place[1]) if place is not None and not self._follow else None)
+        self._scroll_to_place((place[0] + added, place[1]) if place is not None and not self._follow else None)
 
     def clear_screen(self) -> None:
         """Clear the screen; nothing is deleted anywhere."""
-        self.let_go()
+        self.drop_selection()
         self.document.clear()
         self.live.reset()
         self.more_above = False
@@ -329,9 +329,9 @@ class TranscriptView(LineView):
         if place is None:
             return False
         self._follow = False
-        self._settle(place)
+        self._scroll_to_place(place)
         self._marked = self._target = message_id
-        self.set_timer(HIGHLIGHT if self._pattern is None else WORDS, partial(self._unmark, message_id))
+        self.set_timer(HIGHLIGHT_S if self._pattern is None else MATCH_HIGHLIGHT_S, partial(self._unmark, message_id))
         self.refresh()
         return True
 
@@ -340,7 +340,7 @@ class TranscriptView(LineView):
         index = self.document.index_of(message_id) if message_id else None
         if index is None:
             return None
-        match = seek(self.document, message_id, self._pattern) if self._pattern is not None else None
+        match = find_best_match(self.document, message_id, self._pattern) if self._pattern is not None else None
         if match is None:
             self._pattern = None  # the words are not in sight: the head of the message is marked
             return index, 0
@@ -366,13 +366,13 @@ class TranscriptView(LineView):
         while nothing changes.
         """
         if now:
-            self._pace = FIRST_FLUSH
+            self._pace = FIRST_FLUSH_S
             self._stop_timer()
         if self._timer is not None or not self.is_mounted:
             return
         wait = 0.0 if now else self._last_flush + self._pace - monotonic()
         if not now:
-            self._pace = min(FLUSH, 2 * self._pace)
+            self._pace = min(FLUSH_S, 2 * self._pace)
         if wait <= 0:
             self.call_next(self._flush)
             wait = self._pace
@@ -389,9 +389,9 @@ class TranscriptView(LineView):
         self.live.draw()
         self._update_clock_timer()
         if self._follow:
-            self._settle(None)
+            self._scroll_to_place(None)
         else:
-            self._grew |= self.document.height > self._last_height
+            self._has_grown |= self.document.height > self._last_height
             news = self.news
             self._move(self.scroll_offset.y)
             if news and self.size.height:
@@ -403,7 +403,7 @@ class TranscriptView(LineView):
 
     def _update_clock_timer(self) -> None:
         """Run the clock timer only while something on the screen needs it."""
-        needed = self.live.ticking
+        needed = self.live.has_clock
         if needed and self._clock_timer is None:
             self._clock_timer = self.set_interval(1.0, self.live.tick)
         elif not needed and self._clock_timer is not None:

@@ -21,7 +21,7 @@ from textual.widgets.text_area import Selection
 from sakti.tui.keys import is_text
 
 Mode: TypeAlias = Literal["insert", "normal", "visual", "visual line"]
-MOST = 999  # a count goes no further
+MAX_COUNT = 999  # a count goes no further
 OPERATORS = "dcy"
 VISUAL: dict[str, Mode] = {"v": "visual", "V": "visual line"}
 
@@ -60,7 +60,7 @@ class Step(Struct, frozen=True):
     """The effect of a key.
 
     `state` is the new state, `at` the cursor, `insert` the replacement for the text from `start` to `end` (None: no
-    change); `undo`: the last change is undone; `taken`: the text that was cut or copied.
+    change); `undo`: the last change is undone; `register`: the text that was cut or copied.
     """
 
     state: Vim
@@ -69,28 +69,28 @@ class Step(Struct, frozen=True):
     end: int = 0
     insert: str | None = None
     undo: bool = False
-    taken: Register | None = None
+    register: Register | None = None
 
 
-def offset_of(text: str, place: tuple[int, int]) -> int:
+def get_offset(text: str, place: tuple[int, int]) -> int:
     """Return the offset of a row and a column."""
     return sum(len(line) + 1 for line in text.split("\n")[: place[0]]) + place[1]
 
 
-def place_of(text: str, at: int) -> tuple[int, int]:
+def get_place(text: str, at: int) -> tuple[int, int]:
     """Return the row and the column of an offset."""
-    return text.count("\n", 0, at), at - _begin(text, at)
+    return text.count("\n", 0, at), at - _line_start(text, at)
 
 
 def get_selection(state: Vim, text: str) -> tuple[int, int]:
     """Return the start and end of the selection, without a final line break in line mode."""
     start, end = min(state.anchor, state.head), max(state.anchor, state.head)
     if state.mode == "visual line":
-        return _begin(text, start), _end(text, end)
+        return _line_start(text, start), _line_end(text, end)
     return start, min(len(text), end + 1)
 
 
-def leave(state: Vim, text: str, at: int) -> Step:
+def press_escape(state: Vim, text: str, at: int) -> Step:
     """Handle Escape: leave insert mode, or drop the selection or unfinished command."""
     state, typing = replace(state, mode="normal", pending=""), state.mode == "insert"
     if not typing:
@@ -98,18 +98,18 @@ def leave(state: Vim, text: str, at: int) -> Step:
     begun, typed = state.began, text[state.began : at]
     if state.before[:begun] + typed + state.before[begun:] == text:
         state = replace(state, typed=typed)
-    return Step(state, at if at == _begin(text, at) else at - 1)
+    return Step(state, at if at == _line_start(text, at) else at - 1)
 
 
 def press(state: Vim, key: str, text: str, at: int) -> Step:
     """Return the effect of the character `key` in normal mode or on a selection."""
     if key == "." and state.mode == "normal" and not state.pending:
-        return _again(state, text, at)
+        return _repeat(state, text, at)
     keys = state.pending + key
-    step = (_on_selection if state.selects else _normal)(state, keys, text, at)
+    step = (_press_on_selection if state.selects else _press_normal)(state, keys, text, at)
     behind = replace(state, mode=step.state.mode, pending=step.state.pending, anchor=step.state.anchor, head=step.at)
-    if step.taken is not None:
-        behind = replace(behind, register=step.taken)
+    if step.register is not None:
+        behind = replace(behind, register=step.register)
     if step.insert is not None or behind.mode == "insert":
         after = text if step.insert is None else text[: step.start] + step.insert + text[step.end :]
         last = "" if state.selects else keys  # what a selection had is not there again
@@ -117,7 +117,7 @@ def press(state: Vim, key: str, text: str, at: int) -> Step:
     return replace(step, state=behind)
 
 
-def _again(state: Vim, text: str, at: int) -> Step:
+def _repeat(state: Vim, text: str, at: int) -> Step:
     """Repeat the last change, including the text typed after it."""
     step, now = Step(state, at), replace(state, pending="")
     for key in state.last:
@@ -133,7 +133,7 @@ def _again(state: Vim, text: str, at: int) -> Step:
     return replace(step, state=behind, at=back, start=start, end=end, insert=insert)
 
 
-def _normal(state: Vim, keys: str, text: str, at: int) -> Step:
+def _press_normal(state: Vim, keys: str, text: str, at: int) -> Step:
     count, command = _split_count(keys)
     still = Step(Vim("normal"), at)
     operator, rest = command[:1], command[1:]
@@ -141,16 +141,16 @@ def _normal(state: Vim, keys: str, text: str, at: int) -> Step:
         return replace(still, state=Vim("normal", keys))
     if operator in OPERATORS:
         more, what = _split_count(rest)
-        return _operate(operator, what, min(count * more, MOST), text, at) or still
+        return _operate(operator, what, min(count * more, MAX_COUNT), text, at) or still
     if operator == "r":
-        return _overwrite(rest, text, at, at + count) if at + count <= _end(text, at) else still
+        return _overwrite(rest, text, at, at + count) if at + count <= _line_end(text, at) else still
     if command in VISUAL:
         return Step(Vim(VISUAL[command], anchor=at), at)
     if command in ("p", "P"):
         return _put(state.register, count, text, at, before=command == "P")
-    if (target := motion(command, count, text, at)) is not None:
-        return replace(still, at=_onto(text, target))
-    return _single(command, count, text, at) or still
+    if (target := find_target(command, count, text, at)) is not None:
+        return replace(still, at=_to_character(text, target))
+    return _run_single(command, count, text, at) or still
 
 
 def _is_unfinished(keys: str) -> bool:
@@ -158,7 +158,7 @@ def _is_unfinished(keys: str) -> bool:
     return _split_count(keys)[1] in ("", "g") and keys[:1] != "0"
 
 
-def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
+def _press_on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
     count, command = _split_count(keys)
     here = Vim(state.mode, anchor=state.anchor)
     start, end = get_selection(state, text)
@@ -171,17 +171,17 @@ def _on_selection(state: Vim, keys: str, text: str, at: int) -> Step:
         case "o":
             return Step(replace(here, anchor=at), state.anchor)
         case "y":
-            return Step(Vim("normal"), start, taken=Register(text[start:end], lines))
+            return Step(Vim("normal"), start, register=Register(text[start:end], lines))
         case "d" | "x" | "c":
-            return _take("c" if command == "c" else "d", text, start, end, lines=lines)
+            return _cut("c" if command == "c" else "d", text, start, end, lines=lines)
         case "p" | "P":
             put = state.register.text
-            return Step(Vim("normal"), start, start, end, put, taken=Register(text[start:end], lines))
+            return Step(Vim("normal"), start, start, end, put, register=Register(text[start:end], lines))
         case _ if command[0] == "r":
             return _overwrite(command[1:], text, start, end)
         case _:
-            target = motion(command, count, text, at)
-            return Step(here, at if target is None else _onto(text, target))
+            target = find_target(command, count, text, at)
+            return Step(here, at if target is None else _to_character(text, target))
 
 
 def _split_count(keys: str) -> tuple[int, str]:
@@ -189,20 +189,20 @@ def _split_count(keys: str) -> tuple[int, str]:
     digits = 0
     while digits < len(keys) and keys[digits].isdecimal() and (digits or keys[digits] != "0"):
         digits += 1
-    return min(int(keys[:digits] or "1"), MOST), keys[digits:]
+    return min(int(keys[:digits] or "1"), MAX_COUNT), keys[digits:]
 
 
-def _single(command: str, count: int, text: str, at: int) -> Step | None:
+def _run_single(command: str, count: int, text: str, at: int) -> Step | None:
     """Return the effect of a single-key command that is not a motion; None for another key."""
-    begin, end = _begin(text, at), _end(text, at)
+    begin, end = _line_start(text, at), _line_end(text, at)
     insert = Vim("insert")
     match command:
         case "x" if at < end:
-            return _take("d", text, at, min(end, at + count))
+            return _cut("d", text, at, min(end, at + count))
         case "D":
-            return _take("d", text, at, end)
+            return _cut("d", text, at, end)
         case "C":
-            return _take("c", text, at, end)
+            return _cut("c", text, at, end)
         case "u":
             return Step(Vim("normal"), at, undo=True)
         case "i":
@@ -224,46 +224,46 @@ def _single(command: str, count: int, text: str, at: int) -> Step | None:
 def _operate(operator: str, what: str, count: int, text: str, at: int) -> Step | None:
     """Apply `d`, `c` or `y` with a motion, or doubled to entire lines; None for an invalid motion."""
     if what == operator:
-        end = _end(text, at)
+        end = _line_end(text, at)
         for _ in range(count - 1):
-            end = _end(text, min(end + 1, len(text)))
-        return _take(operator, text, _begin(text, at), end, lines=True, at=at)
+            end = _line_end(text, min(end + 1, len(text)))
+        return _cut(operator, text, _line_start(text, at), end, lines=True, at=at)
     if operator == "c" and what == "w" and at < len(text) and not text[at].isspace():
         what = "e"  # as Vim does: the space behind the word stays
-    target = motion(what, count, text, at)
+    target = find_target(what, count, text, at)
     if target is None:
         return None
     if what in ("j", "k", "G", "gg"):
-        start, end = _begin(text, min(at, target)), _end(text, max(at, target))
-        return _take(operator, text, start, end, lines=True, at=min(at, target))
+        start, end = _line_start(text, min(at, target)), _line_end(text, max(at, target))
+        return _cut(operator, text, start, end, lines=True, at=min(at, target))
     if what == "w":
-        target = min(target, _end(text, at)) if count == 1 else target
+        target = min(target, _line_end(text, at)) if count == 1 else target
     start, end = min(at, target), max(at, target) + (what == "e")
-    return _take(operator, text, start, min(len(text), end))
+    return _cut(operator, text, start, min(len(text), end))
 
 
-def _take(operator: str, text: str, start: int, end: int, *, lines: bool = False, at: int | None = None) -> Step:
+def _cut(operator: str, text: str, start: int, end: int, *, lines: bool = False, at: int | None = None) -> Step:
     """Copy `start` to `end`, and cut it unless the operator is `y`.
 
     With `lines`, `d` also removes a line break and `c` keeps an empty line.
     """
     taken = Register(text[start:end], lines)
     if operator == "y":
-        return Step(Vim("normal"), start if at is None else at, taken=taken)
+        return Step(Vim("normal"), start if at is None else at, register=taken)
     if operator == "c":
-        return Step(Vim("insert"), start, start, end, "", taken=taken)
+        return Step(Vim("insert"), start, start, end, "", register=taken)
     if lines and end < len(text):
         end += 1
     elif lines and start:
         start -= 1  # the last line goes with the break before it
     rest = text[:start] + text[end:]
-    at = _begin(rest, min(start, len(rest))) if lines and not at else min(start, len(rest))
-    return Step(Vim("normal"), _onto(rest, at), start, end, "", taken=taken)
+    at = _line_start(rest, min(start, len(rest))) if lines and not at else min(start, len(rest))
+    return Step(Vim("normal"), _to_character(rest, at), start, end, "", register=taken)
 
 
 def _put(register: Register, count: int, text: str, at: int, *, before: bool) -> Step:
     """Put the register after (`p`) or before (`P`) the cursor; lines go below or above its line."""
-    begin, end = _begin(text, at), _end(text, at)
+    begin, end = _line_start(text, at), _line_end(text, at)
     if register.lines:
         lines = "\n".join([register.text] * count)
         start = begin if before else end
@@ -283,24 +283,24 @@ def _overwrite(character: str, text: str, start: int, end: int) -> Step:
 # --- motions ------------------------------------------------------------------------------------------------
 
 
-def motion(key: str, count: int, text: str, at: int) -> int | None:
+def find_target(key: str, count: int, text: str, at: int) -> int | None:
     """Return the target of a motion, possibly a line's end; None if `key` is not a motion."""
     match key:
         case "h":
-            return max(_begin(text, at), at - count)
+            return max(_line_start(text, at), at - count)
         case "l":
-            return min(_end(text, at), at + count)
+            return min(_line_end(text, at), at + count)
         case "0":
-            return _begin(text, at)
+            return _line_start(text, at)
         case "$":
-            return _end(text, at)
+            return _line_end(text, at)
         case "gg" | "G":
             lines = text.split("\n")
             row = count - 1 if key == "gg" or count > 1 else len(lines) - 1
             return _first_word(text, sum(len(line) + 1 for line in lines[: min(row, len(lines) - 1)]))
         case "j" | "k":
             for _ in range(count):
-                at = _line(text, at, 1 if key == "j" else -1)
+                at = _move_line(text, at, 1 if key == "j" else -1)
             return at
         case "w" | "b" | "e":
             step = {"w": _next_word, "b": _word_before, "e": _word_end}[key]
@@ -311,43 +311,43 @@ def motion(key: str, count: int, text: str, at: int) -> int | None:
             return None
 
 
-def _begin(text: str, at: int) -> int:
+def _line_start(text: str, at: int) -> int:
     return text.rfind("\n", 0, at) + 1
 
 
-def _end(text: str, at: int) -> int:
+def _line_end(text: str, at: int) -> int:
     end = text.find("\n", at)
     return len(text) if end < 0 else end
 
 
-def _onto(text: str, at: int) -> int:
+def _to_character(text: str, at: int) -> int:
     """Return the position for normal mode, on a character unless the line is empty."""
-    return max(_begin(text, at), at - 1) if at == _end(text, at) else at
+    return max(_line_start(text, at), at - 1) if at == _line_end(text, at) else at
 
 
 def _first_word(text: str, begin: int) -> int:
-    end = _end(text, begin)
+    end = _line_end(text, begin)
     return begin + len(text[begin:end]) - len(text[begin:end].lstrip())
 
 
-def _line(text: str, at: int, step: int) -> int:
+def _move_line(text: str, at: int, step: int) -> int:
     """Return the same column one line below or above, limited to its length; `at` at the edge."""
-    begin, end = _begin(text, at), _end(text, at)
+    begin, end = _line_start(text, at), _line_end(text, at)
     if (step > 0 and end == len(text)) or (step < 0 and not begin):
         return at
-    other = end + 1 if step > 0 else _begin(text, begin - 1)
-    return min(other + at - begin, _end(text, other))
+    other = end + 1 if step > 0 else _line_start(text, begin - 1)
+    return min(other + at - begin, _line_end(text, other))
 
 
-def _kind(character: str) -> int:
+def _classify(character: str) -> int:
     return 0 if character.isspace() else 1 if character.isalnum() or character == "_" else 2
 
 
 def _next_word(text: str, at: int) -> int:
     if at >= len(text):
         return at
-    kind = _kind(text[at])
-    while at < len(text) and kind and _kind(text[at]) == kind:
+    kind = _classify(text[at])
+    while at < len(text) and kind and _classify(text[at]) == kind:
         at += 1
     while at < len(text) and text[at].isspace():
         at += 1
@@ -357,8 +357,8 @@ def _next_word(text: str, at: int) -> int:
 def _word_before(text: str, at: int) -> int:
     while at and text[at - 1].isspace():
         at -= 1
-    kind = _kind(text[at - 1]) if at else 0
-    while at and _kind(text[at - 1]) == kind:
+    kind = _classify(text[at - 1]) if at else 0
+    while at and _classify(text[at - 1]) == kind:
         at -= 1
     return at
 
@@ -369,7 +369,7 @@ def _word_end(text: str, at: int) -> int:
         at += 1
     if at >= len(text):
         return max(0, len(text) - 1)
-    while at + 1 < len(text) and _kind(text[at + 1]) == _kind(text[at]):
+    while at + 1 < len(text) and _classify(text[at + 1]) == _classify(text[at]):
         at += 1
     return at
 
@@ -420,18 +420,18 @@ class VimArea(TextArea):
 
     def use_vim(self, on: bool) -> None:
         """Turn Vim keys on or off; they start in insert mode."""
-        self._into(Vim() if on else None)
+        self._set_state(Vim() if on else None)
 
-    def _into(self, state: Vim | None) -> None:
+    def _set_state(self, state: Vim | None) -> None:
         before, self._vim = self._vim, state
         mode = state.mode if state is not None else ""
         if mode != (before.mode if before is not None else ""):
             self.post_message(self.VimMode(mode))
 
-    def type_again(self) -> None:
+    def return_to_insert(self) -> None:
         """Return to insert mode if Vim keys are on."""
         if self._vim is not None:
-            self._into(replace(self._vim, mode="insert", pending=""))
+            self._set_state(replace(self._vim, mode="insert", pending=""))
 
     def vim_key(self, event: events.Key) -> bool:
         """Handle a key with Vim's meaning; returns whether it has one.
@@ -442,7 +442,7 @@ class VimArea(TextArea):
         if state is None:
             return False
         text = self.text
-        at = offset_of(text, self.cursor_location)
+        at = get_offset(text, self.cursor_location)
         if state.selects:
             if self.selection == self._selection_of(state, text):
                 at = state.head  # the editor's cursor is after the last character
@@ -450,9 +450,9 @@ class VimArea(TextArea):
                 state = replace(state, mode="normal")
         if event.key == "escape":
             if state.mode == "normal" and not state.pending:
-                self._into(state)
+                self._set_state(state)
                 return False
-            self._vim_step(leave(state, text, at))
+            self._vim_step(press_escape(state, text, at))
         elif state.mode != "insert" and is_text(event) and event.character:
             self._vim_step(press(state, event.character, text, at))
         else:
@@ -461,17 +461,17 @@ class VimArea(TextArea):
 
     def _selection_of(self, state: Vim, text: str) -> Selection:
         start, end = get_selection(state, text)
-        return Selection(place_of(text, start), place_of(text, end))
+        return Selection(get_place(text, start), get_place(text, end))
 
     def _vim_step(self, step: Step) -> None:
         text = self.text
         if step.undo:
             self.action_undo()
         elif step.insert is not None:
-            self.replace(step.insert, place_of(text, step.start), place_of(text, step.end))
-            self.move_cursor(place_of(self.text, step.at))
+            self.replace(step.insert, get_place(text, step.start), get_place(text, step.end))
+            self.move_cursor(get_place(self.text, step.at))
         elif step.state.selects:
             self.selection = self._selection_of(step.state, text)
         else:
-            self.move_cursor(place_of(text, step.at))
-        self._into(step.state)
+            self.move_cursor(get_place(text, step.at))
+        self._set_state(step.state)

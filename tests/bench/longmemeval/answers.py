@@ -32,7 +32,7 @@ from sakti.core.types import (
 )
 from sakti.memory.model_call import MemoryModel
 from sakti.providers import facts
-from sakti.providers.facts import Served
+from sakti.providers.facts import ServedLimits
 from sakti.providers.limits import Retries
 from sakti.providers.protocol import Completed, Provider, StreamEvent
 from tests.bench.longmemeval import prompts
@@ -46,7 +46,7 @@ class MeteredProvider:
     """Provider that adds up what its calls use, priced, until `take`."""
 
     def __init__(self, provider: Provider, model: str) -> None:
-        self.name, self.elsewhere, self.loopback = provider.name, provider.elsewhere, provider.loopback
+        self.name, self.is_custom_server, self.loopback = provider.name, provider.is_custom_server, provider.loopback
         self.model = model
         self._provider = provider
         self._usage = Usage()
@@ -79,7 +79,7 @@ class MeteredProvider:
     async def models(self) -> Sequence[ModelInfo]:
         return await self._provider.models()
 
-    async def fetch_limits(self, model: str) -> Served | None:
+    async def fetch_limits(self, model: str) -> ServedLimits | None:
         return await self._provider.fetch_limits(model)
 
     async def warm(self) -> None:
@@ -134,7 +134,9 @@ class AnswerModel:
 
     def _tool(self, ingested: Ingested) -> ActionTool:
         sent = {m.id for m in ingested.messages}
-        return memory_search.make(ingested.store, resource_id=WORKSPACE, counter=self._counter, in_window=lambda: sent)
+        return memory_search.make_memory_search(
+            ingested.store, resource_id=WORKSPACE, counter=self._counter, in_window=lambda: sent
+        )
 
     async def _run(self, tool: ActionTool, call: ToolCallPart, ingested: Ingested) -> ToolResultPart:
         state = ToolState(self._folder, self._folder, self._folder, self._clock, ingested.store.ids, {})

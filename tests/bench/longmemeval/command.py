@@ -94,8 +94,8 @@ def _memory_settings(overrides: Sequence[str]) -> MemorySettings:
 
 async def _run(plan: RunPlan, log: RunLog, overrides: Sequence[str]) -> Json:
     named = {name for name in (*plan.arms, plan.answer, plan.judge) if name and name not in OFFLINE}
-    settings = common.options(overrides=overrides, trusted=False).config.providers if named else {}
-    full_names = {name: await registry.complete(name, os.environ, settings) for name in named}
+    settings = common.make_options(overrides=overrides, trusted=False).config.providers if named else {}
+    full_names = {name: await registry.complete_name(name, os.environ, settings) for name in named}
     found = await running.run(
         plan, log, O200k(), lambda name: _create(full_names[name], settings), lambda text: _tell(text)
     )
@@ -103,7 +103,7 @@ async def _run(plan: RunPlan, log: RunLog, overrides: Sequence[str]) -> Json:
 
 
 def _create(full_name: str, settings: dict[str, ProviderSettings]) -> MeteredProvider:
-    return MeteredProvider(registry.create(full_name, settings, os.environ), full_name.partition("/")[2])
+    return MeteredProvider(registry.create_provider(full_name, settings, os.environ), full_name.partition("/")[2])
 
 
 def _tell(text: str) -> None:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, plain_text
 from sakti.memory.protocol import Observer, Reflector
-from sakti.store.log.replaced import MARK, NOTE
+from sakti.store.log.replacements import MARK, NOTE
 from tests.bench.memory_bench import Observed, Tally, open_observed, outcome, play_turn
 from tests.bench.planted import Session, generate
 

@@ -109,7 +109,7 @@ class _Player:
             for turn in turns:
                 await self._add(turn)
             await self._end_turn()
-        await upkeep.merge(self._store)
+        await upkeep.merge_indexes(self._store)
         return await self._ingested()
 
     async def close(self) -> None:
@@ -141,7 +141,7 @@ class _Player:
         if self._engine is None:
             self._engine = await self._open(thread_id)
         else:
-            (message,) = await self._store.read(messages.page, thread_id, limit=1)
+            (message,) = await self._store.read(messages.list_page, thread_id, limit=1)
             self._engine.add(message)
 
     async def _end_turn(self) -> None:
@@ -152,7 +152,7 @@ class _Player:
 
     async def _thread_id(self) -> str:
         key = THREAD + self._info.id
-        return (await self._store.read(imports.known_entries, PROGRAM, [key]))[key].thread_id
+        return (await self._store.read(imports.find_entries, PROGRAM, [key]))[key].thread_id
 
     async def _open(self, thread_id: str) -> MemoryEngine:
         engine = MemoryEngine(
@@ -169,9 +169,9 @@ class _Player:
     async def _ingested(self) -> Ingested:
         thread_id = await self._thread_id()
         keys = {self._key(t): t.id for t in self._conversation.turns}
-        origins = await self._store.read(imports.known_entries, PROGRAM, list(keys))
+        origins = await self._store.read(imports.find_entries, PROGRAM, list(keys))
         stored = {keys[key]: str(origin.message_id) for key, origin in origins.items()}
-        everything = await self._store.read(messages.page, thread_id, limit=len(keys))
+        everything = await self._store.read(messages.list_page, thread_id, limit=len(keys))
         engine, prepared = self._engine, None
         if engine is not None:
             prepared = engine.preview()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from sakti.core import resources
 from sakti.core.clock import SystemClock
@@ -173,7 +173,7 @@ class _ArmRun:
         """Let the judge check a sample of the log's lines against the messages that they were taken from."""
         if not keys or self._judge is None or ingested.engine is None:
             return
-        listed = await ingested.store.read(log_lines.log_lines, ingested.engine.record_id)
+        listed = await ingested.store.read(log_lines.read_lines, ingested.engine.record_id)
         ranged = [line for line in listed if line.first_index is not None and line.last_index is not None]
         sample = random.Random(self._plan.seed).sample(ranged, min(len(ranged), self._checked_lines))
         for number, key in keys.items():
@@ -202,7 +202,7 @@ class _ArmRun:
 
 
 def _without_memory(settings: MemorySettings) -> MemorySettings:
-    return dataclasses.replace(settings, enabled=False)
+    return replace(settings, enabled=False)
 
 
 def _hash_of_memory_prompts() -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import os
 import tempfile
 from collections.abc import Generator, Mapping
@@ -13,7 +12,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.judge.policy import glob_escape
+from sakti.agent.judge.policy import escape_glob
 from sakti.agent.session.session import Options, Session
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, StepFinished, TurnFinished
@@ -28,7 +27,7 @@ from tests.bench.repair.judging import Verdict
 from tests.bench.repair.results import Result
 
 with lazy_imports:
-    from sakti.store.threads import messages as stored_messages
+    from sakti.store.threads import runs
 
 STEPS, SECONDS = 60, 900
 OUTPUTS = "outputs"
@@ -132,13 +131,13 @@ def _options(options: Options, limits: Limits, workspace: Path, top: Path) -> Op
     No tool may touch the repairs themselves, which contain the solutions.
     """
     config = options.config
-    outputs = f"read({glob_escape(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
-    config = dataclasses.replace(
+    outputs = f"read({escape_glob(str(top / OUTPUTS))}/*)"  # nobody is there to allow what a tool tells to read on
+    config = replace(
         config,
-        approval=dataclasses.replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
-        agent=dataclasses.replace(config.agent, max_steps=limits.steps),
-        store=dataclasses.replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
-        memory=dataclasses.replace(config.memory, read_only=False),
+        approval=replace(config.approval, mode="auto", allow=(*config.approval.allow, outputs, "bash")),
+        agent=replace(config.agent, max_steps=limits.steps),
+        store=replace(config.store, path=str(top / "sakti.db"), synchronous="NORMAL"),
+        memory=replace(config.memory, read_only=False),
     )
     env = {**options.env, **OFFLINE}
     return replace(
@@ -201,4 +200,4 @@ async def _usage(session: Session) -> Usage:
     """Return the usage of the repair, including the calls of memory."""
     if session.thread is None:
         return Usage()
-    return await session.workspace.store.read(stored_messages.usage_of, session.thread.id)
+    return await session.workspace.store.read(runs.total_usage, session.thread.id)

@@ -53,7 +53,7 @@ def run(
     json_: bool,
 ) -> int:
     """Run `repairs` and say what came of them; the exit code. Raises `NoModelError`."""
-    options = common.options(overrides=overrides, model=model, trusted=False)
+    options = common.make_options(overrides=overrides, model=model, trusted=False)
     common.log_to_file()
     full_name = asyncio.run(_model(options))
     options = replace(options, model_flag=full_name)
@@ -97,7 +97,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
 async def _model(options: Options) -> str:
     """Return the full name of the model that answers: results are kept by it. Raises `NoModelError`."""
     config = options.config
-    choice = await registry.select(
+    choice = await registry.select_model(
         flag=options.model_flag, config_model=config.model, env=os.environ, settings=config.providers
     )
     if choice is None:

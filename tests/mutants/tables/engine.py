@@ -11,7 +11,7 @@ MUTANTS = (
     M(
         "engine-held-activates",
         f"{ENGINE}:MemoryEngine._move",
-        "        if state.is_held:\n            return\n",
+        "        if state.is_suspended:\n            return\n",
         "        if not state.is_held:\n            return\n",
     ),
     M("engine-not-settled", f"{ENGINE}:MemoryEngine._move", "        state.settle()\n", ""),
@@ -147,7 +147,7 @@ MUTANTS = (
     M(
         "engine-actor-forgotten",
         f"{ENGINE}:MemoryEngine.begin_turn",
-        'await self._write_quietly(state, {"actor": actor})',
+        'await self._write_metadata(state, {"actor": actor})',
         "pass",
         by="tests/unit/memory/test_deciding.py::test_the_model_of_the_last_turn_is_known_after_a_restart",
     ),
@@ -182,7 +182,7 @@ MUTANTS = (
     M(
         "engine-backlog-whole",
         "sakti.memory.request:RequestBuilder.messages",
-        "(state.room(), most)",
+        "(state.message_limit, most)",
         "(most,)",
     ),
     M(
@@ -243,7 +243,7 @@ MUTANTS = (
     ),
     M(
         "engine-hand-read-only",
-        f"{ENGINE}:MemoryEngine._must_write",
+        f"{ENGINE}:MemoryEngine._require_writable",
         "if not self._writes:",
         "if False:",
         by="tests/unit/memory/test_requests.py::test_nothing_is_written_where_memory_is_only_read",
@@ -283,7 +283,7 @@ MUTANTS = (
         "state.prompts = []",
         by="tests/unit/memory/test_requests.py::test_the_prompt_is_in_every_request_of_its_turn",
     ),
-    M("engine-not-mended", f"{OPENING}:open_record", "integrity.mend(db, record.id, now)", '""'),
+    M("engine-not-mended", f"{OPENING}:open_record", "integrity.repair_states(db, record.id, now)", '""'),
     M(
         "engine-dead-leases-stay",
         f"{OPENING}:open_record",

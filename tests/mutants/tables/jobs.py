@@ -42,7 +42,7 @@ MUTANTS = (
     M(
         "observe-not-in-slices",
         f"{OBSERVATION}:Observation._observe",
-        "slices(self._pending(found), state.numbers().threshold)",
+        "slices(self._pending(found), state.numbers.threshold)",
         "[self._pending(found)]",
     ),
     M(
@@ -247,7 +247,7 @@ MUTANTS = (
     M(
         "reflect-always",
         f"{REFLECTION}:Reflection.start",
-        "if state.observation_tokens() >= numbers.reflect_from:",
+        "if state.observation_tokens >= numbers.reflect_from:",
         "if True:",
     ),
     M(
@@ -258,49 +258,49 @@ MUTANTS = (
     ),
     M(
         "reflect-all",
-        f"{REFLECTION}:Reflection.to_reflect",
-        "return active[: len(active) - recent]",
+        f"{REFLECTION}:select_groups",
+        "return list(active[: len(active) - _count_recent(active, reflect_at, now)])",
         "return list(active)",
     ),
     M(
         "reflect-keeps-one-more",
-        f"{REFLECTION}:Reflection.to_reflect",
-        "return active[: len(active) - recent]",
-        "return active[: max(0, len(active) - recent - 1)]",
+        f"{REFLECTION}:select_groups",
+        "len(active) - _count_recent(active, reflect_at, now)",
+        "max(0, len(active) - _count_recent(active, reflect_at, now) - 1)",
     ),
     M(
         "reflect-keeps-too-much",
-        f"{REFLECTION}:Reflection.to_reflect",
-        "numbers.reflect_at / 3",
-        "numbers.reflect_at * 3",
+        f"{REFLECTION}:_count_recent",
+        "reflect_at / 3",
+        "reflect_at * 3",
     ),
-    M("reflect-keeps-old", f"{REFLECTION}:Reflection.to_reflect", "not (young or rows < TAIL_LINES) or ", ""),
+    M("reflect-keeps-old", f"{REFLECTION}:_count_recent", "not is_recent or ", ""),
     M(
         "reflect-reflections-mixed",
-        f"{REFLECTION}:Reflection.to_reflect",
-        "            return reflections\n",
-        "            pass\n",
+        f"{REFLECTION}:select_groups",
+        "        return reflections\n",
+        "        pass\n",
         by="tests/unit/memory/test_deciding.py::test_reflections_that_fill_half_of_the_log_go_first_and_alone",
     ),
     M(
         "reflect-too-little",
         f"{REFLECTION}:Reflection.begin",
-        "if not whole and (not by_itself or tokens < numbers.reflect_at // 6):",
-        "if not whole and not by_itself:",
+        " and tokens >= numbers.reflect_at // 6",
+        "",
         by="tests/unit/memory/test_deciding.py::test_little_is_not_condensed_unless_the_user_asks",
     ),
     M(
         "reflect-while-held",
         f"{REFLECTION}:Reflection.begin",
-        "if not whole and (not by_itself or tokens",
-        "if not whole and (tokens",
+        "state.reflection_phase is ReflectionPhase.IDLE and tokens >=",
+        "tokens >=",
     ),
     M("reflect-backoff-ignored", f"{REFLECTION}:Reflection.begin", " and tokens > state.reflect_above", ""),
     M(
         "reflect-whole-ignored",
         f"{REFLECTION}:Reflection.begin",
-        "list(state.window.active) if whole else self.to_reflect(numbers)",
-        "self.to_reflect(numbers)",
+        "list(active) if whole else ",
+        "",
         by="tests/unit/memory/test_requests.py::test_what_people_do_by_hand_is_done_to_memory_as_it_is",
     ),
     M(
@@ -343,7 +343,7 @@ MUTANTS = (
         "signal = ReflectionSignal.GONE",
         by="tests/unit/memory/test_deciding.py::test_a_reflection_that_fails_backs_off",
     ),
-    M("reflect-pinned-unknown", f"{REFLECTION}:Reflection._reflect", "tuple(before[-1].pinned),", "(),"),
+    M("reflect-pinned-unknown", f"{REFLECTION}:Reflection._reflect", "tuple(before.pinned),", "(),"),
     M(
         "reflect-lease-kept",
         f"{REFLECTION}:Reflection._reflect",
@@ -389,7 +389,7 @@ MUTANTS = (
     M(
         "reflect-undo-interval",
         f"{REFLECTION}:Reflection.undo",
-        "interval = state.numbers().reflect_at // UNDO_INTERVALS",
+        "interval = state.numbers.reflect_at // UNDO_INTERVALS",
         "interval = 0",
     ),
 )

@@ -4,7 +4,7 @@ from tests.mutants.apply import Mutant as M
 
 MARKING = "sakti.memory.statements.marking"
 SUPERSEDING = "sakti.memory.statements.superseding"
-MARKS = "sakti.store.log.replaced"
+MARKS = "sakti.store.log.replacements"
 
 MUTANTS = (
     M(
@@ -156,14 +156,14 @@ MUTANTS = (
     ),
     M(
         "log-corrections-unread",
-        "sakti.store.log.lines:whole_log",
+        "sakti.store.log.lines:read_snapshot",
         "(before.record_id, before.corrections) == (record_id, corrections)",
         "before.record_id == record_id",
         by="tests/unit/memory/test_marking.py::test_of_a_log_only_what_is_new_is_read_again",
     ),
     M(
         "log-record-mixed",
-        "sakti.store.log.lines:whole_log",
+        "sakti.store.log.lines:read_snapshot",
         "{i: groups[i] for i in ids}",
         "groups",
         by="tests/unit/memory/test_marking.py::test_of_a_log_only_what_is_new_is_read_again",
@@ -212,42 +212,42 @@ MUTANTS = (
     ),
     M(
         "marks-first-stays",
-        "sakti.store.log.replaced:_with_entry",
+        "sakti.store.log.replacements:_with_entry",
         "(*(e for e in earlier if e.text != entry.text), entry)",
         "(entry, *earlier)",
         by="tests/unit/memory/test_marking.py::test_the_newest_of_several_lines_is_named",
     ),
     M(
         "marks-twice",
-        f"{MARKS}:insert",
+        f"{MARKS}:insert_marks",
         "if not MARK.match(text, at):",
         "if True:",
         by="tests/unit/memory/test_marking.py::test_a_mark_stands_once_and_names_another_day",
     ),
     M(
         "marks-moved",
-        f"{MARKS}:insert",
+        f"{MARKS}:insert_marks",
         "at += len(mark[0])",
         "pass",
         by="tests/unit/memory/test_marking.py::test_marks_go_where_the_words_end_whatever_marks_there_are",
     ),
     M(
         "marks-order",
-        f"{MARKS}:insert",
+        f"{MARKS}:insert_marks",
         "sorted(moved, reverse=True)",
         "sorted(moved)",
         by="tests/unit/memory/test_marking.py::test_marks_go_where_the_words_end_whatever_marks_there_are",
     ),
     M(
         "marks-in-note",
-        f"{MARKS}:place",
+        f"{MARKS}:find_end",
         " or (note_at is not None and match.start() > note_at.start())",
         "",
         by="tests/unit/memory/test_marking.py::test_of_what_is_replaced_a_new_line_repeats_the_beginning",
     ),
     M(
         "marks-case",
-        f"{MARKS}:place",
+        f"{MARKS}:find_end",
         ", re.IGNORECASE)",
         ")",
         by="tests/unit/memory/test_marking.py::test_words_are_found_again_whatever_their_case_and_only_in_older_lines",
@@ -261,8 +261,8 @@ MUTANTS = (
     ),
     M(
         "marks-note-whole",
-        f"{MARKS}:note",
-        "words if len(words) <= NOTED else",
+        f"{MARKS}:format_note",
+        "words if len(words) <= NOTE_LIMIT else",
         "words if True else",
         by="tests/unit/memory/test_marking.py::test_of_what_is_replaced_a_new_line_repeats_the_beginning",
     ),
@@ -275,14 +275,14 @@ MUTANTS = (
     ),
     M(
         "marks-forgotten",
-        "sakti.store.log.lines:with_earlier",
+        "sakti.store.log.lines:add_earlier",
         "x.metadata, x.forgotten)",
         "x.metadata)",
         by="tests/unit/memory/test_marking.py::test_a_forgotten_line_replaces_nothing",
     ),
     M(
         "carry-over-marks",
-        "sakti.store.log.lines:carry_over",
+        "sakti.store.log.lines:build_carry_over",
         "line.marked_text",
         "line.content",
         by="tests/unit/memory/test_marking.py::test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held",

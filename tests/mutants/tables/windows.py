@@ -36,7 +36,7 @@ MUTANTS = (
     M(
         "compact-too-little",
         f"{COMPACTION}:to_compact",
-        "if state.window.pending < state.numbers().threshold:",
+        "if state.window.pending < state.numbers.threshold:",
         "if False:",
     ),
     M("compact-beyond", f"{COMPACTION}:observe_all", "if m.index <= last]", "if True]"),
@@ -270,7 +270,7 @@ MUTANTS = (
     ),
     M(
         "recall-range-last",
-        "sakti.store.log.lines:sources_of_group",
+        "sakti.store.log.lines:list_sources",
         "between(span.first, span.last)",
         "between(span.first, span.last - 1)",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",

@@ -63,7 +63,7 @@ MUTANTS = (
     M(
         "work-title-lost",
         f"{WORK}:MemoryWorker.observe",
-        'if title := parse.clean_line(masked(result.title or ""), 80):',
+        'if title := parse.clean_line(mask_secrets(result.title or ""), 80):',
         "if title := None:",
     ),
     M(

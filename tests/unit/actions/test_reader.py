@@ -12,7 +12,7 @@ from sakti.actions.values import Refused
 
 def called(text: str) -> tuple[str, dict[str, Any]]:
     typed = line.parse(text)
-    action, given = line.call(registry.chat()[typed.name], typed.argument)
+    action, given = line.resolve_call(registry.chat_commands()[typed.name], typed.argument)
     return action.chat, {k: v for k, v in given.items() if v not in (None, [], False, "")}
 
 

@@ -34,7 +34,13 @@ def new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A file more in the package."""
     (tmp_path / "foo.py").write_text(FOO)
     monkeypatch.setattr(sakti.actions, "__path__", [*sakti.actions.__path__, str(tmp_path)])
-    caches = (registry._files, registry.subject, registry.every, registry.chat, shell.subject)
+    caches = (
+        registry._list_files,
+        registry.find_subject,
+        registry.list_subjects,
+        registry.chat_commands,
+        shell.find_subject,
+    )
     for cache in caches:
         cache.cache_clear()
     yield
@@ -43,7 +49,7 @@ def new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 async def test_one_file_is_a_command_everywhere(new_file: None) -> None:
-    assert "foo" in registry.chat()
+    assert "foo" in registry.chat_commands()
     assert [c.hint for c in line.command_choices("fo")] == ["greet somebody"]
     value = await line.run(Scope(None, lambda _: None), line.parse("/foo the world"))  # type: ignore[arg-type]
     assert value is not None and value.lines == ("Hello the world.",)
@@ -57,10 +63,10 @@ def test_one_file_is_a_command_of_the_shell(new_file: None) -> None:
 
 
 def every() -> list[Action]:
-    own = [registry.subject_of(run_command)]
+    own = [registry.read_subject(run_command)]
     from sakti.plain.commands import OWN
 
-    return [*(a for s in (*registry.every(), *own) for a in s.actions), *OWN.values()]
+    return [*(a for s in (*registry.list_subjects(), *own) for a in s.actions), *OWN.values()]
 
 
 @pytest.mark.parametrize("action", every(), ids=lambda a: a.shell or f"/{a.chat}")
@@ -76,7 +82,7 @@ def test_the_facts_of_an_action_fit_its_run(action: Action) -> None:
         assert not action.shell, "the shell has no live session"
 
 
-@pytest.mark.parametrize("name", registry.chat())
+@pytest.mark.parametrize("name", registry.chat_commands())
 def test_a_command_that_is_written_out_is_the_first_choice(name: str) -> None:
     assert line.command_choices(name)[0].insert.strip() == f"/{name}"
 
@@ -87,8 +93,8 @@ def test_no_name_is_given_twice() -> None:
 
 
 def test_every_command_of_the_shell_has_its_help() -> None:
-    for word in shell.words():
-        found = shell.subject(word)
+    for word in shell.list_words():
+        found = shell.find_subject(word)
         assert found is not None
         for action in (a for a in found.actions if a.shell):
             told = run(*action.shell.split(), "--help")

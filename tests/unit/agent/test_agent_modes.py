@@ -187,7 +187,7 @@ async def test_without_a_model_calls_fill_the_keys_of_the_log(store: Store, tmp_
     await run.ask("where is the retry policy?")
     await run.ask("and now?")
     await run.session.compact()
-    found = await store.read(memory_log.log_lines, run.session.current.engine.record_id)
+    found = await store.read(memory_log.read_lines, run.session.current.engine.record_id)
     assert all({"files", "line_numbers", "mode_specific"} <= x.metadata.keys() for x in found)
     [line] = [x for x in found if x.metadata["mode_specific"]]
     assert line.metadata["mode_specific"] == {"search_queries": ["grep nowhere"], "not_found": ["grep nowhere"]}

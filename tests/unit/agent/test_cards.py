@@ -19,7 +19,7 @@ from sakti.core.events import ApprovalAnswer as Reply
 from sakti.core.events import ApprovalRequested, CardAnswer, CardOption, CardQuestion, ToolFinished
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.plain import words
-from sakti.plain.lines import answer
+from sakti.plain.lines import parse_answer
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
@@ -59,7 +59,7 @@ async def test_a_question_waits_for_a_day_and_its_answer_is_the_users(store: Sto
     }
     await run.ask("and now?")
     await run.session.compact()
-    lines = await store.read(memory_log.log_lines, run.session.current.engine.record_id)
+    lines = await store.read(memory_log.read_lines, run.session.current.engine.record_id)
     text = "\n".join(x.content for x in lines if x.content.startswith("User stated"))
     assert 'My decision on "Which database should the cache use, Redis needs a server" is: SQLite.' in text
     assert 'My decision on "Where" is: home, cloud, and the lab.' in text
@@ -110,13 +110,13 @@ LINES = (
 
 def test_a_line_of_the_plain_chat_answers_all_questions() -> None:
     for line, wanted in LINES:
-        reply = answer(line, card())
+        reply = parse_answer(line, card())
         assert reply is not None
         assert (reply.problem or reply.answers or None) == wanted, line
         assert reply.approved is isinstance(wanted, tuple)
     for line in ("/help", "what do you mean; 1", "o", ""):
-        assert answer(line, card()) is None, line
-    spoken = words.card(card().questions, 1)
+        assert parse_answer(line, card()) is None, line
+    spoken = words.format_card(card().questions, 1)
     assert "  1 SQLite: a file" in spoken and "  several may be chosen, as 1 3" in spoken
 
 
@@ -137,7 +137,7 @@ async def planning(store: Store, tmp_path: Path, *answers: Answer | str) -> Reco
 
 
 async def board(store: Store, run: Recorded) -> list[Task]:
-    return sorted(await store.read(questions.all_live, run.session.workspace.board_id), key=lambda t: t.created_at)
+    return sorted(await store.read(questions.list_live, run.session.workspace.board_id), key=lambda t: t.created_at)
 
 
 async def test_an_approved_plan_becomes_tasks_a_block_and_an_approval_mode(store: Store, tmp_path: Path) -> None:
@@ -185,11 +185,11 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     before = await board(store, run)
     edges = await store.read(graph.edges, session.workspace.board_id)
     session.set_approval_mode("edits")
-    undone = undoing.of_session(session)
+    undone = undoing.make_undoing(session)
     await undone.undo(await undone.preview(1, "conversation"))
     assert not await board(store, run) and session.current.approval_mode == "plan"
     assert plans.current(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
-    await undoing.of_session(session).redo()
+    await undoing.make_undoing(session).redo()
     assert [(t.id, t.status) for t in await board(store, run)] == [(t.id, t.status) for t in before]
     assert await store.read(graph.edges, session.workspace.board_id) == edges
     assert session.current.approval_mode == "edits" and plans.current(session.thread.metadata) is not None
@@ -227,7 +227,7 @@ async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path)
     assert ["carry_over" in k for k in kinds] == [True, False], "it begins with the plan and nothing else"
     tasks_before = await board(store, run)
     for _ in range(2):  # the plan was approved in the other thread: an undo here leaves it
-        undone = undoing.of_session(session)
+        undone = undoing.make_undoing(session)
         await undone.undo(await undone.preview(1, "conversation"))
         assert plans.current(session.thread.metadata) is not None and await board(store, run) == tasks_before
         assert session.current.approval_mode == "edits"
@@ -311,7 +311,7 @@ PLAN_LINES = (("a edits", Reply(True, mode="edits")), ("F auto", Reply(True, mod
 def test_a_line_of_the_plain_chat_answers_a_plan() -> None:
     asked = ApprovalRequested("p", "present_plan", "", "# T\n\n1. A", ".")
     for line, wanted in PLAN_LINES:
-        reply = answer(line, asked)
+        reply = parse_answer(line, asked)
         assert reply is not None
         assert (reply.approved, reply.mode, reply.fresh, reply.note) == (
             wanted.approved,
@@ -319,5 +319,5 @@ def test_a_line_of_the_plain_chat_answers_a_plan() -> None:
             wanted.fresh,
             wanted.note,
         )
-    assert answer("a", asked).problem and answer("what about b", asked) is None  # pyright: ignore[reportOptionalMemberAccess]
-    assert "  1. A" in words.ask((asked,), 1)
+    assert parse_answer("a", asked).problem and parse_answer("what about b", asked) is None  # pyright: ignore[reportOptionalMemberAccess]
+    assert "  1. A" in words.format_question((asked,), 1)

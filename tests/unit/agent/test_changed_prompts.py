@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sakti.agent.processors.base import Processor, TurnInput, abort
 from sakti.agent.processors.builtin import SecretRedactor

@@ -18,7 +18,7 @@ from tests.fakes.session import Recorded, start
 
 
 async def stored(run: Recorded):
-    return await run.session.workspace.store.read(messages.after, run.session.thread.id, -1)
+    return await run.session.workspace.store.read(messages.list_after, run.session.thread.id, -1)
 
 
 async def test_a_text_that_was_cut_goes_on(store: Store, tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_no_request_asks_for_more_than_the_window(store: Store, tmp_path: 
 async def test_a_maximum_that_the_server_names_is_taken(store: Store, tmp_path: Path, monkeypatch) -> None:
     from sakti.providers import errors, scripted
 
-    where = errors.Where("scripted")
+    where = errors.ErrorContext("scripted")
     said = "max_tokens: 32000 > 4096, which is the maximum allowed number of output tokens for demo"
     monkeypatch.setattr(scripted, "_failure", lambda _a: errors.from_status(400, {"message": said}, {}, where))
     run = await start(store, tmp_path / "w", [Answer(error="x"), "fits", "again"])
@@ -170,7 +170,7 @@ async def test_a_maximum_that_the_server_names_is_taken(store: Store, tmp_path: 
 async def test_a_window_that_the_server_names_is_taken(store: Store, tmp_path: Path, monkeypatch) -> None:
     from sakti.providers import errors, scripted
 
-    where = errors.Where("scripted")
+    where = errors.ErrorContext("scripted")
     said = (
         "This model's maximum context length is 8192 tokens. However, you requested 11662 tokens (3470 in the "
         "messages, 8192 in the completion)."

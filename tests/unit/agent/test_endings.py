@@ -22,7 +22,7 @@ SAME = Answer("", calls=(Call("ls", {}),))
 
 async def stored(run: Recorded) -> list[Message]:
     assert run.session.thread is not None
-    return await run.session.workspace.store.read(messages.after, run.session.thread.id, -1)
+    return await run.session.workspace.store.read(messages.list_after, run.session.thread.id, -1)
 
 
 @pytest.mark.parametrize(

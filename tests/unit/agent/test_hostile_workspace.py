@@ -17,7 +17,7 @@ from sakti.agent.tools.grep import grep
 from sakti.core.config import Config
 from sakti.core.errors import ToolError
 from sakti.core.resources import find_program, safe_environment, search_path
-from sakti.providers.local.install import pip_download
+from sakti.providers.local.install import download_wheel
 from sakti.store.database import Store
 from tests.fakes import repository
 from tests.fakes.repository import Trap
@@ -207,5 +207,5 @@ def test_pip_is_not_taken_from_the_workspace(root: Path, hostile_path: str, tmp_
     folder = tmp_path / "download"
     folder.mkdir()
     with pytest.raises(Exception, match="pip|fetched"):
-        pip_download("no such requirement at all", folder, lambda: False, workspace=root)
+        download_wheel("no such requirement at all", folder, lambda: False, workspace=root)
     assert trap.sprung == []

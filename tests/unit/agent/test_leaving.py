@@ -28,7 +28,7 @@ async def store(tmp_path: Path):
 
 async def lines(recorded: Recorded) -> list[str]:
     engine = recorded.session.current.engine
-    return [x.content for x in await recorded.session.workspace.store.read(memory_log.log_lines, engine.record_id)]
+    return [x.content for x in await recorded.session.workspace.store.read(memory_log.read_lines, engine.record_id)]
 
 
 async def test_it_is_off_by_default(store: Store, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from sakti.core.types import ContextPart, Message, Request, TextPart, ThinkingPa
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
-from sakti.store.threads import messages
+from sakti.store.threads import messages, runs
 from tests.fakes.session import Recorded, start
 
 
@@ -42,7 +42,7 @@ def context(message: Message) -> str:
 async def stored(recorded: Recorded) -> list[Message]:
     thread = recorded.session.thread
     assert thread is not None
-    return await recorded.session.workspace.store.read(messages.after, thread.id, -1)
+    return await recorded.session.workspace.store.read(messages.list_after, thread.id, -1)
 
 
 def without_context(message: Message) -> Message:
@@ -86,7 +86,7 @@ async def test_a_message_goes_through_everything(store: Store, tmp_path: Path) -
     assert all(m.tokens > 0 and len(m.part_tokens) == len(m.parts) for m in saved)
     for request in run.provider.requests:
         valid_history(request)
-    usage = await store.read(messages.usage_of, run.session.thread.id)
+    usage = await store.read(runs.total_usage, run.session.thread.id, "actor")
     assert usage == run.session.current.usage
     assert usage.input_tokens > 0
     assert run.session.thread.title == "what is in a.txt?"
@@ -453,12 +453,12 @@ async def test_what_is_said_while_a_task_is_active_is_linked_to_it(store: Store,
     await run.ask("go on and close it")
     await run.ask("something else")
     rows = await stored(run)
-    (task,) = await store.read(tasks.all_live, run.session.workspace.resource_id)
+    (task,) = await store.read(tasks.list_live, run.session.workspace.resource_id)
     assert task.status == "closed"
     during = [m.task_id == task.id for m in rows]
     # create is before the claim; its answer, the next turn and the closing call are inside; what follows is not
     assert during == [False] * 4 + [True] * 4 + [False] * (len(rows) - 8)
-    linked = await store.read(tasks.linked_messages, task.id)
+    linked = await store.read(tasks.list_linked_messages, task.id)
     assert [m["relation"] for m in linked] == ["reference"] + ["output"] * 4
 
 

@@ -60,7 +60,7 @@ async def test_a_server_that_is_not_there_yet_is_asked_again() -> None:
         models._config = load(overrides=(f"providers.mine.base_url={url}/v1",)).config
         from sakti.providers import registry
 
-        models.provider = registry.create("mine/m", models._config.providers, {}, lambda _n: None)
+        models.provider = registry.create_provider("mine/m", models._config.providers, {}, lambda _n: None)
         assert (await models.learn()).context_window == 4_096
         await models.close()
 

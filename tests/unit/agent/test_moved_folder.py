@@ -16,7 +16,7 @@ from sakti.agent.workspace import Workspace
 from sakti.core.config import load
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, ModelInfo, TextPart, Thread
-from sakti.memory.working.pages import Pages
+from sakti.memory.pages import Pages
 from sakti.providers.scripted import Answer, ScriptedProvider
 from sakti.store import user_state
 from sakti.store.connection import Database
@@ -26,7 +26,7 @@ from sakti.store.memory import records
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions
 from sakti.store.threads import messages, threads
-from sakti.store.user_state import Holdings, KnownFolder
+from sakti.store.user_state import Holdings, WorkspaceFolder
 from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
 
@@ -40,14 +40,14 @@ def fill(db: Database, root: str, name: str, *, page: str = "") -> None:
     service.close(
         db, actor, service.create(db, actor, service.NewTask(f"{name}-old", "done")).id, "completed", "it works"
     )
-    user_state.add_history(db, root, f"prompt of {name}", 1)
+    user_state.add_prompt(db, root, f"prompt of {name}", 1)
     user_state.save_rule(db, root, "bash(ls)", "allow", 1)
     if page:
         put_page(db, root, page)
 
 
 def put_page(db: Database, root: str, content: str) -> None:
-    before = records.working_memory(db, "resource", root)
+    before = records.read_working_memory(db, "resource", root)
     version = before[1] if before else 0
     more = {"tokens": 3, "actor": "user", "now": 1, "resource_id": root}
     page = records.PageVersion(f"{root}-{version}", scope="resource", owner_id=root, content=content, **more)
@@ -74,11 +74,11 @@ async def test_everything_but_rules_is_adopted(store: Store) -> None:
     assert (moved.threads, moved.tasks, moved.page) == (1, 3, True)
     assert await store.read(rows_of, "/old") == {"approval_rules": 1}
     assert await store.read(rows_of, "/new") == {t: n for t, n in before.items() if t != "approval_rules"}
-    assert [t.id for t in await store.read(threads.recent, "/new", 5)] == ["one-thread"]
+    assert [t.id for t in await store.read(threads.list_recent, "/new", 5)] == ["one-thread"]
     assert [h.id for h in (await store.read(search, "heron", Scope("/new"))).hits] == ["one-m"]
     ready = await store.read(queries.ready, "/new", 5)
     assert ([t["id"] for t in ready["tasks"]], ready["readyCount"], ready["blockedCount"]) == (["one-task"], 1, 1)
-    assert await store.read(records.working_memory, "resource", "/new") == ("the page", 1)
+    assert await store.read(records.read_working_memory, "resource", "/new") == ("the page", 1)
     assert [h.kind for h in (await store.read(search, "page", Scope("/new"))).hits] == ["working_memory"]
     assert [f for f in await store.read(checks.check) if not f.ok] == []
 
@@ -89,11 +89,11 @@ async def test_two_boards_and_pages_become_one(store: Store) -> None:
     same = "UPDATE tasks SET handle = 'tsame' WHERE id IN ('one-task', 'two-task')"
     await store.write(lambda db: db.execute_sql(same))
     await store.write(user_state.adopt_workspace, "/old", "/new")
-    tasks = {t.id: t.handle for t in await store.read(questions.all_live, "/new")}
+    tasks = {t.id: t.handle for t in await store.read(questions.list_live, "/new")}
     assert len(tasks) == len(set(tasks.values())) == 6 and tasks["two-task"] == "tsame"
-    content, version = await store.read(records.working_memory, "resource", "/new")
+    content, version = await store.read(records.read_working_memory, "resource", "/new")
     assert (content, version) == ("the new page\n\nthe old page", 2)
-    counts = await store.read(questions.counts, "/new")
+    counts = await store.read(questions.read_counts, "/new")
     assert (counts["ready"], counts["blocked"], counts["closed"]) == (2, 2, 2)
     await store.write(put_page, "/new", "another")
     assert [f for f in await store.read(checks.check) if not f.ok] == []
@@ -130,8 +130,8 @@ async def test_other_folders_are_not_offered(store: Store, old: Path) -> None:
     other = old.with_name("other")
     other.mkdir()
     assert await look(store, other) == [], "another inode"
-    here = KnownFolder(str(other), "other", *((s := old.stat()).st_dev, s.st_ino))
-    assert [h.root for h in await store.read(user_state.same_folders, here)] == [str(old)]
+    here = WorkspaceFolder(str(other), "other", *((s := old.stat()).st_dev, s.st_ino))
+    assert [h.root for h in await store.read(user_state.find_same_folders, here)] == [str(old)]
     new = old.rename(old.with_name("new"))
     old.mkdir()
     assert await look(store, new) == [], "a folder has the old path again"

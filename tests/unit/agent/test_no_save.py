@@ -93,7 +93,7 @@ async def test_a_new_thread_leaves_no_trace(store: Store, tmp_path: Path) -> Non
     assert any("Earlier work" in b.text for b in run.provider.requests[-1].system)
     await run.session.close()
     assert await sum_of(store) == before
-    assert len(await store.read(threads.recent, str(work))) == 1
+    assert len(await store.read(threads.list_recent, str(work))) == 1
 
 
 async def test_with_memory_off_nothing_is_kept_either(store: Store, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_what_was_saved_meanwhile_stays(store: Store, tmp_path: Path) -> N
     await run.ask("from this one")  # nobody is in the other's way
     await run.session.close()
     await other.session.close()
-    said = [m.text for m in await store.read(messages.after, thread, -1)]
+    said = [m.text for m in await store.read(messages.list_after, thread, -1)]
     assert "from the other window" in said and "from this one" not in said
 
 

@@ -44,7 +44,7 @@ async def test_a_prompt_that_cannot_be_stored_starts_no_turn(run: Recorded, lock
     lock.execute("COMMIT")
     store.wait = 90
     assert (await run.ask("remember me")).text == "first answer"
-    assert next(m.text for m in await store.read(messages.after, run.session.thread.id, -1)) == "remember me"
+    assert next(m.text for m in await store.read(messages.list_after, run.session.thread.id, -1)) == "remember me"
 
 
 async def test_who_stops_the_wait_has_the_prompt_back(run: Recorded, lock: apsw.Connection) -> None:
@@ -59,7 +59,7 @@ async def test_who_stops_the_wait_has_the_prompt_back(run: Recorded, lock: apsw.
         await sent
     assert not run.session.busy
     lock.execute("COMMIT")
-    assert await run.session.workspace.store.read(threads.recent, run.session.workspace.resource_id) == []
+    assert await run.session.workspace.store.read(threads.list_recent, run.session.workspace.resource_id) == []
 
 
 async def test_the_disk_is_full_in_the_middle_of_a_turn(store: Store, tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_the_disk_is_full_in_the_middle_of_a_turn(store: Store, tmp_path: 
     assert (end.status, end.error_code) == ("error", "full")
     assert "no space left" in end.error and "The partial answer is not saved." in end.error
     assert "Nothing was lost" not in end.error
-    assert [m.role for m in await store.read(messages.after, run.session.thread.id, -1)] == ["user"]
+    assert [m.role for m in await store.read(messages.list_after, run.session.thread.id, -1)] == ["user"]
 
 
 async def test_what_was_queued_is_queued_again(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,5 +129,5 @@ async def test_a_newer_message_goes_behind_what_is_queued(
     await run.session.submit("the newest")
     await run.session.wait()
     assert run.session.queued == ()
-    said = [m.text for m in await store.read(messages.after, run.session.thread.id, -1) if m.role == "user"]
+    said = [m.text for m in await store.read(messages.list_after, run.session.thread.id, -1) if m.role == "user"]
     assert said == ["what is there?", "and this", "and that", "the newest"]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from sakti.core.types import ImagePart, ModelInfo, ToolCallPart, storable
+from sakti.core.types import ImagePart, ModelInfo, ToolCallPart, is_storable
 from sakti.providers.history import read_arguments
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
@@ -72,7 +72,7 @@ async def test_an_odd_call_is_answered_and_the_turn_goes_on(
     assert re.search(words, told), told
     again = await start(store, tmp_path / "w", ["fine"], continue_last=True)
     assert (await again.ask("and now?")).status == "answered"
-    stored = await store.read(message_store.page, again.session.thread.id)
+    stored = await store.read(message_store.list_page, again.session.thread.id)
     assert [m.role for m in stored] == ["user", "assistant", "tool", "assistant", "user", "assistant"]
     for message in stored:
         "".join(str(part) for part in message.parts).encode()  # raises for what no protocol carries
@@ -139,8 +139,8 @@ def test_what_cannot_be_stored_is_kept_as_it_was_written() -> None:
     assert call.arguments is None
     assert call.raw == '{"path": "\\ud800"}'
     assert ToolCallPart("c", "read", nested(60)).arguments is not None
-    assert not storable(nested(100))
-    assert storable({"a": ["ü", 1, None, {"b": "日"}]})
+    assert not is_storable(nested(100))
+    assert is_storable({"a": ["ü", 1, None, {"b": "日"}]})
     assert read_arguments("[" * 100_000) is None
     assert ToolCallPart("\ud800", "a\0", None, "\udfff").raw == "?"
 
@@ -195,9 +195,9 @@ async def test_a_file_with_broken_bytes_is_edited_and_its_diff_kept(store: Store
     run = await played(store, work, Call("read", {"path": "a.txt"}), Call("edit", change))
     assert (work / "a.txt").read_bytes() == before.replace(b"x = 1", b"x = 2")
     assert "changed (+1" in results(run)[-1]
-    stored = await store.read(message_store.page, run.session.thread.id, limit=10)
+    stored = await store.read(message_store.list_page, run.session.thread.id, limit=10)
     [*_, shown] = [r.details["diff"] for m in stored for r in m.tool_results if "diff" in r.details]
-    assert "+x = 2 " in shown and storable(shown)
+    assert "+x = 2 " in shown and is_storable(shown)
 
 
 async def test_a_prompt_of_any_bytes_is_asked(store: Store, tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ from tests.fakes.session import Recorded, start
 
 async def stored(run: Recorded) -> list[Any]:
     assert run.session.thread is not None
-    return await run.session.workspace.store.read(messages.after, run.session.thread.id, -1)
+    return await run.session.workspace.store.read(messages.list_after, run.session.thread.id, -1)
 
 
 def words(message: Any, change: Callable[[str], str]) -> Any:
@@ -288,14 +288,14 @@ async def test_nothing_of_an_aborted_turn_stays(store: Store, tmp_path: Path, ho
     answers = [Answer(calls=(Call("bash", {"command": "seq 1 9; echo fine"}),)), "a xylophone it is", "later"]
     run = await start(store, tmp_path / "w", answers, processors=(Guard(hook),), overrides=('approval.allow=["bash"]',))
     prompt = f"{asked}zither lesson"
-    await store.write(user_state.add_history, run.session.workspace.resource_id, prompt, 1)
+    await store.write(user_state.add_prompt, run.session.workspace.resource_id, prompt, 1)
     end = await run.ask(prompt)
     assert (end.status, end.error) == ("tripwire", "not about that")
     assert len(run.provider.requests) == {"input": 0, "input_step": 0}.get(hook, 2)
     rows = await stored(run)
     assert rows and {m.state for m in rows} == {"withheld"}
     assert run.session.thread is not None and run.session.thread.title == ""
-    assert await store.read(user_state.history, run.session.workspace.resource_id, 9) == []
+    assert await store.read(user_state.list_prompts, run.session.workspace.resource_id, 9) == []
     assert not run.session.current.engine.window_ids
     await store.flush()
     for path in tmp_path.rglob("*"):

@@ -15,7 +15,7 @@ from sakti.providers import anthropic, openai_chat, openai_responses
 from sakti.providers.scripted import Answer, Call
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.secrets import marks_in
+from sakti.store.secrets import find_marks
 from sakti.store.threads import codec
 from sakti.store.threads import messages as message_store
 from tests.fakes.secrets import KINDS, PEM
@@ -91,7 +91,7 @@ async def test_a_line_that_the_model_saw_masked_is_changed(store: Store, tmp_pat
     work = prepared(tmp_path)
 
     def play(request: Request) -> Answer | str:
-        (mark,) = marks_in([p.content for m in request.messages for p in m.tool_results]) or ("",)
+        (mark,) = find_marks([p.content for m in request.messages for p in m.tool_results]) or ("",)
         if not mark:
             return Answer("", calls=(Call("read", {"path": "settings.ini"}),))
         if len(request.messages) > 4:
@@ -126,7 +126,7 @@ async def test_a_mark_that_goes_elsewhere_is_asked_about_in_every_mode(
     work = prepared(tmp_path)
 
     def play(request: Request) -> Answer | str:
-        (mark,) = marks_in([p.content for m in request.messages for p in m.tool_results]) or ("",)
+        (mark,) = find_marks([p.content for m in request.messages for p in m.tool_results]) or ("",)
         if not mark:
             return Answer("", calls=(Call("read", {"path": "settings.ini"}),))
         if len(request.messages) > 4:
@@ -190,7 +190,7 @@ async def test_the_output_of_a_users_command_is_stored_as_output(store: Store, t
     await run.session.shell("cat README.md")
     await run.ask("go on")
     assert run.session.thread is not None
-    (said, *_) = await store.read(message_store.after, run.session.thread.id, -1)
+    (said, *_) = await store.read(message_store.list_after, run.session.thread.id, -1)
     (part,) = said.parts
     assert isinstance(part, OutputPart) and said.text == "" and part.command == "cat README.md"
     assert KEY not in part.text and "force pushes" in part.text

@@ -34,7 +34,7 @@ def names(request: Request) -> set[str]:
 
 def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
     """Another version: another prompt, `glob` is gone, `find` is new."""
-    build, tools = prompt.build, catalog.all_tools
+    build, tools = prompt.build, catalog.make_all_tools
 
     def all_tools(*args, **options):
         return [replace(t, name="find") if t.name == "glob" else t for t in tools(*args, **options)]

@@ -88,9 +88,9 @@ async def test_report_marks_true_and_invented_quotes(store: Store, tmp_path: Pat
     (finished,) = run.of(AgentFinished)
     assert (finished.state, finished.verified, finished.quotes) == ("finished", 1, 2)
     assert end.usage.cost_usd == 0.05 and run.session.current.usage.cost_usd == 0.05
-    (row,) = await store.read(runs.of_parent, run.session.thread.id)
+    (row,) = await store.read(runs.list_children, run.session.thread.id)
     assert row.state == "finished" and row.delivered_at
-    first, *_ = await store.read(messages.page, row.child_id)
+    first, *_ = await store.read(messages.list_page, row.child_id)
     assert first.text == EXPLORE["goal"] and not first.is_by_user
     await run.session.close()
 
@@ -100,26 +100,28 @@ async def test_findings_enter_the_log_with_the_message_that_brought_them(store: 
     await run.ask("explore it with a child")
     engine = run.session.current.engine
     assert engine.state.window.active == [] and not engine.state.window.buffered
-    assert [g.origin for g in await store.read(memory.groups, engine.record_id, "buffered")] == ["report"]
+    assert [g.origin for g in await store.read(memory.list_groups, engine.record_id, "buffered")] == ["report"]
     await run.ask("and now something else")
     done = await run.session.compact()
     texts = [(g.origin, g.text) for g in engine.state.window.active]
     assert done.messages and [o for o, _ in texts] == ["thread", "report"]
     line = 'http.py:5 retries are decided by the policy "policy.decide(call, times)" [verified]'
     assert line in texts[1][1] and "Not found: a cap" in texts[1][1] and "policy.decide" not in texts[0][1]
-    lines = await store.read(log_lines.log_lines, engine.record_id)
+    lines = await store.read(log_lines.read_lines, engine.record_id)
     (mine,) = [x for x in lines if x.content.startswith("http.py:5")]
-    taken_in = [e for e in await store.read(memory_events.events, engine.record_id, run.session.thread.id) if e.text]
+    taken_in = [
+        e for e in await store.read(memory_events.list_events, engine.record_id, run.session.thread.id) if e.text
+    ]
     assert [memory_report.in_a_line(e).partition(",")[0] for e in taken_in] == ["observed report of explore → 3 lines"]
     came_from = await store.read(group_rows.find_origin, mine.id)
-    (row,) = await store.read(runs.of_parent, run.session.thread.id)
+    (row,) = await store.read(runs.list_children, run.session.thread.id)
     assert came_from is not None and came_from.thread_id == row.child_id
     assert not any("User" in x.content and EXPLORE["goal"] in x.content for x in lines)
     assert await run.session.undo_compaction()
-    assert [g.origin for g in await store.read(memory.groups, engine.record_id, "active")] == []
+    assert [g.origin for g in await store.read(memory.list_groups, engine.record_id, "active")] == []
     await run.session.compact()
     assert [g.origin for g in engine.state.window.active] == ["thread", "report"]
-    assert not await store.read(integrity.wrong_states, engine.record_id)
+    assert not await store.read(integrity.find_wrong_states, engine.record_id)
     await run.session.close()
 
 
@@ -130,14 +132,14 @@ async def test_child_without_a_report_is_reminded_twice_and_never_forced(store: 
     assert len(of_child) == 3 and {r.tool_choice for r in run.provider.requests} == {"auto"}
     (block,) = results(run)
     assert "unstructured, unverified" in block and "It is in http.py." in block
-    stored = await store.read(messages.page, (await rows(store, run))[0].child_id)
+    stored = await store.read(messages.list_page, (await rows(store, run))[0].child_id)
     assert [m.is_by_user for m in stored if m.role == "user"] == [False] * 3
     await run.session.close()
 
 
 async def rows(store: Store, run: Recorded) -> list[runs.ChildRun]:
     assert run.session.thread is not None
-    return await store.read(runs.of_parent, run.session.thread.id)
+    return await store.read(runs.list_children, run.session.thread.id)
 
 
 async def test_wrong_arguments_of_a_report_are_named_and_repaired_twice(store: Store, tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ async def test_fields_of_a_report_have_the_types_of_the_mode(store: Store, tmp_p
     await run.session.compact()
     await run.ask("and now something else")
     await run.session.compact()
-    lines = await store.read(log_lines.log_lines, run.session.current.engine.record_id)
+    lines = await store.read(log_lines.read_lines, run.session.current.engine.record_id)
     kept = {x.content: x.metadata["mode_specific"] for x in lines if x.category == "attempts"}
     assert kept == {"attempts: raise the limit; retry": {"attempts": right["attempts"]}}
     await run.session.close()
@@ -246,7 +248,7 @@ async def test_a_question_of_a_child_names_it_with_its_goal(store: Store, tmp_pa
     assert {(a.asker, a.target) for a in asked} == {
         (f"child thread default › {name}", f"{name}.txt") for name in ("first", "second")
     }
-    assert words.question(asked, 1)[0] == f"question 1: {asked[0].asker}: allow write? (1 of 2)"
+    assert words.format_approval(asked, 1)[0] == f"question 1: {asked[0].asker}: allow write? (1 of 2)"
     for each in asked:
         run.session.resolve(each.id, True)
     await run.session.wait()
@@ -286,7 +288,7 @@ async def test_a_call_with_an_unknown_model_starts_no_child_and_says_why(store: 
     await run.ask("explore it with another model")
     refused, done = results(run)
     assert "No child was started: the model nope/none is not available" in refused and "[verified]" in done
-    assert len(await store.read(runs.of_parent, run.session.thread.id)) == 1
+    assert len(await store.read(runs.list_children, run.session.thread.id)) == 1
 
 
 async def test_tools_of_a_call_have_the_names_of_agent_files_and_unknown_ones_are_refused(
@@ -367,7 +369,7 @@ async def test_esc_ends_foreground_children_with_partial_reports(store: Store, t
         await reached.wait()
         assert await run.session.interrupt()
     assert [r.state for r in await rows(store, run)] == ["partial"] * 2
-    last = (await store.read(messages.page, run.session.thread.id))[-1]
+    last = (await store.read(messages.list_page, run.session.thread.id))[-1]
     assert all("half way" in r.content and "stopped with the turn" in r.content for r in last.tool_results)
     assert not run.session.children.running
     await run.session.close()
@@ -486,7 +488,7 @@ async def test_deleting_a_thread_stops_its_children(store: Store, tmp_path: Path
     first = run.session.thread.id
     await ThreadActions(run.session).delete(first)
     assert not run.session.children.running
-    assert [r.state for r in await store.read(runs.of_parent, first)] == ["partial"]
+    assert [r.state for r in await store.read(runs.list_children, first)] == ["partial"]
     await run.session.close()
 
 
@@ -526,10 +528,10 @@ async def test_undo_restores_what_a_child_changed_and_redo_brings_it_back(store:
     await run.ask("write it with a child")
     thread = run.session.thread.id
     assert (tmp_path / "w/new.txt").exists()
-    undone = undoing.of_session(run.session)
+    undone = undoing.make_undoing(run.session)
     await undone.undo(await undone.preview(1, "both"))
     assert not (tmp_path / "w/new.txt").exists()
-    assert len(await store.read(runs.of_parent, thread)) == 1
+    assert len(await store.read(runs.list_children, thread)) == 1
     await undone.redo()
     assert (tmp_path / "w/new.txt").exists()
     await run.session.close()
@@ -684,12 +686,12 @@ async def test_crash_of_parent_or_child_loses_nothing_and_runs_no_child_twice(st
     for number, started in enumerate((False, True, True, True)):
         again = await Store.open(tmp_path / f"{number}.db", clock=store.clock)
         await again.write(lambda db: db.execute_sql("DELETE FROM leases"))  # their owner is gone
-        before = await again.read(messages.page, thread_id)
+        before = await again.read(messages.list_page, thread_id)
         resumed = await session(again, work, go_on, resume=thread_id)
         await resumed.ask("go on")
-        after = await again.read(messages.page, thread_id)
+        after = await again.read(messages.list_page, thread_id)
         assert [m.id for m in after[: len(before)]] == [m.id for m in before]
-        left = await again.read(runs.of_parent, thread_id)
+        left = await again.read(runs.list_children, thread_id)
         assert [(r.state, bool(r.delivered_at)) for r in left] == [("finished", True)] * started
         assert sum("Report of the child" in r.content for m in after for r in m.tool_results) == started
         await resumed.session.close()
@@ -704,16 +706,16 @@ async def test_deleting_a_thread_deletes_its_children(store: Store, tmp_path: Pa
     await run.ask("explore it with a child")
     parent = run.session.thread
     (row,) = await rows(store, run)
-    ((*_, below, _),) = await store.read(threads.summaries, run.session.workspace.resource_id, 9)
+    ((*_, below, _),) = await store.read(threads.list_summaries, run.session.workspace.resource_id, 9)
     assert [(t.id, state) for t, *_, state in below] == [(row.child_id, "finished")]
     page = await store.read(search.search, "retry policy decided", search.Scope(run.session.workspace.resource_id))
     assert f"{parent.title} › {EXPLORE['goal']}" in {h.thread_title for h in page.hits}
     goals = [h for h in page.hits if h.thread_id == row.child_id and h.text.startswith(EXPLORE["goal"])]
     assert {h.role for h in goals} == {"assistant"}
     now = store.clock.now()
-    assert "observations, with 1 child thread" in (await store.read(removal.contents, parent.id)).in_words()
+    assert "observations, with 1 child thread" in (await store.read(removal.count_contents, parent.id)).in_words()
     await store.write(removal.delete_thread, parent.id, now)
-    assert (await store.read(removal.contents, parent.id)).children == 1
+    assert (await store.read(removal.count_contents, parent.id)).children == 1
     assert await store.read(threads.is_deleted, row.child_id)
     last, *_ = await store.read(removal.list_deleted, run.session.workspace.resource_id)
     assert last.thread.id == parent.id, "restoring the last one restores the parent, not a child"
@@ -764,7 +766,7 @@ async def test_findings_survive_activations_and_a_reflection_word_for_word(store
     assert found(claims) == 12
     page = await store.read(search.search, "circuit breaker", search.Scope(run.session.workspace.resource_id))
     assert any("Not found: a circuit breaker" in hit.text for hit in page.hits)
-    assert not await store.read(integrity.wrong_states, engine.record_id)
+    assert not await store.read(integrity.find_wrong_states, engine.record_id)
     await run.session.close()
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from sakti.agent.tools import changes
 from sakti.agent.tools.changes import remove_file, replace_file
+from sakti.agent.tools.files import open_folder, read_file
 from sakti.core.errors import ToolError
 from sakti.core.events import ApprovalRequested, ToolFinished
 from sakti.core.types import ToolResultPart
@@ -105,5 +106,40 @@ def test_missing_folders_are_made_and_modes_kept(ws: Path) -> None:
     assert (ws / "a" / "b" / "c.txt").read_bytes() == b"two"
     assert (ws / "a" / "b" / "c.txt").stat().st_mode & 0o777 == 0o750
     assert [p.name for p in (ws / "a" / "b").iterdir()] == ["c.txt"], "no temporary file is left"
-    with changes.folder_of(ws / "a" / "b" / "c.txt") as folder:
-        assert changes.stat_beneath(folder, ws / "a" / "b" / "none") is None
+    with open_folder(ws / "a" / "b" / "c.txt") as folder:
+        assert changes.stat_in_folder(folder, ws / "a" / "b" / "none") is None
+
+
+@pytest.mark.parametrize("name", ["read", "ls", "grep", "glob"])
+async def test_a_link_that_changes_after_the_question_shows_nothing_else(
+    store: Store, ws: Path, tmp_path: Path, name: str
+) -> None:
+    other = tmp_path / "other"
+    for folder in (tmp_path / "out", other):
+        (folder / "f").mkdir(parents=True)
+        (folder / "f" / "note.txt").write_text(f"canary {folder.name}\n")
+    link = ws / "link"
+    link.symlink_to(tmp_path / "out" / "f")
+    path = "link/note.txt" if name == "read" else "link"
+
+    def swap() -> None:
+        link.unlink()
+        link.symlink_to(other / "f")
+
+    arguments = {"path": path} | (
+        {} if name in ("read", "ls") else {"pattern": "*.txt" if name == "glob" else "canary"}
+    )
+    results, questions = await asked(store, ws, [Call(name, arguments)], swap)
+    assert questions == 1 and results[0].is_error, results[0].content
+    assert "another file than the one that was allowed" in results[0].content
+
+
+def test_reading_follows_no_link_that_appears_on_the_way(ws: Path, tmp_path: Path) -> None:
+    (tmp_path / "out" / "f").write_text("canary")
+    (ws / "sub").rmdir()
+    (ws / "sub").symlink_to(tmp_path / "out")
+    (ws / "file").symlink_to(tmp_path / "out" / "f")
+    for path in (ws / "sub" / "f", ws / "file"):
+        with pytest.raises(ToolError, match="now leads elsewhere"):
+            read_file(path)
+    assert read_file(tmp_path / "out" / "f")[1].text == "canary"

@@ -14,7 +14,7 @@ from sakti.agent.tools.context import ToolContext
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart, Thread
-from sakti.memory.working.pages import Pages
+from sakti.memory.pages import Pages
 from sakti.store.database import Store
 from sakti.store.threads import messages, threads
 

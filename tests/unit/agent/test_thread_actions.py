@@ -239,7 +239,7 @@ async def test_export_writes_a_new_private_file(store, tmp_path, form):
 async def test_what_was_told_along_is_in_no_export(store, tmp_path):
     run = await start(store, tmp_path / "w", ["fine"])
     await run.ask("what now?")
-    said = await store.read(messages.after, run.session.thread.id, -1)
+    said = await store.read(messages.list_after, run.session.thread.id, -1)
     assert any(isinstance(p, ContextPart) for p in said[0].parts)
     for form in FORMATS:
         text = render(run.session.thread, said, [], form)

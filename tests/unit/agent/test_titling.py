@@ -11,7 +11,7 @@ from sakti.core.events import Notice, ThreadChanged
 from sakti.core.types import Request, Thread, plain_text
 from sakti.providers.scripted import Answer, Played
 from sakti.store.database import Store
-from sakti.store.threads import messages as stored_messages
+from sakti.store.threads import runs
 from sakti.store.threads import threads as stored_threads
 from tests.fakes.clock import FakeClock
 from tests.fakes.session import Recorded, start
@@ -62,7 +62,7 @@ async def test_a_thread_is_named_once_after_its_first_answer(store: Store, tmp_p
     assert FIRST in shown and "It goes to / now." in shown
     await recorded.ask("and now?")
     assert (await named(recorded)).title == "Login loses ?next=" and len(names.asked) == 1
-    used = await store.read(stored_messages.usage_of, recorded.session.thread.id, purpose="observer")
+    used = await store.read(runs.total_usage, recorded.session.thread.id, "observer")
     assert used.input_tokens > 0, "its cost counts as the memory's"
     await recorded.session.close()
 

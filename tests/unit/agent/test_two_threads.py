@@ -28,6 +28,7 @@ from sakti.core.types import ModelInfo, Request, Usage
 from sakti.providers.scripted import Answer, Call, Played, ScriptedProvider
 from sakti.store.database import Store
 from sakti.store.threads import messages as stored_messages
+from sakti.store.threads import runs
 
 SPENT = {"left": Usage(input_tokens=100, output_tokens=10), "right": Usage(input_tokens=700, output_tokens=70)}
 
@@ -91,7 +92,7 @@ async def test_two_turns_at_once_share_nothing_but_the_workspace(store: Store, t
     await asyncio.gather(*(runner.submit(f"work in {name}") for name, (_, runner) in turns.items()))
     await asyncio.gather(*(runner.wait() for _, runner in turns.values()))
     for name, (thread, runner) in turns.items():
-        rows = await store.read(stored_messages.after, thread.id, -1)
+        rows = await store.read(stored_messages.list_after, thread.id, -1)
         saved = [e.message for e in events if isinstance(e, MessageSaved) and e.message.thread_id == thread.id]
         assert [m.id for m in saved] == [m.id for m in rows]
         assert [m.role for m in rows] == ["user", *("assistant", "tool") * 4, "assistant"]
@@ -100,7 +101,7 @@ async def test_two_turns_at_once_share_nothing_but_the_workspace(store: Store, t
         assert rows[-2].tool_results[0].content == str(here) and thread.toolbox.state.cwd == here
         assert [p.name for p in here.iterdir()] == [f"{name}.txt"]
         assert thread.usage == sum([SPENT[name]] * 4, SPENT[name])
-        assert await store.read(stored_messages.usage_of, thread.id, purpose="actor") == thread.usage
+        assert await store.read(runs.total_usage, thread.id, "actor") == thread.usage
         of_thread = [e for e in events if get_thread_id(e) == thread.id]
         assert "".join(e.text for e in of_thread if isinstance(e, TextDelta)) == f"done in {name}"
         called = [e.call.arguments for e in of_thread if isinstance(e, ToolStarted)]

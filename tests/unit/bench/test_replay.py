@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import functools
 import json
 from pathlib import Path
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sakti.core.errors import ConfigError
 from sakti.core.tokens import O200k
@@ -70,7 +70,7 @@ def dying(name: str) -> script.Script:
     buffer = False if waits else observation.buffer_tokens
     return structs.replace(
         base,
-        settings=dataclasses.replace(base.settings, observation=dataclasses.replace(observation, buffer_tokens=buffer)),
+        settings=replace(base.settings, observation=replace(observation, buffer_tokens=buffer)),
         turns=base.turns[:6],
         fail_rate=0.0,
         incompressible=False,

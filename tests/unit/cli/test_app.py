@@ -40,14 +40,14 @@ NOTHING: dict[str, Any] = {"labels": [], "priority": 2, "meta": [], "status": No
 
 @pytest.fixture(autouse=True)
 def one_more_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    subject = shell.subject
+    subject = shell.find_subject
     monkeypatch.setattr(
         shell, "subject", lambda word: registry.Subject((attempt,), ()) if word == "try" else subject(word)
     )
 
 
 def read(*words: str) -> dict[str, Any]:
-    request = app.read(["try", *words])
+    request = app.read_command(["try", *words])
     assert request is not None and request[0] is attempt and request[1].keys() == {a.name for a in attempt.args}
     return {k: v for k, v in request[1].items() if k == "task" or v != NOTHING[k]}
 
@@ -99,7 +99,7 @@ def test_a_line_that_cannot_be_read_is_one_error_line(
 
 
 def test_help_keeps_square_brackets(capsys: pytest.CaptureFixture[str]) -> None:
-    assert app.read(["try", "-h"]) is None
+    assert app.read_command(["try", "-h"]) is None
     assert "Try [everything]." in capsys.readouterr().out
 
 
@@ -107,7 +107,7 @@ def test_only_the_command_that_was_typed_is_built(monkeypatch: pytest.MonkeyPatc
     built: list[str] = []
     build = app._build_action
     monkeypatch.setattr(app, "_build_action", lambda action, *rest: built.append(action.shell) or build(action, *rest))
-    app.read(["tasks", "ready"])
+    app.read_command(["tasks", "ready"])
     assert built == ["tasks ready"]
 
 

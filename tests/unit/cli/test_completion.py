@@ -13,9 +13,10 @@ from sakti.cli import offers, options, shell
 from sakti.core.config import APPROVAL_MODES, names
 from sakti.core.types import Thread
 from sakti.store.database import Store
+from sakti.store.tasks import deadlocks
 from sakti.store.threads import removal as thread_removal
 from sakti.store.threads import threads
-from sakti.tasks import changes, graph
+from sakti.tasks import changes
 from tests.fakes.shell import sakti
 
 
@@ -86,7 +87,7 @@ def test_what_may_stand_at_the_cursor(line: str, expected: list[str]) -> None:
 
 
 def test_every_command_is_offered_with_its_description() -> None:
-    assert set(words("")) == set(shell.words())
+    assert set(words("")) == set(shell.list_words())
     assert "tasks\tThe task board" in offered("")
 
 
@@ -125,7 +126,7 @@ def test_values_of_settings_are_offered(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_is_offered_is_what_is_taken() -> None:
     def listed(command: str, flag: str) -> tuple[str, ...]:
-        found = shell.subject(command.split()[0])
+        found = shell.find_subject(command.split()[0])
         assert found is not None
         (action,) = (a for a in found.actions if a.shell == command)
         (a,) = (a for a in action.args if flag in a.flags)
@@ -133,14 +134,14 @@ def test_what_is_offered_is_what_is_taken() -> None:
 
     assert listed("tasks create", "--type") == changes.TYPES
     assert listed("tasks close", "--reason") == changes.REASONS
-    assert set(listed("tasks dep", "--type")) == set(graph.EDGE_TYPES)
+    assert set(listed("tasks dep", "--type")) == set(deadlocks.EDGE_TYPES)
     assert listed("threads export", "--format") == FORMATS
     assert set(words("config ")) == set(names())
     assert set(APPROVAL_MODES) <= set(words("--approval "))
 
 
 def test_every_kind_of_name_can_be_looked_up() -> None:
-    actions = [a for word in shell.words() if (s := shell.subject(word)) for a in s.actions]
+    actions = [a for word in shell.list_words() if (s := shell.find_subject(word)) for a in s.actions]
     every = [*options.CHAT, *(x for a in actions for x in a.args)]
     assert {a.offers for a in every if isinstance(a.offers, str)} == set(offers._LOOKUPS)
 

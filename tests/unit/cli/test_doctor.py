@@ -48,7 +48,7 @@ def test_what_is_optional_is_no_problem_and_problems_come_first(
     (tmp_path / "config" / "sakti").mkdir(parents=True)
     config = tmp_path / "config" / "sakti" / "config.toml"
     config.write_text('model = "mien/m"\n')
-    monkeypatch.setattr("sakti.agent.reports.doctor.ripgrep", lambda: None)
+    monkeypatch.setattr("sakti.agent.reports.doctor.find_ripgrep", lambda: None)
     found = sakti("doctor")
     signs = [line[0] for line in found.stdout.splitlines()]
     assert found.exit_code == 1 and signs == sorted(signs, key="✗!✓".index) and set(signs) == set("✗!✓")

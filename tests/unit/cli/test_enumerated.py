@@ -17,7 +17,7 @@ from sakti.core.types import Effort
 from sakti.store.search import search
 from tests.fakes.shell import sakti
 
-ACTIONS = [a for word in shell.words() if (s := shell.subject(word)) for a in s.actions if a.shell]
+ACTIONS = [a for word in shell.list_words() if (s := shell.find_subject(word)) for a in s.actions if a.shell]
 ENUMERATED = [(a, x) for a in ACTIONS for x in a.args if x.choices]
 
 

@@ -63,7 +63,7 @@ def chat(prompt: str | None = None, **values: Any) -> ChatRequest:
     ],
 )  # fmt: skip
 def test_prompts_stand_where_commands_would(argv: list[str], expected: Request) -> None:
-    assert described(route(argv, shell.subject)) == expected
+    assert described(route(argv, shell.find_subject)) == expected
 
 
 @pytest.mark.parametrize(
@@ -82,5 +82,5 @@ def test_prompts_stand_where_commands_would(argv: list[str], expected: Request) 
 )
 def test_what_means_nothing_is_one_clear_sentence(argv: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=words) as e:
-        route(argv, shell.subject)
+        route(argv, shell.find_subject)
     assert "\n" not in str(e.value)

@@ -214,7 +214,7 @@ def test_what_somebody_else_has_claimed_is_changed_only_by_force(run: Any) -> No
         refused = run(*change, "--as", "bob", "--json", code=1)
         assert refused["code"] == "already_claimed", change
         assert "claimed by ann" in refused["error"]
-        assert "needs force" in refused["error"]
+        assert "Use force to" in refused["error"]
     assert "ann" in run("list", "--status", "in_progress")
     run("update", task, "-p", "0", "--as", "ann")
     assert run("close", task, "-s", "done", "--as", "bob", "--force", "--json")["task"]["status"] == "closed"

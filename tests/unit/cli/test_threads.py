@@ -114,7 +114,7 @@ def test_what_was_recovered_is_counted(run, tmp_path):
 
 
 def test_nothing_is_purged_where_nothing_may_be_written(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "writable", lambda _: False)
+    monkeypatch.setattr(files, "is_writable", lambda _: False)
     before = (tmp_path / "x.db").read_bytes()
     assert "Nothing deleted to remove" in run("db", "purge")
     said = run("db", "purge", "--yes", code=1)
@@ -143,11 +143,13 @@ def test_a_message_is_removed_by_the_end_of_its_id(run):
 def test_purge_shows_what_goes_and_vacuum_asks(run, tmp_path):
     run("tasks", "create", "a task")
     (tmp_path / "x.db.backup-1").write_bytes(b"a copy")
-    assert "would go  copy" not in run("db", "purge")
+    assert "would be removed  copy" not in run("db", "purge")
     run("threads", "delete", "fence")
     run("tasks", "delete", run("tasks", "list", "--json")["tasks"][0]["handle"])
     told = run("db", "purge")
-    assert "would go  'paint the fence'" in told and "would go  task" in told and "x.db.backup-1" in told
+    assert (
+        "would be removed  'paint the fence'" in told and "would be removed  task" in told and "x.db.backup-1" in told
+    )
     assert (tmp_path / "x.db.backup-1").exists()
     done = run("db", "purge", "--yes", "--json")
     assert [t["title"] for t in done["tasks"]] == ["a task"] and done["left"] == ""

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.core.config import flat, load, model_choices
+from sakti.core.config import flatten, load, model_choices
 from sakti.core.errors import ConfigError
 
 
@@ -79,7 +79,7 @@ def test_one_model_for_both_roles_contradicts_a_model_for_one() -> None:
 def test_provider_settings_have_free_names() -> None:
     config = load(overrides=["providers.mine.base_url=http://127.0.0.1:9/v1", "providers.mine.api=chat"]).config
     assert config.providers["mine"].base_url == "http://127.0.0.1:9/v1"
-    assert flat(config)["providers.mine.api"] == "chat"
+    assert flatten(config)["providers.mine.api"] == "chat"
 
 
 def test_a_broken_file_is_named(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, get_args
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.events import (
     Event,
@@ -12,6 +13,7 @@ from sakti.core.events import (
     MemoryOperation,
     ModelChanged,
     Notice,
+    RetryScheduled,
     StoreWaiting,
     TasksChanged,
     TextDelta,
@@ -51,3 +53,13 @@ def test_other_events_keep_what_they_say() -> None:
     assert assign_thread(end, "t2") is end
     for event in (ModelChanged("a/b", "given"), TasksChanged(), StoreWaiting(1.0)):
         assert assign_thread(event, "t1") is event and get_thread_id(event) == ""
+
+
+def test_words_of_an_event_are_the_same_in_every_output() -> None:
+    failed = TurnFinished("t", "error", "", 1, Usage(), "The key\x1b is not valid.", "Key")
+    assert failed.in_words == "Key: The key␛ is not valid."
+    assert replace(failed, status="limit", error=None, error_title=None).in_words == "Stopped at a limit"
+    assert RetryScheduled(2, 8, 4.2, "x is overloaded.").in_words == (
+        "x is overloaded. Trying again in 4 seconds, attempt 2 of 8."
+    )
+    assert Notice("warning", "Memory", "It is\npaused.").in_words == "Memory: It is paused."

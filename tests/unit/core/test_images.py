@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from sakti.core.content import in_words, look
+from sakti.core.content import format_size, read_image_header
 
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 640, 480)
 JPEG = (
@@ -30,18 +30,18 @@ GIF = b"GIF89a" + struct.pack("<HH", 640, 480)
     ],
 )
 def test_what_an_image_is_and_how_large(data: bytes, kind: str) -> None:
-    assert look(data) == (kind, 640, 480)
+    assert read_image_header(data) == (kind, 640, 480)
     for cut in range(12, len(data)):
-        found = look(data[:cut])
+        found = read_image_header(data[:cut])
         assert found is None or (found[0] == kind and found[1:] in ((0, 0), (640, 480)))
 
 
 def test_what_is_no_image() -> None:
     for data in (b"", b"GIF", b"hello", b"%PDF-1.7", b"RIFF\0\0\0\0WAVE", b"<svg/>", b"BM\0\0\0\0"):
-        assert look(data) is None
+        assert read_image_header(data) is None
 
 
 def test_sizes_in_words() -> None:
-    assert [in_words(n) for n in (12, 33_800, 999_499, 999_501, 3_900_000)] == [
+    assert [format_size(n) for n in (12, 33_800, 999_499, 999_501, 3_900_000)] == [
         "12 bytes", "34 kB", "999 kB", "1.0 MB", "3.9 MB",
     ]  # fmt: skip

@@ -12,7 +12,17 @@ import tomlkit
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.core.config import APPROVAL_MODES, Config, check, flat, load, meaning, names, project_may_set, takes
+from sakti.core.config import (
+    APPROVAL_MODES,
+    Config,
+    check,
+    describe_values,
+    flatten,
+    load,
+    meaning,
+    names,
+    project_may_set,
+)
 from sakti.core.errors import ConfigError
 
 FILE = Path("/project/.sakti/config.toml")
@@ -50,13 +60,13 @@ def written(table: dict[str, Any]) -> bytes:
 @given(TABLES)
 def test_no_file_of_a_project_raises_or_leaves_the_bounds(table: dict[str, Any]) -> None:
     loaded = of_project(written(table))
-    found, usual = flat(loaded.config), flat(Config())
+    found, usual = flatten(loaded.config), flatten(Config())
     check(loaded.config)
     for name, value in found.items():
         if not project_may_set(name):
             assert value == usual[name]
-        bounds = meaning(name).project_bounds
-        if bounds and isinstance(value, int | float) and not isinstance(value, bool):
+        bounds = meaning(name).project
+        if isinstance(bounds, tuple) and isinstance(value, int | float) and not isinstance(value, bool):
             assert bounds[0] <= value <= bounds[1]
     assert found["approval.mode"] in ("plan", "ask")
     assert set(loaded.changed) == {n for n in found if found[n] != usual[n]}
@@ -68,7 +78,9 @@ def test_no_bytes_raise(data: bytes) -> None:
 
 
 def test_every_number_that_a_project_may_set_has_bounds_for_it() -> None:
-    open_ended = [n for n in names() if project_may_set(n) and "number" in takes(n) and not meaning(n).project_bounds]
+    open_ended = [
+        n for n in names() if project_may_set(n) and "number" in describe_values(n) and meaning(n).project is True
+    ]
     assert open_ended == []
 
 
@@ -98,7 +110,7 @@ def test_every_number_that_a_project_may_set_has_bounds_for_it() -> None:
 )
 def test_what_is_out_of_bounds_is_left_out_with_one_sentence(line: str) -> None:
     loaded = of_project(f"mode = 'debugging'\n{line}")
-    assert flat(loaded.config) == {**flat(Config()), "mode": "debugging"}
+    assert flatten(loaded.config) == {**flatten(Config()), "mode": "debugging"}
     assert len(loaded.warnings) == 1
     assert str(FILE) in loaded.warnings[0]
 
@@ -213,4 +225,4 @@ def test_a_folder_in_the_place_of_a_folder_is_no_file(tmp_path: Path) -> None:
 
 
 def test_types_of_every_setting_are_known() -> None:
-    assert all(typing.cast("str", takes(n)) for n in names())
+    assert all(typing.cast("str", describe_values(n)) for n in names())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.core.config import choices, meaning, names, takes
+from sakti.core.config import choices, describe_values, meaning, names
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,11 @@ from sakti.core.config import choices, meaning, names, takes
     ],
 )
 def test_a_setting_says_what_it_takes(name: str, words: str) -> None:
-    assert takes(name) == words
+    assert describe_values(name) == words
 
 
 def test_every_setting_has_a_sentence_and_says_what_it_takes() -> None:
-    silent = [n for n in names() if not meaning(n).help.endswith(".") or not takes(n)]
+    silent = [n for n in names() if not meaning(n).help.endswith(".") or not describe_values(n)]
     assert not silent
 
 

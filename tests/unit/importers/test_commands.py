@@ -71,7 +71,7 @@ def test_imported_threads_are_observed_when_asked_and_once(call: Call, tmp_path:
 
     async def continued() -> list[str]:
         store = await Store.open(tmp_path / "x.db")
-        listed = await store.read(threads.recent, str(tmp_path / "w"), continued=True)
+        listed = await store.read(threads.list_recent, str(tmp_path / "w"), continued=True)
         await store.close()
         return [t.title for t in listed]
 

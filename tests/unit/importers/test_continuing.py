@@ -105,10 +105,10 @@ async def test_an_imported_thread_goes_on_with_every_protocol(
     if program == "aider":  # its workspace is the folder of the file
         root = Path(shutil.copytree(root, workspace, dirs_exist_ok=True))
     options = ImportOptions(workspace, tmp_path, renamed=(("/home/dev/ledger", str(workspace)),))
-    await Service(store, options, Estimator()).import_program(importers.reader(program), root)
-    listed = await store.read(threads.recent, str(workspace), origin=program)
+    await Service(store, options, Estimator()).import_program(importers.make_importer(program), root)
+    listed = await store.read(threads.list_recent, str(workspace), origin=program)
     thread = max(listed, key=lambda t: (t.created_at, t.id))
-    history = await store.read(messages.after, thread.id, -1)
+    history = await store.read(messages.list_after, thread.id, -1)
     last_text = next(m.text for m in reversed(history) if m.role in ("user", "assistant") and m.text.strip())
 
     def play(body: Json) -> Reply:
@@ -123,5 +123,5 @@ async def test_an_imported_thread_goes_on_with_every_protocol(
         await talk.session.close()
     assert (end.status, end.text, server.refused) == ("answered", "It goes on.", [])
     assert json.dumps(last_text[:60], ensure_ascii=False)[1:-1] in json.dumps(server.bodies[-1], ensure_ascii=False)
-    (continued,) = await store.read(threads.recent, str(workspace), continued=True)
+    (continued,) = await store.read(threads.list_recent, str(workspace), continued=True)
     assert continued.id == thread.id and continued.metadata["origin"]["program"] == program

@@ -17,7 +17,7 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart
 from sakti.importers import service
 from sakti.importers.service import ImportOptions, Service, SourceReport
-from sakti.providers.history import turns
+from sakti.providers.history import make_turns
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines
@@ -44,7 +44,7 @@ def options(tmp_path: Path, **more: Any) -> ImportOptions:
 
 async def run(store: Store, program: str, root: Path, **more: Any) -> SourceReport:
     importing = Service(store, options(root.parent, **more), Estimator())
-    return await importing.import_program(importers.reader(program), root)
+    return await importing.import_program(importers.make_importer(program), root)
 
 
 def dump(db: Database) -> dict[str, Any]:
@@ -62,7 +62,7 @@ async def texts(store: Store) -> list[list[str]]:
 
     def read(db: Database) -> list[list[str]]:
         ids = [i for (i,) in db.execute_sql("SELECT id FROM threads ORDER BY pk").fetchall()]
-        return [[m.text for m in messages.after(db, i, -1) if m.text] for i in ids]
+        return [[m.text for m in messages.list_after(db, i, -1) if m.text] for i in ids]
 
     return await store.read(read)
 
@@ -148,10 +148,10 @@ async def test_imported_threads_are_valid_for_every_model(store: Store, root: Pa
 
     def read(db: Database) -> list[list[Message]]:
         ids = db.execute_sql("SELECT id FROM threads").fetchall()
-        return [messages.after(db, i, -1) for (i,) in ids]
+        return [messages.list_after(db, i, -1) for (i,) in ids]
 
     for thread in await store.read(read):
-        sent = turns(thread, "anthropic", "claude")
+        sent = make_turns(thread, "anthropic", "claude")
         assert [t.role for t in sent] == ["user", "assistant"] * (len(sent) // 2) + ["user"] * (len(sent) % 2)
         calls = [p.id for m in thread for p in m.tool_calls]
         results = [getattr(p, "call_id", None) for t in sent for p in t.parts]
@@ -189,7 +189,7 @@ async def test_a_thread_continued_here_is_forked_when_its_source_grows(store: St
             file.write(json.dumps({"ordinal": ordinal, "type": "response_item", "payload": item}) + "\n")
     for program in ("claude-code", "codex"):
         importing = Service(store, options(root.parent), Estimator())
-        await importing.import_program(importers.reader(program), root)
+        await importing.import_program(importers.make_importer(program), root)
         assert await service.undo(store, await store.read(service.plan_undo, importing.run)) == []
         await run(store, program, root)  # the fork comes in again
     own, ledger, fork, copy = await texts(store)
@@ -228,7 +228,7 @@ async def test_parallel_calls_and_their_results_are_no_branches(store: Store, ro
 
     def read(db: Database) -> list[tuple[str, int, int]]:
         (i,) = db.execute_sql("SELECT id FROM threads").fetchone()
-        return [(m.role, len(m.tool_calls), len(m.tool_results)) for m in messages.after(db, i, -1)]
+        return [(m.role, len(m.tool_calls), len(m.tool_results)) for m in messages.list_after(db, i, -1)]
 
     assert await store.read(read) == [("user", 0, 0), ("assistant", 2, 0), ("tool", 0, 2), ("assistant", 0, 0)]
 
@@ -346,17 +346,17 @@ async def test_undo_removes_what_a_run_added_and_keeps_what_went_on(store: Store
     (tasks / "2.json").write_text(json.dumps({"id": "2", "subject": "Order", "status": "completed"}))
     empty = await store.read(dump)
     first = Service(store, options(root.parent), Estimator())
-    await first.import_program(importers.reader("claude-code"), root)
+    await first.import_program(importers.make_importer("claude-code"), root)
     before = await store.read(dump)
     edges = "SELECT count(*) FROM task_dependencies"
     assert (await store.read(lambda db: db.execute_sql(edges).fetchone()))[0] == 1
     session.turn("till")
     second = Service(store, options(root.parent), Estimator())
-    await second.import_program(importers.reader("claude-code"), root)
+    await second.import_program(importers.make_importer("claude-code"), root)
     plan = await store.read(service.plan_undo, second.run)
     assert await service.undo(store, plan) == [] and await store.read(dump) == before
     third = Service(store, options(root.parent), Estimator())
-    assert (await third.import_program(importers.reader("claude-code"), root)).new == 3
+    assert (await third.import_program(importers.make_importer("claude-code"), root)).new == 3
     plan = await store.read(service.plan_undo, first.run)
     assert await service.undo(store, plan) == [] and await found(store, "stock") == []
     assert await texts(store) == [["till, please", "till is done."]], "another run added them"
@@ -366,7 +366,7 @@ async def test_undo_removes_what_a_run_added_and_keeps_what_went_on(store: Store
     assert (await store.read(lambda db: db.execute_sql("SELECT count(*) FROM tasks").fetchone()))[0] == 0
 
     again = Service(store, options(root.parent), Estimator())
-    await again.import_program(importers.reader("claude-code"), root)
+    await again.import_program(importers.make_importer("claude-code"), root)
 
     def go_on(db: Database) -> None:
         i, resource = db.execute_sql("SELECT id, resource_id FROM threads").fetchone()
@@ -463,7 +463,7 @@ async def test_watching_holds_back_an_unfinished_answer(store: Store, root: Path
     reports: list[int] = []
 
     async def look() -> None:
-        roots = [(importers.reader(program), root) for program in ("claude-code", "codex")]
+        roots = [(importers.make_importer(program), root) for program in ("claude-code", "codex")]
         watched = await service.watch(watching, roots, lambda r: reports.append(r.sources[0].new), rounds=1)
         assert watched == ["claude-code"]
 
@@ -492,14 +492,14 @@ async def test_origins_are_shown_and_filter_and_imported_threads_wait_until_cont
     assert only and {h.origin for h in only} == {"codex"}
     assert (await store.search(search.search, "stock origin:main", search.Scope(None), limit=20)).hits, "a word"
     workspace = "/home/dev/shop"
-    listed = await store.read(threads.summaries, workspace, 10, "codex")
+    listed = await store.read(threads.list_summaries, workspace, 10, "codex")
     assert [s[0].title for s in listed] == ["stock ledger"]
-    assert len(await store.read(threads.recent, workspace)) == 2
-    assert await store.read(threads.recent, workspace, continued=True) == []
-    assert await store.read(lines.carry_over, workspace, "new") is None
+    assert len(await store.read(threads.list_recent, workspace)) == 2
+    assert await store.read(threads.list_recent, workspace, continued=True) == []
+    assert await store.read(lines.build_carry_over, workspace, "new") is None
     thread = listed[0][0]
     own = Message("own", thread.id, workspace, "user", (TextPart("mine"),), 1_900_000_000_000)
     await store.write(messages.append, own)
-    assert [t.id for t in await store.read(threads.recent, workspace, continued=True)] == [thread.id]
-    carried = await store.read(lines.carry_over, workspace, "new")
+    assert [t.id for t in await store.read(threads.list_recent, workspace, continued=True)] == [thread.id]
+    carried = await store.read(lines.build_carry_over, workspace, "new")
     assert carried is not None and carried.thread_id == thread.id

@@ -35,14 +35,14 @@ INSERT INTO mastra_threads VALUES ('t', 'r', 'Old', NULL, '2025-01-01T00:00:00Z'
 
 async def run(store: Store, path: Path, **more: Any) -> tuple[SourceReport, str]:
     importing = Service(store, ImportOptions(workspace=path.parent, home=path.parent, **more), Estimator())
-    return await importing.import_program(importers.reader("mastra"), path), importing.run
+    return await importing.import_program(importers.make_importer("mastra"), path), importing.run
 
 
 def groups(db: Database, key: str) -> list[Group]:
     record = memory.get_record(db, key)
     assert record is not None
     states = ("superseded", "active", "buffered")
-    return [g for state in states for g in memory.groups(db, record.id, state)]  # pyright: ignore[reportArgumentType]
+    return [g for state in states for g in memory.list_groups(db, record.id, state)]  # pyright: ignore[reportArgumentType]
 
 
 def ids(db: Database, thread: str) -> dict[str, int]:
@@ -154,7 +154,7 @@ async def test_databases_with_equal_ids_do_not_mix_and_older_layouts_are_read(st
 
     def read(db: Database) -> list[tuple[str, list[Message]]]:
         rows = db.execute_sql("SELECT id, resource_id FROM threads ORDER BY pk").fetchall()
-        return [(resource, messages.after(db, i, -1)) for i, resource in rows]
+        return [(resource, messages.list_after(db, i, -1)) for i, resource in rows]
 
     (place, one), (mapped, two) = await store.read(read)
     assert (place, mapped) == (str(tmp_path), "/srv/shop")

@@ -25,7 +25,7 @@ from tests.fakes.histories import ClaudeSession, write_codex, write_pi
 
 async def run(store: Store, program: str, root: Path, **more: Any) -> SourceReport:
     options = ImportOptions(workspace=root.parent, home=root.parent, **more)
-    return await Service(store, options, Estimator()).import_program(importers.reader(program), root)
+    return await Service(store, options, Estimator()).import_program(importers.make_importer(program), root)
 
 
 async def texts(store: Store) -> list[list[str]]:
@@ -38,7 +38,10 @@ async def texts(store: Store) -> list[list[str]]:
         ).fetchall()
         parents = dict(db.execute_sql("SELECT id, parent_id IS NOT NULL FROM threads").fetchall())
         return [
-            [*([f"child of {place}"] if parents[i] else []), *(m.text for m in messages.after(db, i, -1) if m.text)]
+            [
+                *([f"child of {place}"] if parents[i] else []),
+                *(m.text for m in messages.list_after(db, i, -1) if m.text),
+            ]
             for i, place in rows
         ]
 

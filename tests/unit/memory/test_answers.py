@@ -157,7 +157,7 @@ async def log_of(tmp_path: Path, observer: ScriptedObserver) -> tuple[Driver, li
     for n in range(5):
         await driver.turn(f"turn {n} " + "word " * 400, [{"text": "answer"}])
         await driver.engine.wait_idle()
-    return driver, await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    return driver, await driver.store.read(memory_log.read_lines, driver.engine.record_id)
 
 
 async def test_unverified_important_lines_carry_a_mark(tmp_path: Path) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import math
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.reports.memory_report import in_words
 from sakti.core.errors import MemoryFailure
@@ -25,7 +25,7 @@ MODEL = "anthropic/claude-haiku-4-5"
 async def long_thread(path: Path, observer: ScriptedObserver | None = None, *, scope: str = "thread") -> Driver:
     """A conversation held without memory, which is then turned on."""
     mine = settings(observation_tokens=100_000, scope=scope)
-    driver = await Driver.make(path, dataclasses.replace(mine, enabled=False), observer=observer)
+    driver = await Driver.make(path, replace(mine, enabled=False), observer=observer)
     for _ in range(30):
         await driver.say("user", TextPart(WORDS * 15))
         await driver.say("assistant", TextPart(WORDS * 5))
@@ -94,7 +94,7 @@ async def test_a_pause_ends_the_work_at_its_slice_and_lasts_until_it_is_resumed(
     observer.gate.set()
     await driver.engine.wait_idle()
     assert len(observer.inputs) == 1
-    assert len(await driver.store.read(memory.groups, driver.engine.record_id, "buffered")) == 1
+    assert len(await driver.store.read(memory.list_groups, driver.engine.record_id, "buffered")) == 1
 
     async def turns(count: int) -> None:
         for number in range(count):
@@ -153,7 +153,7 @@ async def test_another_window_hears_of_a_pause_and_waits_for_nothing(tmp_path: P
 
 
 async def test_what_does_not_observe_is_not_resumed(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
+    driver = await Driver.make(tmp_path / "m.db", replace(settings(), enabled=False))
     with pytest.raises(MemoryFailure):
         await driver.engine.resume()
     await driver.close()

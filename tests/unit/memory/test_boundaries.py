@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.config import MemorySettings
-from sakti.memory.state import Phase, ReflectionPhase
+from sakti.memory.phases import Phase, ReflectionPhase
 from sakti.store.threads import threads
 from tests.fakes.memory import Driver, settings
 
@@ -48,8 +48,8 @@ def observing(threshold: int, *, buffer: float | bool = False, block: float = 1.
 
 def condensing(threshold: int, *, share: float = 1.0, block: float = 1.0, buffer: float | bool = False) -> Any:
     memory = settings(NEVER, threshold, buffer_tokens=buffer, activate_after_idle=False)
-    reflection = dataclasses.replace(memory.reflection, buffer_activation=share, block_after=block)
-    return dataclasses.replace(memory, reflection=reflection)
+    reflection = replace(memory.reflection, buffer_activation=share, block_after=block)
+    return replace(memory, reflection=reflection)
 
 
 def pending(driver: Driver) -> int:
@@ -70,7 +70,7 @@ async def logged(driver: Driver) -> int:
     for number in range(60):  # the newest fifty lines stay
         await driver.turn(f"later {number}", [{"text": "Yes."}])
     await driver.engine.observation.now(driver.engine.state.window.find_uncovered_messages()[:-1])
-    return driver.engine.state.observation_tokens()
+    return driver.engine.state.observation_tokens
 
 
 @pytest.mark.parametrize(("more", "observed"), [(0, True), (1, False)])
@@ -121,7 +121,7 @@ async def test_a_step_waits_above_that(driver: Driver) -> None:
 async def test_after_an_undo_it_rests_up_to_an_interval(driver: Driver, more: int, held: bool) -> None:
     await driver.store.write(threads.update_metadata, "t1", {threads.HOLD: pending(driver) + more})
     await under(driver, UNBUFFERED)
-    assert (driver.engine.state.phase is Phase.HELD) is held
+    assert (driver.engine.state.phase is Phase.SUSPENDED) is held
 
 
 @pytest.mark.parametrize(("more", "behind"), [(1, True), (0, False)])
@@ -131,8 +131,8 @@ async def test_far_more_than_a_request_takes_is_caught_up_with_when_the_rest_end
     size = pending(driver)
     await driver.store.write(threads.update_metadata, "t1", {threads.HOLD: size + 1})
     await under(driver, observing(1_000, block=(size + 2 - more) / 2))
-    assert driver.engine.state.phase is Phase.HELD
-    limit = 2 * driver.engine.state.numbers().block_after
+    assert driver.engine.state.phase is Phase.SUSPENDED
+    limit = 2 * driver.engine.state.numbers.block_after
     driver.engine.state.window.pending = limit + more
     driver.engine.state.settle()
     assert driver.engine.state.phase is (Phase.CATCHING_UP if behind else Phase.IDLE)
@@ -144,7 +144,7 @@ async def test_idle_time_is_over_when_it_has_passed(driver: Driver, less: int, e
     driver.engine.observation.start()
     await driver.engine.wait_idle()
     memory = observing(pending(driver) + 1, buffer=100, block=2.0)
-    await under(driver, dataclasses.replace(memory, activate_after_idle=60_000))
+    await under(driver, replace(memory, activate_after_idle=60_000))
     driver.clock.time = driver.said[-1].created_at + 60_000 - less
     await driver.engine.begin_turn(provider="scripted", model="demo")
     assert (cursor(driver) >= 0) is entered

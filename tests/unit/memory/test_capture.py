@@ -96,7 +96,7 @@ async def test_a_captured_conversation_is_played_with_its_settings(tmp_path: Pat
             f"question {number} " + "word " * 60, [{"text": "I look.", "tool": call}, {"text": "yes " * 40}]
         )
         await driver.engine.wait_idle()
-    said = await driver.store.read(message_store.after, "t1", -1)
+    said = await driver.store.read(message_store.list_after, "t1", -1)
     for redactor in (capture.Redactor(), capture.Redactor(COUNTER)):
         path = tmp_path / "talk.jsonl"
         path.write_text("\n".join(json.dumps(x) for x in capture.bundle(said, [], mine, redactor)))

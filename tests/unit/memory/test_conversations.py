@@ -13,7 +13,7 @@ import pytest
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus
 from sakti.core.types import TextPart
-from sakti.store.memory import groups
+from sakti.store.memory import list_groups
 from tests.fakes.memory import Driver, ScriptedObserver
 from tests.unit.test_golden import FULL
 
@@ -80,7 +80,7 @@ async def test_conversation(name: str, slow: int, tmp_path: Path) -> None:
     assert not [e for e in driver.of(MemoryOperation) if e.kind == "failed"]
     observed = [m.index for request in observer.inputs for m in request.messages]
     assert len(observed) == len(set(observed)), "a message was observed twice"
-    assert not await driver.store.read(groups, driver.engine.record_id, "discarded")
+    assert not await driver.store.read(list_groups, driver.engine.record_id, "discarded")
     check_projections(driver)
     await driver.close()
 

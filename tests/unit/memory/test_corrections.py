@@ -39,7 +39,7 @@ async def opened(path: Path, **values: object) -> Driver:
 
 
 async def log(driver: Driver) -> list[memory_log.LogLine]:
-    return await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    return await driver.store.read(memory_log.read_lines, driver.engine.record_id)
 
 
 async def test_an_edit_is_seen_found_and_taken_back_to_the_letter(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_another_window_takes_a_correction_in_at_its_next_turn(tmp_path: P
     driver = await opened(tmp_path / "m.db")
     line = (await log(driver))[0]
     await driver.store.write(
-        memory_corrections.correct,
+        memory_corrections.correct_line,
         driver.engine.record_id,
         line.id,
         "edit",
@@ -191,7 +191,7 @@ async def test_the_log_as_it_was(tmp_path: Path) -> None:
         times.append(driver.clock.now())
 
     async def at(time: int) -> list[str]:
-        return [x.content for x in await driver.store.read(memory_corrections.as_of, record, time)]
+        return [x.content for x in await driver.store.read(memory_corrections.read_log_at, record, time)]
 
     whole = [x.content for x in first]
     assert await at(times[0]) == whole
@@ -202,8 +202,8 @@ async def test_the_log_as_it_was(tmp_path: Path) -> None:
     assert await at(times[5]) == [x.content for x in await log(driver)] != whole
     assert await at(0) == []
     change = corrections.diff(
-        await driver.store.read(memory_corrections.as_of, record, times[0]),
-        await driver.store.read(memory_corrections.as_of, record, times[1]),
+        await driver.store.read(memory_corrections.read_log_at, record, times[0]),
+        await driver.store.read(memory_corrections.read_log_at, record, times[1]),
     )
     assert [(a.content, b.content) for a, b in change.changed] == [(line.content, "Other words.")]
     assert not change.added
@@ -280,7 +280,7 @@ async def quoting(path: Path) -> Driver:
     other = Thread("t2", "workspace", "", driver.clock.now(), driver.clock.now())
     await driver.store.write(threads.create, other)
     piece = fork.CarriedPiece("thread", "t1", "Its task: Primary: Set the vault to zanzibar cloves")
-    await driver.store.write(fork.keep_carry_over, "t2", "Earlier:", [piece])
+    await driver.store.write(fork.store_carry_over, "t2", "Earlier:", [piece])
     assert "zanzibar" in sent_task(driver) and "zanzibar" in await driver.store.read(fork.read_carried_text, "t2")
     return driver
 
@@ -311,7 +311,7 @@ async def test_what_is_erased_for_good_is_in_no_task_or_title(tmp_path: Path) ->
     await driver.engine.undo_correction()
     for line in [x for x in await log(driver) if "zanzibar" in x.content]:
         await driver.engine.erase(line.id)
-    (first,) = [m for m in await driver.store.read(messages.page, "t1") if "zanzibar" in m.text]
+    (first,) = [m for m in await driver.store.read(messages.list_page, "t1") if "zanzibar" in m.text]
     await purging.delete_message(driver.store, first.id)
     await driver.close()
     for file in tmp_path.glob("m.db*"):
@@ -320,7 +320,7 @@ async def test_what_is_erased_for_good_is_in_no_task_or_title(tmp_path: Path) ->
 
 async def test_a_deleted_message_is_not_sent_as_a_task(tmp_path: Path) -> None:
     driver = await quoting(tmp_path / "m.db")
-    (first,) = [m for m in await driver.store.read(messages.page, "t1") if "zanzibar" in m.text]
+    (first,) = [m for m in await driver.store.read(messages.list_page, "t1") if "zanzibar" in m.text]
     await purging.delete_message(driver.store, first.id)
     await driver.engine.close()
     await driver.open()

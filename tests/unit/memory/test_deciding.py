@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
-import dataclasses
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,15 +12,16 @@ from typing import Any
 
 import pytest
 from msgspec import structs
+from msgspec.structs import replace
 
 from sakti.core.errors import ProviderError
 from sakti.core.events import MemoryActivation
 from sakti.core.types import ModelCall, TextPart, Usage
 from sakti.memory import policy
 from sakti.memory.jobs.operation import Leases
-from sakti.memory.jobs.reflection import Reflection
+from sakti.memory.jobs.reflection import Reflection, select_groups
+from sakti.memory.phases import Phase, ReflectionPhase, ReflectionSignal
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
-from sakti.memory.state import Phase, ReflectionPhase, ReflectionSignal
 from sakti.store import leases
 from sakti.store.memory import Group
 from sakti.store.threads import messages
@@ -49,8 +49,8 @@ class Deciding(Reflection):
             clock=FakeClock(),
             reflection_phase=phase,
             reflect_above=failed_at,
-            numbers=lambda: NUMBERS,
-            changed=lambda: None,
+            numbers=NUMBERS,
+            notify=lambda: None,
         )
 
         def signal(given: ReflectionSignal) -> None:
@@ -65,7 +65,7 @@ class Deciding(Reflection):
 
 
 def chosen(*active: Group) -> list[str]:
-    return [g.id for g in Deciding(*active).to_reflect(NUMBERS)]
+    return [g.id for g in select_groups(active, NUMBERS.reflect_at, FakeClock().now())]
 
 
 def test_the_newest_lines_stay_as_they_are() -> None:
@@ -132,7 +132,7 @@ async def test_a_reflector_is_told_how_small_the_log_has_to_become(tmp_path: Pat
     await talk(driver, 8)
     state = driver.engine.state
     tokens = sum(g.observation_tokens for g in state.window.active)
-    rest = state.observation_tokens() - tokens
+    rest = state.observation_tokens - tokens
     assert await driver.engine.reflect_now()
     (asked,) = driver.reflector.inputs
     assert (asked.target_tokens, asked.limit_tokens) == (tokens // 2, 4_000 - rest)
@@ -217,13 +217,13 @@ async def test_what_is_said_while_the_window_is_read_stays_in_it(tmp_path: Path)
     read_before = copy.copy(state.window)
     read_before.messages = list(state.window.messages)
     said = await driver.say("user", TextPart("said just now"))
-    state._show(read_before)
+    state._replace_window(read_before)
     assert said.id in {m.id for m in state.window.messages}
     await driver.close()
 
 
 async def test_who_has_caught_up_is_behind_no_more(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
+    driver = await Driver.make(tmp_path / "m.db", replace(settings(), enabled=False))
     driver.check = lambda _: None  # type: ignore[method-assign]
     for n in range(30):
         await driver.begin(WORDS * 15)
@@ -238,7 +238,7 @@ async def test_who_has_caught_up_is_behind_no_more(tmp_path: Path) -> None:
     for _ in range(12):
         await driver.engine.wait_idle()
         await driver.prepare()
-    assert driver.engine.state.phase is Phase.IDLE and driver.engine.state.room() is None
+    assert driver.engine.state.phase is Phase.IDLE and driver.engine.state.message_limit is None
     await driver.close()
 
 
@@ -293,13 +293,13 @@ async def test_a_reflection_begins_beside_a_step(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", settings(observation_tokens=4_000))
     await talk(driver, 12)
     driver.clock.advance(2 * DAY / 1000)
-    smaller = driver.engine.state.observation_tokens() * 21 // 20  # the log fills most of it
+    smaller = driver.engine.state.observation_tokens * 21 // 20  # the log fills most of it
     await driver.engine.close()
     driver.settings = settings(observation_tokens=smaller)
     await driver.open()
-    numbers = driver.engine.state.numbers()
+    numbers = driver.engine.state.numbers
     assert numbers.reflect_from is not None
-    assert numbers.reflect_from <= driver.engine.state.observation_tokens() < numbers.reflect_at
+    assert numbers.reflect_from <= driver.engine.state.observation_tokens < numbers.reflect_at
     await driver.begin("go on")
     await driver.prepare()
     assert driver.engine.reflection.running() is not None
@@ -314,7 +314,7 @@ async def test_what_was_waited_for_is_condensed_before_the_request(tmp_path: Pat
         await driver.begin(f"part {n} " + WORDS * 12)
         await driver.prepare()
         state = driver.engine.state
-        assert state.observation_tokens() < state.numbers().reflect_at
+        assert state.observation_tokens < state.numbers.reflect_at
         await driver.step({"text": f"answer {n} " * 40}, f"c{n}")
         await driver.engine.end_turn()
     assert driver.reflector.inputs
@@ -367,7 +367,7 @@ async def observed_elsewhere(path: Path, first: str) -> AsyncGenerator[tuple[Dri
     mine = await Driver.make(path, BUFFERED, clock=other.clock)
     mine.patience = 30
     await mine.open()
-    mine.said = await mine.store.read(messages.after, "t1", -1)
+    mine.said = await mine.store.read(messages.list_after, "t1", -1)
     yield other, mine
     await other.close()
     await mine.close()

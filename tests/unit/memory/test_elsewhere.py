@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 from msgspec import structs
+from msgspec.structs import replace
 
 from sakti.core.tokens import Estimator
 from sakti.memory import shared
@@ -32,7 +32,7 @@ def test_the_least_recent_goes_first_and_ids_are_obscured() -> None:
 
 
 async def test_a_thread_is_told_of_what_others_said_until_it_is_observed(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), scope="resource"))
+    driver = await Driver.make(tmp_path / "m.db", replace(settings(), scope="resource"))
     await driver.turn("The other thread talks of zebras.", [{"text": "Zebras it is."}])
     await driver.engine.close()
     driver.said.clear()
@@ -63,7 +63,7 @@ async def test_a_thread_is_told_of_what_others_said_until_it_is_observed(tmp_pat
 
 
 async def test_what_is_still_being_written_elsewhere_is_not_told(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), scope="resource"))
+    driver = await Driver.make(tmp_path / "m.db", replace(settings(), scope="resource"))
     await driver.turn("The other thread talks of zebras.", [{"text": "Lions it is."}])
     change = "UPDATE messages SET state = 'provisional' WHERE role = 'assistant'"
     await driver.store.write(lambda db: db.execute_sql(change))

@@ -4,7 +4,6 @@ undo."""
 from __future__ import annotations
 
 import asyncio
-import dataclasses
 import itertools
 import os
 import socket
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from sakti.core.events import MemoryActivation, MemoryOperation, MemoryStatus, StaleLeases
 from sakti.core.types import TextPart
@@ -98,15 +98,15 @@ async def check_store(driver: Driver) -> None:
     found = [
         g
         for state in ("active", "superseded")
-        for g in await driver.store.read(memory.groups, record, state)
+        for g in await driver.store.read(memory.list_groups, record, state)
         if g.kind == "observation"
     ]
     covered = sorted(i for g in found for i in range(g.first_index or 0, (g.last_index or 0) + 1))
     assert covered == list(range(cursor + 1))
-    assert not await driver.store.read(memory.groups, record, "discarded")
-    for group in await driver.store.read(memory.groups, record, "superseded"):
+    assert not await driver.store.read(memory.list_groups, record, "discarded")
+    for group in await driver.store.read(memory.list_groups, record, "superseded"):
         assert group.superseded_at
-    active = await driver.store.read(memory.groups, record, "active")
+    active = await driver.store.read(memory.list_groups, record, "active")
     for reflection in (g for g in active if g.kind == "reflection"):
         assert reflection.observation_tokens < reflection.metadata["input_tokens"]
 
@@ -277,7 +277,7 @@ async def test_two_engines_on_one_thread(tmp_path: Path) -> None:
     stored = [
         g
         for state in ("active", "buffered", "superseded")
-        for g in await driver.store.read(memory.groups, record, state)
+        for g in await driver.store.read(memory.list_groups, record, state)
         if g.kind == "observation"
     ]
     ranges = sorted((g.first_index, g.last_index) for g in stored)
@@ -318,7 +318,7 @@ async def test_lost_lease_throws_the_result_away(tmp_path: Path) -> None:
     )
     observer.gate.set()
     await driver.engine.wait_idle()
-    assert not await driver.store.read(memory.groups, record, "buffered")
+    assert not await driver.store.read(memory.list_groups, record, "buffered")
     assert await driver.store.read(leases.list_leases, record, driver.clock.now())
     await driver.close()
 
@@ -484,7 +484,7 @@ async def test_a_small_window_observes_early_and_says_why(tmp_path: Path) -> Non
 
 
 async def test_memory_off_sends_the_newest_messages(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(fake.settings(), enabled=False, last_messages=4))
+    driver = await Driver.make(tmp_path / "m.db", replace(fake.settings(), enabled=False, last_messages=4))
     driver.check = lambda _: None  # type: ignore[method-assign]
     for number in range(6):
         await driver.begin(LINE * 12)
@@ -500,7 +500,7 @@ async def test_memory_off_sends_the_newest_messages(tmp_path: Path) -> None:
 
 
 async def test_a_late_start_catches_up_in_slices(tmp_path: Path) -> None:
-    off = dataclasses.replace(fake.settings(), enabled=False)
+    off = replace(fake.settings(), enabled=False)
     driver = await Driver.make(tmp_path / "m.db", off)
     driver.check = lambda _: None  # type: ignore[method-assign]
     for number in range(30):
@@ -529,7 +529,7 @@ async def test_carry_over_is_made_once_and_frozen(tmp_path: Path) -> None:
         await driver.engine.wait_idle()
         await driver.step({"text": LINE * 5}, f"c{number}")
         await driver.engine.end_turn()
-    plain, pinned = (await driver.store.read(memory_log.log_lines, driver.engine.record_id))[:2]
+    plain, pinned = (await driver.store.read(memory_log.read_lines, driver.engine.record_id))[:2]
     await driver.engine.correct(pinned.id, "pin")
     await driver.engine.close()
     driver.said = []
@@ -553,7 +553,7 @@ async def test_a_removed_line_of_the_carry_over_leaves_when_the_prefix_breaks(tm
         await driver.engine.wait_idle()
         await driver.step({"text": LINE * 5}, f"c{number}")
         await driver.engine.end_turn()
-    for line in (await driver.store.read(memory_log.log_lines, driver.engine.record_id))[:3]:
+    for line in (await driver.store.read(memory_log.read_lines, driver.engine.record_id))[:3]:
         await driver.engine.correct(line.id, "pin")
     await driver.engine.close()
     driver.said = []
@@ -598,10 +598,10 @@ async def test_the_log_can_be_asked_for(tmp_path: Path) -> None:
         await driver.step({"text": LINE * 5}, f"c{number}")
         await driver.engine.end_turn()
     read, record = driver.store.read, driver.engine.record_id
-    lines = await read(memory_log.log_lines, record)
+    lines = await read(memory_log.read_lines, record)
     assert {line.kind for line in lines} == {"observation", "reflection"}
     assert all(line.date == "Jan 15, 2026" and line.time == "10:00" and line.priority == "medium" for line in lines)
-    assert driver.said[0].id in await read(memory_log.sources_of_group, lines[0].group_id)
+    assert driver.said[0].id in await read(memory_log.list_sources, lines[0].group_id)
     made = await read(memory_log.generations, record)
     assert made and made[0].tokens < made[0].input_tokens
     assert driver.of(MemoryStatus)[-1].generation_count == len([g for g in made if g.activated_at])

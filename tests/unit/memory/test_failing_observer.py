@@ -45,7 +45,7 @@ class Record:
 
 def process(record: Record, clock: FakeClock, *answers: object) -> FallbackObserver:
     made = FallbackObserver(Model(*answers), ExtractiveObserver(COUNTER), clock)
-    made.remember(record.metadata, record.keep)
+    made.load_failures(record.metadata, record.keep)
     return made
 
 
@@ -101,7 +101,7 @@ async def test_runs_one_after_the_other_come_to_observe(store: Store, tmp_path: 
         await run.session.current.engine.wait_idle()
         record_id = run.session.current.engine.record_id
         await run.session.close()
-    groups = await store.read(memory_store.current, record_id, {})
+    groups = await store.read(memory_store.list_current_groups, record_id, {})
     assert groups, "the third failure falls back to code"
 
 

@@ -23,6 +23,7 @@ from sakti.store.log import lines as memory_log
 from tests.fakes import claims as told_claims
 from tests.fakes import talks
 from tests.fakes.memory import Driver, ScriptedObserver
+from tests.fakes.observers import extract
 
 SOURCE = EvidenceSource(
     "Look at src/auth/token.py:42, refresh_tokens() there takes 350 ms with pytest 8.4.1.",
@@ -222,7 +223,7 @@ def test_what_is_taken_word_for_word_has_no_flag(talk: talks.Talk) -> None:
     )
     request = ObserveInput("t", messages, "UTC")
     source = source_of(request)
-    for row in lines.rows(ExtractiveObserver(Estimator()).extract(request).text):
+    for row in lines.rows(extract(ExtractiveObserver(Estimator()), request).text):
         assert flags(row.content, source) == (), row.content
 
 
@@ -240,7 +241,7 @@ async def test_an_emoji_where_a_line_is_cut_is_no_reason_to_stop(tmp_path: Path)
         await driver.turn(f"part {number} " + "word " * 120, [{"text": "answer " * 60}])
         await driver.engine.wait_idle()
     found = await driver.store.read(
-        memory_log.log_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
+        memory_log.read_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
     )
     assert {line.content for line in found if line.kind == "observation"} == {
         "a" * 9_997 + " … [truncated]",
@@ -263,7 +264,7 @@ async def test_flags_are_stored_with_the_line(tmp_path: Path) -> None:
         await driver.turn(f"part {number} " + "word " * 120, [{"text": "answer " * 60}])
         await driver.engine.wait_idle()
     found = await driver.store.read(
-        memory_log.log_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
+        memory_log.read_lines, driver.engine.record_id, states=("active", "buffered", "superseded")
     )
     marked = {line.content: line.flags for line in found if line.flags}
     assert marked == {"It is in lib/made_up.py [unverified]": ("path: lib/made_up.py",)}

@@ -12,7 +12,7 @@ from sakti.core.events import CompactionFinished
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store import memory
 from sakti.store.log import lines as memory_log
-from sakti.store.log.lines import Figures, figures
+from sakti.store.log.lines import Figures, compute_figures
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
 
@@ -39,31 +39,31 @@ def test_one_message_is_told_of_as_one(count: int, kept: str, back: str) -> None
 
 async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", settings(observation_tokens=4_000), observer=Inventing())
-    assert await driver.store.read(figures, driver.engine.record_id) == Figures()
+    assert await driver.store.read(compute_figures, driver.engine.record_id) == Figures()
     assert rows(Figures()) == []
     for number in range(8):
         await driver.turn(f"part {number} " + "word " * 200, [{"text": f"answer {number} " * 40}])
         await driver.engine.wait_idle()
     record = driver.engine.record_id
-    active = await driver.store.read(memory.groups, record, "active")
-    buffered = await driver.store.read(memory.groups, record, "buffered")
-    found = await driver.store.read(figures, record)
+    active = await driver.store.read(memory.list_groups, record, "active")
+    buffered = await driver.store.read(memory.list_groups, record, "buffered")
+    found = await driver.store.read(compute_figures, record)
     last = [*active, *buffered][-1]
     assert found.observation is not None
     assert (found.observation.tokens_before, found.observation.tokens_after) == (
         last.message_tokens,
         last.observation_tokens,
     )
-    waiting = await driver.store.read(memory_log.waiting_lines, record)
+    waiting = await driver.store.read(memory_log.read_waiting_lines, record)
     assert buffered and found.ready_lines == len(waiting) > 0
     assert {x.group_id for x in waiting} == {g.id for g in buffered}, "made, and not in the log yet"
-    flags = [x.flags for x in await driver.store.read(memory_log.log_lines, record) if x.flags]
+    flags = [x.flags for x in await driver.store.read(memory_log.read_lines, record) if x.flags]
     assert (found.marked_lines, found.claims) == (len(flags), sum(map(len, flags)))
     assert "path: src/invented.py" in flags[0]
     assert (found.reflection, found.generations, found.dropped_lines) == (None, (), 0)
 
     assert await driver.engine.reflect_now()
-    found = await driver.store.read(figures, record)
+    found = await driver.store.read(compute_figures, record)
     (generation,) = found.generations
     assert found.reflection is not None
     assert found.reflection.tokens_before == generation.input_tokens == sum(g.observation_tokens for g in active)
@@ -76,7 +76,7 @@ async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     assert summarize_doubts(found)
 
     await driver.engine.undo_reflection()
-    found = await driver.store.read(memory_log.figures, record)
+    found = await driver.store.read(memory_log.compute_figures, record)
     assert (found.reflection, found.generations, found.dropped_lines) == (None, (), 0)
     await driver.close()
 

@@ -52,7 +52,7 @@ async def make(driver, upto=None, id="fork"):
 async def groups_of(store, thread_id):
     record = await store.read(memory.get_record, f"thread:{thread_id}")
     return record, [
-        g for s in ("active", "buffered", "superseded") for g in await store.read(memory.groups, record.id, s)
+        g for s in ("active", "buffered", "superseded") for g in await store.read(memory.list_groups, record.id, s)
     ]
 
 
@@ -62,8 +62,8 @@ async def test_the_fork_goes_on_where_the_other_stood(tmp_path, cut):
     before = await tables(driver.store)
     made = await make(driver, cut)
     assert await tables(driver.store) == before
-    said = await driver.store.read(messages.after, made.id, -1)
-    old = await driver.store.read(messages.after, "t1", -1)
+    said = await driver.store.read(messages.list_after, made.id, -1)
+    old = await driver.store.read(messages.list_after, "t1", -1)
     last = len(old) - 1 if cut is None else cut
     assert [(m.index, m.parts, m.created_at, m.tokens) for m in said] == [
         (m.index, m.parts, m.created_at, m.tokens) for m in old[: last + 1]
@@ -122,7 +122,7 @@ async def test_a_reflection_taken_back_in_the_fork_leaves_the_other_thread_alone
 
 async def log(store, thread_id):
     record = await store.read(memory.get_record, f"thread:{thread_id}")
-    return await store.read(memory_log.log_lines, record.id)
+    return await store.read(memory_log.read_lines, record.id)
 
 
 async def test_what_is_said_in_the_fork_is_found_and_the_fork_is_not_split_in_mid_turn(tmp_path):
@@ -130,7 +130,7 @@ async def test_what_is_said_in_the_fork_is_found_and_the_fork_is_not_split_in_mi
     await driver.turn("where is the xylophone", [{"text": "in the attic"}])
     made = await make(driver)
     await driver.open(made.id)
-    driver.said = list(await driver.store.read(messages.after, made.id, -1))
+    driver.said = list(await driver.store.read(messages.list_after, made.id, -1))
     await driver.begin("and the zither")
     page = await driver.store.read(search.search, "xylophone", search.Scope("workspace", "fork"))
     assert {h.thread_id for h in page.hits} == {"fork"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from sakti.core.text import clean_surrogates
 from sakti.core.types import Message, Part, TextPart, ToolCallPart, ToolResultPart
@@ -150,7 +150,7 @@ async def test_with_memory_on_it_only_adds_to_what_search_looks_at(tmp_path: Pat
 
 
 async def test_a_long_thread_comes_to_level_two_a_few_tens_behind_each_turn(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
+    driver = await Driver.make(tmp_path / "m.db", replace(settings(), enabled=False))
     driver.check = lambda _: None  # type: ignore[method-assign]
     for number in range(100):
         await driver.say("user" if number % 2 == 0 else "assistant", TextPart(f"I added x{number}.py. " + "y " * 30))
@@ -167,7 +167,7 @@ async def test_a_long_thread_comes_to_level_two_a_few_tens_behind_each_turn(tmp_
 
 
 async def test_ten_of_which_one_is_still_being_written_wait(tmp_path: Path) -> None:
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
+    driver = await Driver.make(tmp_path / "m.db", replace(settings(), enabled=False))
     driver.check = lambda _: None  # type: ignore[method-assign]
     for number in range(40):
         await driver.say("user" if number % 2 == 0 else "assistant", TextPart(f"I added x{number}.py."))
@@ -184,7 +184,7 @@ async def test_ten_of_which_one_is_still_being_written_wait(tmp_path: Path) -> N
 
 
 async def test_without_memory_ten_large_messages_are_sent_as_one_block_once(tmp_path: Path) -> None:
-    off = dataclasses.replace(settings(), enabled=False, last_messages=200)
+    off = replace(settings(), enabled=False, last_messages=200)
     driver = await Driver.make(tmp_path / "m.db", off)
     driver.check = lambda _: None  # type: ignore[method-assign]
     await talk(driver, 15, 300)
@@ -216,7 +216,7 @@ async def test_without_memory_ten_large_messages_are_sent_as_one_block_once(tmp_
 
 
 async def test_small_messages_stay_as_they_are_and_tool_exchanges_whole(tmp_path: Path) -> None:
-    off = dataclasses.replace(settings(), enabled=False, last_messages=200)
+    off = replace(settings(), enabled=False, last_messages=200)
     driver = await Driver.make(tmp_path / "m.db", off)
     driver.check = lambda _: None  # type: ignore[method-assign]
     prepared = await talk(driver, 18, 2)
@@ -239,7 +239,7 @@ async def test_a_summary_that_cannot_be_stored_is_made_after_the_next_turn(
 ) -> None:
     from sakti.core.errors import StoreError
 
-    driver = await Driver.make(tmp_path / "m.db", dataclasses.replace(settings(), enabled=False))
+    driver = await Driver.make(tmp_path / "m.db", replace(settings(), enabled=False))
     driver.check = lambda _: None  # type: ignore[method-assign]
 
     def full(*_: object) -> None:
@@ -252,5 +252,5 @@ async def test_a_summary_that_cannot_be_stored_is_made_after_the_next_turn(
     assert (await driver.store.read(row, 0))[0] == 0
     await talk(driver, 1)
     assert driver.engine.state.window.thread.metadata["levels"] == [10, 0]
-    assert (await driver.store.read(message_store.page, "t1", limit=1))[0].index == 33
+    assert (await driver.store.read(message_store.list_page, "t1", limit=1))[0].index == 33
     await driver.close()

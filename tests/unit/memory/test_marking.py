@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,17 +10,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from sakti.actions.memory.log import log_lines
+from sakti.actions.memory.log import format_log
 from sakti.core.types import TextPart
 from sakti.memory import worker as work
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.memory.statements import marking
 from sakti.plain import words
 from sakti.store.log import lines as memory_log
-from sakti.store.log import replaced
+from sakti.store.log import replacements
 from sakti.store.log.lines import LogLine
-from sakti.store.log.replaced import KEY, Earlier
-from sakti.tui.panes.observations import ObservationRow, log_rows
+from sakti.store.log.replacements import KEY, Earlier
+from sakti.tui.panes.observations import ObservationRow, make_log_rows
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings
 
 OLD = "* 🔴 (12:00) User stated: The port is 8080. Our region is eu-2."
@@ -115,11 +114,11 @@ def test_what_was_said_twice_is_named_once() -> None:
 
 
 def test_of_what_is_replaced_a_new_line_repeats_the_beginning() -> None:
-    note = replaced.note(Earlier("a [b] " + "long " * 50, "Jan 15, 2026", "12:00"), "Jan 15, 2026")
+    note = replacements.format_note(Earlier("a [b] " + "long " * 50, "Jan 15, 2026", "12:00"), "Jan 15, 2026")
     assert note.startswith(" [replaces 12:00: a (b) long") and note.endswith("…]")
-    assert len(note) < replaced.NOTED + 30 and replaced.remove_marks(f"x{note}") == "x"
+    assert len(note) < replacements.NOTE_LIMIT + 30 and replacements.remove_marks(f"x{note}") == "x"
     # the words in a note are no statement of the line
-    assert replaced.place("The port is 9090. [replaces 12:00: The port is 8080]", "The port is 8080") is None
+    assert replacements.find_end("The port is 9090. [replaces 12:00: The port is 8080]", "The port is 8080") is None
 
 
 def test_the_newest_lines_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +153,7 @@ async def test_of_a_log_only_what_is_new_is_read_again(tmp_path: Path, monkeypat
     reflector = Keeping(lambda x: "queue" not in x)
     driver = await Driver.make(tmp_path / "t.db", settings(900, 20_000), observer=Saying(), reflector=reflector)
     read: list[str] = []
-    whole = memory_log.lines_where
+    whole = memory_log.select_lines
 
     def noted(db: Any, where: str, values: Sequence[object]) -> Any:
         read.extend(map(str, values))
@@ -164,9 +163,9 @@ async def test_of_a_log_only_what_is_new_is_read_again(tmp_path: Path, monkeypat
 
     async def log(before: memory_log.LogSnapshot | None) -> memory_log.LogSnapshot:
         read.clear()
-        found = await driver.store.read(memory_log.whole_log, driver.engine.record_id, before)
+        found = await driver.store.read(memory_log.read_snapshot, driver.engine.record_id, before)
         states = ("active", "buffered")
-        stored = await driver.store.read(memory_log.log_lines, driver.engine.record_id, states=states)
+        stored = await driver.store.read(memory_log.read_lines, driver.engine.record_id, states=states)
         assert [(x.id, x.content, x.forgotten) for x in found.lines] == [(x.id, x.content, x.forgotten) for x in stored]
         return found
 
@@ -195,7 +194,7 @@ class Numbered(ScriptedObserver):
 
 async def test_of_a_long_thread_later_pieces_are_compared_with_earlier_ones(tmp_path: Path) -> None:
     mine = settings(600, 100_000)
-    driver = await Driver.make(tmp_path / "t.db", dataclasses.replace(mine, enabled=False), observer=Numbered())
+    driver = await Driver.make(tmp_path / "t.db", replace(mine, enabled=False), observer=Numbered())
     for _ in range(8):
         await driver.say("user", TextPart("word and number 12 " * 40))
         await driver.say("assistant", TextPart("word " * 40))
@@ -203,7 +202,7 @@ async def test_of_a_long_thread_later_pieces_are_compared_with_earlier_ones(tmp_
     driver.settings = mine
     await driver.open()
     assert await driver.engine.observe_rest()
-    log = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    log = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
     assert len(log) > 2 and all("[replaces" in x.content for x in log[1:])
     await driver.close()
 
@@ -214,7 +213,7 @@ async def test_of_a_long_thread_later_pieces_are_compared_with_earlier_ones(tmp_
 def test_words_are_found_again_whatever_their_case_and_only_in_older_lines() -> None:
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "the PORT is 8080", "date": "", "time": ""}]})
     again = line("The port is 8080", "12:40")
-    first, _, last = memory_log.with_earlier([line("Straße: the port is 8080, I think"), newer, again])
+    first, _, last = memory_log.add_earlier([line("Straße: the port is 8080, I think"), newer, again])
     assert first.marked_text == "Straße: the port is 8080 [earlier; see 12:30], I think"
     assert last.marked_text == last.content and not last.earlier
 
@@ -222,12 +221,12 @@ def test_words_are_found_again_whatever_their_case_and_only_in_older_lines() -> 
 def test_the_newest_of_several_lines_is_named() -> None:
     metadata = {KEY: [{"text": "The port is 8080", "date": "", "time": ""}]}
     newer = [line(f"Port: {n}", f"12:{n}", metadata=metadata) for n in (30, 40)]
-    assert memory_log.with_earlier([line("The port is 8080"), *newer])[0].marked_text.endswith("[earlier; see 12:40]")
+    assert memory_log.add_earlier([line("The port is 8080"), *newer])[0].marked_text.endswith("[earlier; see 12:40]")
 
 
 def test_marks_go_where_the_words_end_whatever_marks_there_are() -> None:
-    assert replaced.insert("ab cd ef", {2: " X", 5: " Y"}) == "ab X cd Y ef"
-    assert replaced.insert("ab [earlier; see 9:00] cd ef", {5: " Y"}) == "ab [earlier; see 9:00] cd Y ef"
+    assert replacements.insert_marks("ab cd ef", {2: " X", 5: " Y"}) == "ab X cd Y ef"
+    assert replacements.insert_marks("ab [earlier; see 9:00] cd ef", {5: " Y"}) == "ab [earlier; see 9:00] cd Y ef"
 
 
 def test_a_reflection_marks_older_lines_alone_and_no_pinned_one() -> None:
@@ -245,22 +244,24 @@ def test_a_reflection_marks_older_lines_alone_and_no_pinned_one() -> None:
 
 def test_a_forgotten_line_replaces_nothing() -> None:
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
-    assert memory_log.with_earlier([line("The port is 8080"), newer])[0].earlier
-    assert not memory_log.with_earlier([line("The port is 8080"), replace(newer, forgotten=True)])[0].earlier
+    assert memory_log.add_earlier([line("The port is 8080"), newer])[0].earlier
+    assert not memory_log.add_earlier([line("The port is 8080"), replace(newer, forgotten=True)])[0].earlier
 
 
 def test_a_mark_stands_once_and_names_another_day() -> None:
     one = Earlier("The port is 8080", "Jan 16, 2026", "9:00")
-    text = replaced.with_marks("The port is 8080. So.", (one, one), "Jan 15, 2026")
+    text = replacements.add_marks("The port is 8080. So.", (one, one), "Jan 15, 2026")
     assert text == "The port is 8080 [earlier; see Jan 16, 9:00]. So."
-    assert replaced.with_marks(text, (one,), "Jan 15, 2026") == text
-    assert replaced.remove_marks(text) == "The port is 8080. So."
+    assert replacements.add_marks(text, (one,), "Jan 15, 2026") == text
+    assert replacements.remove_marks(text) == "The port is 8080. So."
 
 
 def test_the_pane_shows_the_mark_and_edits_the_words() -> None:
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
     rows = [
-        r for r in log_rows(memory_log.with_earlier([line("The port is 8080"), newer])) if isinstance(r, ObservationRow)
+        r
+        for r in make_log_rows(memory_log.add_earlier([line("The port is 8080"), newer]))
+        if isinstance(r, ObservationRow)
     ]
     assert rows[0].text == "The port is 8080 [earlier; see 12:30]"
     assert rows[0].content == "The port is 8080"
@@ -304,7 +305,7 @@ async def test_the_log_shows_it_at_once_and_no_older_text_changes(tmp_path: Path
         await talk(driver, [text])
         for group in driver.engine.state.window.active:
             assert texts.setdefault(group.id, group.text) == group.text, "the prefix is the same byte for byte"
-    lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    lines = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
     shown = [x.marked_text for x in lines]
     assert any("the port is 8080 [earlier; see 10:0" in text for text in shown)
     assert any("the port is 9090 now [replaces 10:0" in text for text in shown)
@@ -330,7 +331,7 @@ async def test_a_reflection_marks_what_it_still_says(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", settings(900, 20_000), observer=Saying(), reflector=reflector)
     await talk(driver, SAID)
     assert await driver.engine.reflect_now()
-    lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    lines = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
     told = [x.content for x in lines if x.kind == "reflection"]
     assert any("the port is 8080 [earlier; see 10:0" in text for text in told)
     assert not any("eu-2 [earlier" in text for text in told)
@@ -342,25 +343,25 @@ async def test_a_new_thread_is_not_told_what_was_replaced_as_if_it_held(tmp_path
     driver = await Driver.make(tmp_path / "m.db", settings(900, 20_000), observer=Saying())
     several = "the cache size is 40 MB, the house has seven doors, the roof is flat and the garden is large"
     await talk(driver, [several, "the cache size is 80 MB now", *SAID, SAID[-1]])
-    carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
+    carried = await driver.store.read(memory_log.build_carry_over, "workspace", "t2")
     assert carried is not None
     texts = [text for _, text in carried.lines]
     assert texts and not any("8080" in x for x in texts), "neither the replaced line nor the note on it"
     assert any("the cache size is 40 MB [earlier; see " in x for x in texts), "a part that is replaced is marked"
-    lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+    lines = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
     (region,) = [x for x in lines if "the region is eu-2" in x.content]
     assert any("eu-2" in x for x in texts)
     await driver.engine.correct(region.id, "forget")
-    carried = await driver.store.read(memory_log.carry_over, "workspace", "t2")
+    carried = await driver.store.read(memory_log.build_carry_over, "workspace", "t2")
     assert carried is not None and not any("eu-2" in x for _, x in carried.lines), "what is forgotten is not told again"
     await driver.close()
 
 
 def test_the_command_and_the_plain_chat_print_the_marks() -> None:
     newer = line("Port: 9090", "12:30", metadata={KEY: [{"text": "The port is 8080", "date": "", "time": ""}]})
-    lines = memory_log.with_earlier([line("The port is 8080"), newer])
-    assert "The port is 8080 [earlier; see 12:30]" in "\n".join(log_lines(lines))
-    assert "The port is 8080 [earlier; see 12:30]" in next(words.log_lines(lines))
+    lines = memory_log.add_earlier([line("The port is 8080"), newer])
+    assert "The port is 8080 [earlier; see 12:30]" in "\n".join(format_log(lines))
+    assert "The port is 8080 [earlier; see 12:30]" in next(words.format_log(lines))
 
 
 async def test_marks_and_claims_are_computed_beside_the_programs_own_thread(

@@ -119,7 +119,7 @@ async def test_a_category_is_stored_and_outlives_a_reflection(tmp_path: Path) ->
     await driver.engine.compact()
 
     async def stored() -> list[tuple[str, str, object]]:
-        found = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+        found = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
         return [(x.kind, x.category, x.metadata.get("mode_specific")) for x in found]
 
     found = await stored()

@@ -16,15 +16,25 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import leases, memory
 from sakti.store.database import Store
 from sakti.store.log import corrections as memory_corrections
-from sakti.store.memory import Activate, Add, Advanced, Group, Held, Move, NewLine, UndoCompaction, UndoReflection
+from sakti.store.memory import (
+    Activate,
+    Add,
+    Group,
+    Move,
+    MoveResult,
+    NewLine,
+    ResultLease,
+    UndoCompaction,
+    UndoReflection,
+)
 from sakti.store.memory import moves as done
-from sakti.store.memory.moves import Compaction, all_in_state, has_messages_between, transition
+from sakti.store.memory.moves import Compaction, are_in_state, change_state, has_messages_between
 from sakti.store.threads import messages, removal, threads
 from tests.bench import raw_rows
 from tests.fakes.clock import FakeClock
 
-HELD = Held("observing", "me", "op", "t")
-CONDENSING = Held("reflecting", "me", "op")
+HELD = ResultLease("observing", "me", "op", "t")
+CONDENSING = ResultLease("reflecting", "me", "op")
 TOKENS = 10  # of a message
 
 
@@ -56,7 +66,7 @@ class Rows:
             message = Message(self.store.ids.new(), thread, "w", "user", (TextPart("."),), 0, tokens=TOKENS, **values)
             await self.store.write(messages.append, message)
 
-    async def move(self, move: Move, thread: str = "t") -> Advanced:
+    async def move(self, move: Move, thread: str = "t") -> MoveResult:
         self.now += 100
         return await self.store.write(memory.advance, "r", thread, move, self.now)
 
@@ -91,10 +101,10 @@ class Rows:
     async def found(self) -> set[str]:
         return set(await self.store.read(raw_rows.searched, "r"))
 
-    async def observe(self, id: str, first: int, last: int, *, activate: bool = False, **values: Any) -> Advanced:
+    async def observe(self, id: str, first: int, last: int, *, activate: bool = False, **values: Any) -> MoveResult:
         return await self.move(observation(id, first, last, activate=activate, **values), values.get("thread_id", "t"))
 
-    async def reflect(self, id: str, *merged: str, corrections: int = 0, **values: Any) -> Advanced:
+    async def reflect(self, id: str, *merged: str, corrections: int = 0, **values: Any) -> MoveResult:
         return await self.move(reflection(id, *merged, corrections=corrections, **values))
 
     async def compacted(self, id: str, groups: tuple[str, ...], **before: Any) -> None:
@@ -108,7 +118,9 @@ def line(group: str, text: str = "It is said.", **values: Any) -> NewLine:
     return NewLine(f"{group}-line", 1, 0, "", "10:00", "medium", text, {}, **values)
 
 
-def observation(id: str, first: int, last: int, *, activate: bool = False, held: Held = HELD, **values: Any) -> Add:
+def observation(
+    id: str, first: int, last: int, *, activate: bool = False, held: ResultLease = HELD, **values: Any
+) -> Add:
     thread = values.pop("thread_id", "t")
     values.setdefault("observation_tokens", 3)
     group = Group(
@@ -163,7 +175,7 @@ async def rows(begun: Path, tmp_path: Path) -> AsyncIterator[Rows]:
     "held",
     [replace(HELD, owner="you"), replace(HELD, operation_id="another"), replace(HELD, kind="reflecting")],
 )
-async def test_only_who_holds_the_lease_adds(rows: Rows, held: Held) -> None:
+async def test_only_who_holds_the_lease_adds(rows: Rows, held: ResultLease) -> None:
     await rows.refused(observation("a", 0, 3, held=held), code="lease_lost")
     await rows.observe("a", 0, 3)
     assert await rows.states() == {"a": "buffered"}
@@ -236,7 +248,7 @@ async def test_nothing_enters_the_log_ahead_of_a_hole(rows: Rows) -> None:
     await rows.move(Activate(("b", "c")))
     await rows.refused(Activate(("b",)))
     await rows.refused(Activate(("d",)))
-    ids = await rows.store.read(messages.after, "t", 7)
+    ids = await rows.store.read(messages.list_after, "t", 7)
     await rows.store.write(removal.withhold_turn, [ids[0].id], "no")
     await rows.move(Activate(("d",)))  # what was withheld stands in nobody's way
     assert set((await rows.states()).values()) == {"active"}
@@ -301,7 +313,7 @@ async def test_a_reflection_is_of_the_log_as_it_is(rows: Rows) -> None:
     await rows.refused(reflection("x", "a", "c"))
     await rows.refused(reflection("x", "a", "nobody"))
     await rows.refused(reflection("x", "a", "b", corrections=1))
-    await rows.store.write(memory_corrections.correct, "r", "a-line", "pin", now=1)
+    await rows.store.write(memory_corrections.correct_line, "r", "a-line", "pin", now=1)
     await rows.refused(reflection("x", "a", "b"))
     await rows.reflect("x", "a", "b", corrections=1)
     await rows.refused(reflection("y", "a", corrections=1))
@@ -391,7 +403,7 @@ async def test_an_undo_takes_back_what_the_compaction_did_and_nothing_else(rows:
     assert record.observation_token_count == 3
     assert {k: thread.get(k) for k in TASK} == TASK
     assert thread[threads.HOLD] == 8 * TOKENS + 25
-    groups = {g.id: g for g in await rows.store.read(memory.groups_by_id, ["b", "c"])}
+    groups = {g.id: g for g in await rows.store.read(memory.get_groups, ["b", "c"])}
     assert (groups["b"].activated_at, groups["b"].discarded_at) == (None, None)
     assert groups["c"].discarded_at == rows.now
     await rows.refused(UndoCompaction("k", 25))
@@ -467,7 +479,7 @@ async def test_the_log_is_what_it_was(rows: Rows) -> None:
     assert (record.generation_count, record.last_reflection_at, record.observation_token_count) == (0, None, 6)
     assert record.metadata[memory.HOLD_REFLECTION] == 6 + 40
     assert await rows.told() == before
-    groups = await rows.store.read(memory.groups_by_id, ["a", "b"])
+    groups = await rows.store.read(memory.get_groups, ["a", "b"])
     assert [(g.superseded_at, g.metadata["away"]) for g in groups] == [(None, [[away, rows.now]])] * 2
     await rows.refused(UndoReflection(40), code="not_found")
 
@@ -504,7 +516,7 @@ async def test_generations_are_undone_from_the_newest_on(rows: Rows) -> None:
 
 async def test_what_people_changed_in_it_is_counted(rows: Rows) -> None:
     await reflected(rows)
-    await rows.store.write(memory_corrections.correct, "r", "x-line", "edit", text="Otherwise.", now=1)
+    await rows.store.write(memory_corrections.correct_line, "r", "x-line", "edit", text="Otherwise.", now=1)
     assert (await rows.move(UndoReflection(40))).corrected_lines == 1
 
 
@@ -516,13 +528,13 @@ async def test_a_state_changes_from_what_it_was_alone(rows: Rows) -> None:
     await rows.observe("b", 4, 5)
     for ids in (["a"], ["a", "b"], ["b", "nobody"]):
         with pytest.raises(MemoryFailure):
-            await rows.store.write(transition, ids, "buffered", "active", 1)
+            await rows.store.write(change_state, ids, "buffered", "active", 1)
     assert await rows.states() == {"a": "active", "b": "buffered"}
-    assert not await rows.store.read(all_in_state, ["a", "b"], "active")
-    assert await rows.store.read(all_in_state, ["a"], "active")
-    await rows.store.write(transition, ["b"], "buffered", "active", 7)
-    await rows.store.write(transition, ["b"], "active", "buffered", 8)
-    (group,) = await rows.store.read(memory.groups_by_id, ["b"])
+    assert not await rows.store.read(are_in_state, ["a", "b"], "active")
+    assert await rows.store.read(are_in_state, ["a"], "active")
+    await rows.store.write(change_state, ["b"], "buffered", "active", 7)
+    await rows.store.write(change_state, ["b"], "active", "buffered", 8)
+    (group,) = await rows.store.read(memory.get_groups, ["b"])
     assert (group.state, group.activated_at) == ("buffered", None)
 
 
@@ -554,7 +566,7 @@ async def test_another_memory_of_a_thread_has_its_own_groups(rows: Rows) -> None
     await rows.store.write(memory.advance, "s", "t", replace(add, group=replace(add.group, record_id="s")), rows.now)
     assert await rows.store.read(memory.cursor, "s", "t") == 5
     assert await rows.store.read(memory.cursor, "r", "t") == 3
-    assert [g.id for g in await rows.store.read(memory.groups, "r", "active")] == ["a"]
+    assert [g.id for g in await rows.store.read(memory.list_groups, "r", "active")] == ["a"]
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
@@ -562,10 +574,10 @@ async def test_another_memory_of_a_thread_has_its_own_groups(rows: Rows) -> None
 
 async def test_groups_are_read_anew_when_their_state_changes(rows: Rows) -> None:
     await rows.observe("a", 0, 3)
-    known = {g.id: g for g in await rows.store.read(memory.current, "r", {})}
+    known = {g.id: g for g in await rows.store.read(memory.list_current_groups, "r", {})}
     assert known["a"].state == "buffered"
     await rows.move(Activate(("a",)))
-    (group,) = await rows.store.read(memory.current, "r", known)
+    (group,) = await rows.store.read(memory.list_current_groups, "r", known)
     assert (group.state, group.activated_at) == ("active", rows.now)
 
 
@@ -573,18 +585,18 @@ async def test_reflections_stand_before_what_was_observed_after_them(rows: Rows)
     await reflected(rows)
     await rows.observe("c", 8, 8, activate=True)
     await rows.observe("d", 9, 9)
-    assert [g.id for g in await rows.store.read(memory.current, "r", {})] == ["x", "c", "d"]
+    assert [g.id for g in await rows.store.read(memory.list_current_groups, "r", {})] == ["x", "c", "d"]
 
 
 async def test_pinned_lines_are_what_people_left_of_them(rows: Rows) -> None:
     await log(rows)
     await rows.observe("c", 8, 8, activate=True)
     for id in ("a", "b"):
-        await rows.store.write(memory_corrections.correct, "r", f"{id}-line", "pin", now=1)
-    await rows.store.write(memory_corrections.correct, "r", "a-line", "edit", text="Otherwise.", now=1)
+        await rows.store.write(memory_corrections.correct_line, "r", f"{id}-line", "pin", now=1)
+    await rows.store.write(memory_corrections.correct_line, "r", "a-line", "edit", text="Otherwise.", now=1)
     ids = ["a", "b", "c"]
     assert await rows.store.read(memory.pinned_lines, ids) == ["* 🟡 (10:00) Otherwise.", "* 🟡 (10:00) It is said."]
-    await rows.store.write(memory_corrections.correct, "r", "b-line", "forget", now=1)
+    await rows.store.write(memory_corrections.correct_line, "r", "b-line", "forget", now=1)
     assert await rows.store.read(memory.pinned_lines, ids) == ["* 🟡 (10:00) Otherwise."]
 
 

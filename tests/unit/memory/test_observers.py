@@ -36,7 +36,7 @@ from sakti.memory.reflect.extractive import ExtractiveReflector
 from sakti.memory.reflect.model import ModelReflector
 from sakti.providers.protocol import Completed, StreamEvent, TextChunk
 from tests.fakes.clock import FakeClock
-from tests.fakes.observers import build_observers
+from tests.fakes.observers import build_observers, extract
 
 COUNTER = Estimator()
 GOOD = """<observations>
@@ -431,8 +431,8 @@ def test_the_tail_of_a_log_keeps_its_date() -> None:
 
 def test_extracted_lines_are_verbatim_and_few() -> None:
     observer = ExtractiveObserver(COUNTER)
-    result = observer.extract(asked())
-    assert result == observer.extract(asked())
+    result = extract(observer, asked())
+    assert result == extract(observer, asked())
     for line in (
         "* 🔴 (12:00) User stated: We use Postgres 16 in src/db/pool.py.",
         "* 🟡 (12:00) User asked for: Please fix the leak.",
@@ -448,7 +448,7 @@ def test_extracted_lines_are_verbatim_and_few() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=400)), max_size=12))
 def test_extraction_never_fails(texts: list[tuple[str, str]]) -> None:
     messages = tuple(message(i, role, TextPart(text)) for i, (role, text) in enumerate(texts))
-    text = ExtractiveObserver(COUNTER).extract(ObserveInput("t", messages, "UTC")).text
+    text = extract(ExtractiveObserver(COUNTER), ObserveInput("t", messages, "UTC")).text
     assert parse.clean(text).count("<observations>") == 0
     text.encode("utf-8")
 
@@ -602,7 +602,7 @@ def test_answers_are_plain_json() -> None:
 
 
 def test_a_named_reflector_moves_no_observer() -> None:
-    from dataclasses import replace
+    from msgspec.structs import replace
 
     memory = MemorySettings()
     named = replace(memory, reflection=replace(memory.reflection, model="b/large"))

@@ -14,9 +14,8 @@ from sakti.core.config import MemorySettings, WorkingMemorySettings
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import Json
-from sakti.memory.working import pages as working_pages
-from sakti.memory.working import schema as page_schema
-from sakti.memory.working.pages import Pages
+from sakti.memory import pages as memory_pages
+from sakti.memory.pages import Pages
 from sakti.store.database import Store
 from sakti.store.memory import records as pages
 from tests.fakes.clock import FakeClock
@@ -44,8 +43,8 @@ async def opened(tmp_path: Path) -> Store:
     return await Store.open(tmp_path / "m.db", clock=FakeClock(), synchronous="NORMAL")
 
 
-def stored_page(store: Store, owner_id: str = "w", schema: Json | None = SCHEMA) -> working_pages.WorkingPage:
-    return working_pages.WorkingPage(store=store, counter=COUNTER, owner_id=owner_id, schema=schema)
+def stored_page(store: Store, owner_id: str = "w", schema: Json | None = SCHEMA) -> memory_pages.WorkingPage:
+    return memory_pages.WorkingPage(store=store, counter=COUNTER, owner_id=owner_id, schema=schema)
 
 
 async def change(store: Store, content: str, *, replace: bool = False) -> Json:
@@ -67,7 +66,7 @@ async def test_an_update_is_checked_after_the_merge_and_names_the_place(tmp_path
             await change(store, wrong)
         with pytest.raises(MemoryFailure):
             await change(store, wrong, replace=True)
-    assert await store.read(pages.working_memory, "resource", "w") == (
+    assert await store.read(pages.read_working_memory, "resource", "w") == (
         json.dumps({"stack": {"db": "sqlite", "port": 5432}}, indent=2),
         2,
     )
@@ -86,27 +85,27 @@ async def test_notes_and_a_page_that_was_markdown(tmp_path: Path) -> None:
     with pytest.raises(MemoryFailure, match=r"\$\.Notes"):
         await stored_page(store).add_note("three")
     await stored_page(store, "new").add_note("first")
-    assert json.loads(await stored_page(store, "new").read()) == {"Notes": ["first"]}
+    assert json.loads((await stored_page(store, "new").read())[0]) == {"Notes": ["first"]}
     await store.close()
 
 
 def test_a_file_that_is_no_schema_is_refused(tmp_path: Path) -> None:
-    assert page_schema.load(None, tmp_path) is None
-    assert page_schema.load(put(tmp_path), tmp_path) == SCHEMA
+    assert memory_pages.load_schema(None, tmp_path) is None
+    assert memory_pages.load_schema(put(tmp_path), tmp_path) == SCHEMA
     for wrong in ({"type": "anything"}, [], {"description": "x" * 30_000}):
         with pytest.raises(ConfigError, match="page.json"):
-            page_schema.load(put(tmp_path, wrong), tmp_path)
+            memory_pages.load_schema(put(tmp_path, wrong), tmp_path)
     (tmp_path / "page.json").write_text("{")
     with pytest.raises(ConfigError, match="JSON"):
-        page_schema.load("page.json", tmp_path)
+        memory_pages.load_schema("page.json", tmp_path)
     with pytest.raises(ConfigError):
-        page_schema.load("missing.json", tmp_path)
+        memory_pages.load_schema("missing.json", tmp_path)
 
 
 def test_an_address_in_a_schema_is_not_fetched() -> None:
     schema: Json = {"properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}}
     with pytest.raises(MemoryFailure, match="127"):
-        page_schema.check('{"a": 1}', schema)
+        memory_pages.check_schema('{"a": 1}', schema)
 
 
 async def test_the_model_is_told_the_schema_and_refused_by_it(tmp_path: Path) -> None:

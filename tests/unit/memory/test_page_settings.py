@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.tools.catalog import make_tools
-from sakti.core.config import MemorySettings, WorkingMemorySettings, flat, load
+from sakti.core.config import MemorySettings, WorkingMemorySettings, flatten, load
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
-from sakti.memory.working import schema as page_schema
-from sakti.memory.working.pages import Pages
+from sakti.memory import pages as memory_pages
+from sakti.memory.pages import Pages
 from sakti.store.database import Store
 from sakti.store.memory import records as rows
 from sakti.store.search import search
@@ -70,7 +70,7 @@ async def test_both_pages_are_sent_the_workspaces_first(tmp_path: Path) -> None:
     ]
     assert "of the workspace" in blocks[0].text and "of the thread" in blocks[1].text
     assert [b.edge for b in blocks] == [False, True], "the cached part ends behind the last"
-    driver.settings = dataclasses.replace(driver.settings, working_memory=WorkingMemorySettings(enabled=False))
+    driver.settings = replace(driver.settings, working_memory=WorkingMemorySettings(enabled=False))
     await driver.engine.close()
     await driver.open()
     await driver.begin("and now")
@@ -85,19 +85,19 @@ async def test_switched_off_it_is_said_and_nothing_is_written(store: Store, tmp_
         await off.add_note("t1", "use tabs")
     refused = await mutate(store, tmp_path, enabled=False)("# A\nb")
     assert (refused["success"], refused["code"]) == (False, "off")
-    assert await store.read(rows.working_memory, "resource", str(tmp_path)) is None
+    assert await store.read(rows.read_working_memory, "resource", str(tmp_path)) is None
 
 
 async def test_the_scope_decides_which_page_is_written_unless_one_is_named(store: Store, tmp_path: Path) -> None:
     where = str(tmp_path)
     own = pages(store, tmp_path, scope="thread")
     await own.add_note("t1", "only here")
-    assert await store.read(rows.working_memory, "resource", where) is None
-    assert "- only here" in (await own.own("t1"))
+    assert await store.read(rows.read_working_memory, "resource", where) is None
+    assert "- only here" in (await own.read_thread_page("t1"))
     assert (await mutate(store, tmp_path, scope="thread")("# Stack\nPython"))["success"]
-    assert "Python" in await own.own("t1")
+    assert "Python" in await own.read_thread_page("t1")
     assert (await mutate(store, tmp_path, scope="thread")("# Stack\nRust", scope="resource"))["success"]
-    assert "Rust" in await own.read() and "Rust" not in await own.own("t1")
+    assert "Rust" in await own.read() and "Rust" not in await own.read_thread_page("t1")
     assert (await mutate(store, tmp_path)("# Stack\nGo"))["success"]
     assert "Go" in await own.read()
     hits = (await store.read(search.search, "Python", search.Scope(where))).hits
@@ -129,7 +129,7 @@ async def test_a_file_elsewhere_is_not_read(store: Store, tmp_path: Path, home: 
     with pytest.raises(ConfigError, match="must be in the workspace or in"):
         await pages(store, work, template=name).template()
     with pytest.raises(ConfigError, match="must be in the workspace or in"):
-        page_schema.load(name, work)
+        memory_pages.load_schema(name, work)
 
 
 def test_the_users_own_configuration_may_hold_them(tmp_path: Path, home: Path) -> None:
@@ -137,12 +137,12 @@ def test_the_users_own_configuration_may_hold_them(tmp_path: Path, home: Path) -
     folder.mkdir(parents=True)
     (folder / "page.md").write_text("# Mine")
     (folder / "page.json").write_text('{"type": "object"}')
-    assert page_schema.template(str(folder / "page.md"), tmp_path) == "# Mine"
-    assert page_schema.load(str(folder / "page.json"), tmp_path) == {"type": "object"}
+    assert memory_pages.load_template(str(folder / "page.md"), tmp_path) == "# Mine"
+    assert memory_pages.load_schema(str(folder / "page.json"), tmp_path) == {"type": "object"}
 
 
 def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "long.md").write_text("x" * (page_schema.LONGEST_TEMPLATE + 1))
+    (tmp_path / "long.md").write_text("x" * (memory_pages.TEMPLATE_CHARACTERS + 1))
     (tmp_path / "bytes.md").write_bytes(b"\xff\xfe\x00")
     (tmp_path / ".env").write_text("KEY=1")
     (tmp_path / "folder.md").mkdir()
@@ -154,14 +154,14 @@ def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
         ("folder.md", "there is no file"),
     ):
         with pytest.raises(ConfigError, match=words):
-            page_schema.template(name, tmp_path)
+            memory_pages.load_template(name, tmp_path)
     (tmp_path / "deep.json").write_text("[" * 15_000)
     with pytest.raises(ConfigError, match="cannot be read as JSON"):
-        page_schema.load("deep.json", tmp_path)
+        memory_pages.load_schema("deep.json", tmp_path)
 
 
 def test_the_settings_are_checked_and_shown() -> None:
-    shown = flat(load().config)
+    shown = flatten(load().config)
     assert (shown["memory.working_memory.enabled"], shown["memory.working_memory.scope"]) == (True, "resource")
     assert shown["memory.working_memory.template"] is None
     with pytest.raises(ConfigError, match="'resource' or 'thread'"):

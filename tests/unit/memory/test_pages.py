@@ -10,8 +10,8 @@ from sakti.core.clock import short
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, TextPart, ThinkingPart
+from sakti.memory import pages as memory_pages
 from sakti.memory.recall import PAGE_MESSAGES, AskingThread, RecallRequest, recall
-from sakti.memory.working import pages as working_pages
 from sakti.store import memory
 from sakti.store.database import Store
 from sakti.store.memory import records as pages
@@ -23,22 +23,24 @@ COUNTER = Estimator()
 
 def test_sections_are_replaced_by_heading() -> None:
     page = "# Stack\nPython\n\n# Notes\n- a\n```\n# no heading\n```"
-    merged, changed = working_pages.merge(page, "## stack\nPython 3.11\n\n# New\nx")
+    merged, changed = memory_pages.merge_sections(page, "## stack\nPython 3.11\n\n# New\nx")
     assert merged == "# Stack\nPython 3.11\n\n# Notes\n- a\n```\n# no heading\n```\n\n# New\nx"
     assert changed == ("stack", "New")
-    assert working_pages.merge(merged, "# New\nx") == (merged, ())
+    assert memory_pages.merge_sections(merged, "# New\nx") == (merged, ())
 
 
 async def test_every_version_is_kept(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     store = driver.store
-    stored = working_pages.WorkingPage(store=store, counter=COUNTER, owner_id="workspace")
+    stored = memory_pages.WorkingPage(store=store, counter=COUNTER, owner_id="workspace")
     page, changed = await stored.update("# Tech stack\nPython", actor="agent")
     assert "# Tech stack\nPython" in page and "# Preferences" in page and changed == ("Tech stack",)
     await stored.update("# Only\nthis", replace=True)
-    assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2)
+    assert await store.read(pages.read_working_memory, "resource", "workspace") == ("# Only\nthis", 2)
     assert (await stored.update("# Only\nthis"))[1] == ()
-    assert await store.read(pages.working_memory, "resource", "workspace") == ("# Only\nthis", 2), "not written again"
+    assert await store.read(pages.read_working_memory, "resource", "workspace") == ("# Only\nthis", 2), (
+        "not written again"
+    )
     await stored.add_note("no ORM")
     page = await stored.add_note("use  tabs")
     assert page.endswith("# Notes\n- no ORM\n- use tabs")
@@ -71,7 +73,7 @@ async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> N
         await driver.prepare()
         await driver.step({"text": "done"}, f"d{number}")
         await driver.engine.end_turn()
-    merged = await driver.store.read(memory.groups, driver.engine.record_id, "superseded")
+    merged = await driver.store.read(memory.list_groups, driver.engine.record_id, "superseded")
     group = next(g for g in merged if g.first_index)  # not the thread's first
 
     async def ask(**values):
@@ -114,19 +116,19 @@ async def test_what_the_model_thought_and_was_told_is_not_recalled(tmp_path: Pat
 
 async def test_a_page_of_json_is_merged_in_depth(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "m.db", clock=FakeClock(), synchronous="NORMAL")
-    stored = working_pages.WorkingPage(store=store, counter=Estimator(), owner_id="w")
+    stored = memory_pages.WorkingPage(store=store, counter=Estimator(), owner_id="w")
     put = stored.update
     page, changed = await put('{"stack": {"db": "sqlite", "ui": "textual"}, "notes": ["a"]}')
     assert set(changed) == {"stack", "notes"}
     page, changed = await put('{"stack": {"db": null, "web": "none"}, "notes": ["b"]}')
-    assert working_pages.as_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
+    assert memory_pages.as_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
     assert await put('{"notes": ["b"]}') == (page, ())
     page, changed = await put('{"notes": null}')
     assert changed == ("notes",)
     with pytest.raises(MemoryFailure):
         await put("# Heading\ntext")
     noted = await stored.add_note("remember  this")
-    assert (working_pages.as_json(noted) or {})["Notes"] == ["remember this"]
+    assert (memory_pages.as_json(noted) or {})["Notes"] == ["remember this"]
     page, _ = await put("# Heading\ntext", replace=True)
     assert page == "# Heading\ntext"
     await store.close()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.config import MemorySettings
 from sakti.core.errors import MemoryFailure
 from sakti.core.types import Thread
 from sakti.memory.engine import MemoryEngine
+from sakti.memory.pages import Pages
 from sakti.memory.state import MemoryOptions, MemoryServices
-from sakti.memory.working.pages import Pages
 from sakti.store.connection import Database
 from sakti.store.log import lines as memory_log
 from tests.fakes.memory import Driver, ScriptedObserver, ScriptedReflector, settings
@@ -36,7 +36,7 @@ async def observed(path: Path, **values: object) -> tuple[Driver, MemorySettings
         await driver.engine.wait_idle()
     await Pages(driver.store, driver.counter, usual, "workspace").update("t1", "# Stack\nPython", actor="user")
     await driver.engine.close()
-    return driver, dataclasses.replace(usual, read_only=True)
+    return driver, replace(usual, read_only=True)
 
 
 async def reopened(driver: Driver, memory: MemorySettings, thread: str = "t1") -> MemoryEngine:
@@ -88,7 +88,7 @@ async def test_a_turn_reads_log_and_page_and_writes_nothing(tmp_path: Path, scop
     await engine.wait_idle()
     assert await driver.store.read(rows) == before
     assert driver.observer.inputs == []
-    assert await driver.store.read(memory_log.log_lines, engine.record_id)
+    assert await driver.store.read(memory_log.read_lines, engine.record_id)
     await driver.close()
 
 

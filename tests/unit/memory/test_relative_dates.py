@@ -13,6 +13,7 @@ from sakti.core.types import Message, TextPart
 from sakti.memory.log import dates
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.protocol import ObserveInput
+from tests.fakes.observers import extract
 
 THURSDAY = 1_768_478_400_000  # 2026-01-15 12:00 UTC
 ENGLISH = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
@@ -54,5 +55,5 @@ def test_lines_of_the_user_end_with_the_date_that_is_meant() -> None:
     late = THURSDAY + 11 * 3_600_000 + 1_800_000  # 23:30 UTC is the next day in Berlin
     message = Message("m", "t", "r", "user", (TextPart("The release is tomorrow."),), late, tokens=9)
     for zone, date in (("UTC", "Jan 16, 2026"), ("Europe/Berlin", "Jan 17, 2026")):
-        text = ExtractiveObserver(Estimator()).extract(ObserveInput("t", (message,), zone)).text
+        text = extract(ExtractiveObserver(Estimator()), ObserveInput("t", (message,), zone)).text
         assert text.endswith(f"The release is tomorrow. (meaning {date})")

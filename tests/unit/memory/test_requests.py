@@ -12,7 +12,7 @@ from sakti.core.errors import MemoryFailure
 from sakti.core.types import Message
 from sakti.memory.context import REMINDER_ID
 from sakti.memory.engine import Prepared
-from sakti.memory.state import Phase
+from sakti.memory.phases import Phase
 from sakti.memory.window import newest_from
 from sakti.store.threads import messages as message_store
 from tests.fakes.memory import Driver, ScriptedObserver, settings
@@ -284,7 +284,7 @@ async def test_a_log_that_nobody_condenses_is_sent_in_part_and_no_turn_ends(driv
     for number in range(12):
         await driver.turn(f"part {number}", [{"text": WORDS}])
         await driver.engine.observation.now(driver.engine.state.window.find_uncovered_messages())
-    log = driver.engine.state.observation_tokens()
+    log = driver.engine.state.observation_tokens
     await driver.begin("what now?")
     prepared = await driver.engine.prepare(step=1, budget=log)
     assert [b.kind for b in prepared.blocks][:3] == ["memory", "memory", "observations"]

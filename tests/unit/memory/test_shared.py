@@ -250,7 +250,7 @@ async def test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own(t
     for line, thread, _ in rows:
         origin = await store.read(group_rows.find_origin, line)
         assert origin is not None and origin.thread_id == thread
-    ids = await store.read(memory_log.sources_of_group, reflection.id)
+    ids = await store.read(memory_log.list_sources, reflection.id)
     assert {m.thread_id for m in await store.read(messages.get_many, ids)} == {"t1", "t2"}
     last = {s.thread_id: s.last for s in spans(reflection)}
     assert len(ids) == last["t1"] + last["t2"] + 2

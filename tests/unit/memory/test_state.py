@@ -9,7 +9,7 @@ from msgspec import structs
 
 from sakti.core.events import to_json
 from sakti.memory import policy
-from sakti.memory.state import (
+from sakti.memory.phases import (
     NEVER_WAITS,
     REFLECTION_TRANSITIONS,
     TRANSITIONS,
@@ -94,11 +94,11 @@ async def test_the_phases_of_a_talk(tmp_path: Path) -> None:
     await driver.engine.wait_idle()
     assert (await driver.engine.compact()).messages
     assert await driver.engine.undo_compaction() is not None
-    assert driver.engine.state.phase is Phase.HELD
+    assert driver.engine.state.phase is Phase.SUSPENDED
     hold = driver.engine.state.window.thread.metadata[threads.HOLD]
     assert hold == driver.engine.state.window.pending + 100
     await driver.turn("grow " * 120, [{"text": "fine " * 20}])
-    assert driver.engine.state.phase is not Phase.HELD
+    assert driver.engine.state.phase is not Phase.SUSPENDED
     await driver.engine.wait_idle()
     await driver.close()
 
@@ -113,7 +113,7 @@ async def test_a_hold_and_a_pause_hold_in_other_windows_too(tmp_path: Path) -> N
     assert (await a.engine.compact()).messages
     assert await a.engine.undo_compaction() is not None
     await b.engine.begin_turn(provider="scripted", model="demo")
-    assert b.engine.state.phase is Phase.HELD
+    assert b.engine.state.phase is Phase.SUSPENDED
     await a.engine.pause()
     await b.engine.begin_turn(provider="scripted", model="demo")
     assert b.engine.state.phase is Phase.PAUSED

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,33 @@ from hypothesis import strategies as st
 
 from sakti.memory.statements import superseding
 from sakti.memory.statements.reading import STATEMENT_LIMIT, clauses, divide_text
-from sakti.memory.statements.superseding import COMPARED, EndedText, Statement, find_ended
+from sakti.memory.statements.superseding import COMPARED, Statement, StatementIndex
 
 FOLDER = Path(__file__).parents[2] / "talks"
 FALSE_SHARE, CHANGED_SHARE = 0.02, 0.7
 CHANGES = ["changes_dev.txt", "changes_heldout.txt", "changes_after.txt", "changes_parallel.txt"]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedText:
+    """Text `start` to `end` of statement `old` that statement `new` ends (positions in a talk)."""
+
+    old: int
+    new: int
+    start: int
+    end: int
+
+
+def find_ended(talk: Sequence[str]) -> list[EndedText]:
+    """What later statements of a talk end of earlier ones, each part once."""
+    index = StatementIndex()
+    out: dict[tuple[int, int], EndedText] = {}
+    for text in talk:
+        new = index.add(text)
+        for old in index.sharing(new):
+            for start, end in superseding.ended_by(old, new):
+                out.setdefault((old.place, start), EndedText(old.place, new.place, start, end))
+    return list(out.values())
 
 
 def pairs(name: str, sign: str) -> list[tuple[str, str]]:

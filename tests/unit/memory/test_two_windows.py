@@ -10,7 +10,7 @@ import pytest
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import MemoryOperation, Notice
-from sakti.memory.state import Phase, ReflectionPhase
+from sakti.memory.phases import Phase, ReflectionPhase
 from sakti.store import leases, memory
 from sakti.store.connection import Database
 from sakti.store.memory import integrity, moves
@@ -27,7 +27,9 @@ async def log_of(driver: Driver, thread: str) -> tuple[list[int], int, list[tupl
 
     def read(db: Database) -> tuple[list[int], int, list[tuple[str, str, int | None, int | None]]]:
         record = driver.engine.record_id
-        groups = [g for s in ("buffered", "active", "superseded", "discarded") for g in memory.groups(db, record, s)]
+        groups = [
+            g for s in ("buffered", "active", "superseded", "discarded") for g in memory.list_groups(db, record, s)
+        ]
         by_id = {g.id: g for g in groups}
         covered: set[int] = set()
         found = [g for g in groups if g.state == "active"]
@@ -37,7 +39,7 @@ async def log_of(driver: Driver, thread: str) -> tuple[list[int], int, list[tupl
             if group.kind == "observation" and group.thread_id == thread:
                 covered |= set(range(group.first_index or 0, (group.last_index or 0) + 1))
         end = memory.cursor(db, record, thread)
-        assert not integrity.wrong_states(db, record)
+        assert not integrity.find_wrong_states(db, record)
         return (
             sorted(set(range(end + 1)) - covered),
             end,
@@ -59,7 +61,7 @@ async def turns(driver: Driver, first: int, last: int) -> None:
 
 async def follow(driver: Driver) -> None:
     """Take in what the other window said, as a session does before its turn."""
-    driver.said = await driver.store.read(messages.after, "t1", -1)
+    driver.said = await driver.store.read(messages.list_after, "t1", -1)
 
 
 async def test_a_window_that_must_wait_joins_what_the_other_one_observes(tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ async def test_a_window_that_must_wait_joins_what_the_other_one_observes(tmp_pat
     for k in range(6):
         await b.turn(f"next {k} " * 40, [{"text": "fine " * 60}])
         await b.engine.wait_idle()
-    assert b.engine.state.window.pending < b.engine.state.numbers().block_after
+    assert b.engine.state.window.pending < b.engine.state.numbers.block_after
     assert len(b.observer.inputs) - calls <= 14
     assert (await log_of(b, "t1"))[0] == []
     await a.close()
@@ -159,7 +161,7 @@ async def test_a_compaction_leaves_the_other_threads_of_a_shared_log_alone(tmp_p
     assert (await b.engine.compact()).messages
     stored = await b.store.read(moves.last_compaction, "t2")
     assert stored is not None
-    assert {g.thread_id for g in await b.store.read(memory.groups_by_id, stored.group_ids)} == {"t2"}
+    assert {g.thread_id for g in await b.store.read(memory.get_groups, stored.group_ids)} == {"t2"}
     assert await b.engine.undo_compaction() is not None
     assert await log_of(a, "t1") == first
     assert await log_of(b, "t2") == second
@@ -197,7 +199,7 @@ async def test_a_stale_reflection_that_another_window_discarded_ends_no_turn(tmp
         await turns(a, n, n + 2)
         await turns(b, n, n + 2)
         waiting = [
-            g for g in await a.store.read(memory.groups, a.engine.record_id, "buffered") if g.kind != "observation"
+            g for g in await a.store.read(memory.list_groups, a.engine.record_id, "buffered") if g.kind != "observation"
         ]
         if waiting:  # the log that it was made from is another one now, and both windows know of it
             await a.engine.state.refresh()
@@ -213,7 +215,7 @@ async def test_a_stale_reflection_that_another_window_discarded_ends_no_turn(tmp
                 await driver.prepare()
                 await driver.step({"text": "Fine."}, "f")
                 await driver.engine.end_turn()
-            states = await a.store.read(memory.groups_by_id, [waiting[0].id])
+            states = await a.store.read(memory.get_groups, [waiting[0].id])
             assert [g.state for g in states] in (["discarded"], ["buffered"])
             break
     else:
@@ -287,13 +289,13 @@ async def test_a_choice_that_another_window_overtook_is_made_anew(tmp_path: Path
     b = await Driver.make(tmp_path / "m.db", SETTINGS, clock=clock)
     await follow(b)
     await turns(a, 1, 2)
-    (first, *rest) = [g.id for g in await a.store.read(memory.groups, a.engine.record_id, "buffered")]
+    (first, *rest) = [g.id for g in await a.store.read(memory.list_groups, a.engine.record_id, "buffered")]
     assert [g.id for g in b.engine.state.window.ready()] == [first]
     assert rest
-    for message in (await a.store.read(messages.after, "t1", -1))[len(b.said) :]:
+    for message in (await a.store.read(messages.list_after, "t1", -1))[len(b.said) :]:
         b.engine.add(message)
     assert await b.engine.state.activate_due("idle")
-    entered = [g.id for g in await a.store.read(memory.groups, a.engine.record_id, "active")]
+    entered = [g.id for g in await a.store.read(memory.list_groups, a.engine.record_id, "active")]
     assert entered[:2] == [first, rest[0]]
     await a.close()
     await b.close()
@@ -328,11 +330,11 @@ async def test_a_pause_does_not_end_the_wait_after_an_undo(tmp_path: Path) -> No
     await driver.begin("and now? " * 20, model="another")  # whose cache is cold
     await driver.prepare()
     assert driver.engine.state.phase is Phase.PAUSED
-    assert driver.engine.state.full()
-    assert driver.engine.state.is_held
+    assert driver.engine.state.is_full()
+    assert driver.engine.state.is_suspended
     assert await log_of(driver, "t1") == before
     await driver.engine.resume(start=False)
-    assert driver.engine.state.phase is Phase.HELD
+    assert driver.engine.state.phase is Phase.SUSPENDED
     await driver.close()
 
 
@@ -363,11 +365,11 @@ async def test_after_an_undo_as_much_is_sent_as_before_the_compaction(failing: b
         await driver.engine.close()
         await driver.open()
         driver.engine.state.phase = Phase.IDLE  # much may be pending without: an exchange that is large by itself
-    limited = driver.engine.state.room() is not None
+    limited = driver.engine.state.message_limit is not None
     assert limited is failing
     before = [m.id for m in driver.engine.preview().messages]
     assert (await driver.engine.compact()).messages
     assert await driver.engine.undo_compaction() is not None
-    assert driver.engine.state.phase is Phase.HELD
+    assert driver.engine.state.phase is Phase.SUSPENDED
     assert [m.id for m in driver.engine.preview().messages] == before
     await driver.close()

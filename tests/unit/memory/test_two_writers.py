@@ -50,7 +50,7 @@ class TwoWriters(RuleBasedStateMachine):
 
     async def take_in(self, driver: Driver) -> None:
         """What the other one said, as a session takes it in before its turn."""
-        rows = await driver.store.read(messages.after, "t1", -1)
+        rows = await driver.store.read(messages.list_after, "t1", -1)
         for message in rows[len(driver.said) :]:
             driver.engine.add(message)
         driver.said = rows
@@ -130,7 +130,7 @@ class TwoWriters(RuleBasedStateMachine):
         async def correct() -> None:
             driver = self.both[one]
             await driver.engine.begin_turn(provider="scripted", model="demo")
-            lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+            lines = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
             if not lines:
                 return
             action: Literal["pin", "edit"] = "pin" if pin and not lines[0].pinned else "edit"
@@ -166,7 +166,7 @@ class TwoWriters(RuleBasedStateMachine):
             await driver.engine.close()
             await driver.store.close()
             self.both[one] = await self.make()
-            self.both[one].said = await self.both[one].store.read(messages.after, "t1", -1)
+            self.both[one].said = await self.both[one].store.read(messages.list_after, "t1", -1)
 
         self.run(die())
 
@@ -181,7 +181,7 @@ class TwoWriters(RuleBasedStateMachine):
         async def look() -> tuple[Snapshot | None, Ledger]:
             store, ledger = self.both[0].store, Ledger()
             ledger.begin("t1")
-            for message in await store.read(messages.after, "t1", -1):
+            for message in await store.read(messages.list_after, "t1", -1):
                 ledger.add(message)
             return await store.read(snapshot.take, self.both[0].engine.record_id), ledger
 

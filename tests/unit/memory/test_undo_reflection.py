@@ -54,7 +54,7 @@ def seen(driver: Driver) -> tuple[Any, ...]:
 
 
 async def as_of(driver: Driver, time: int) -> list[str]:
-    lines = await driver.store.read(memory_corrections.as_of, driver.engine.record_id, time)
+    lines = await driver.store.read(memory_corrections.read_log_at, driver.engine.record_id, time)
     return [x.id for x in lines]
 
 
@@ -91,7 +91,7 @@ async def test_the_log_at_each_time_stays_what_was_true_then(tmp_path: Path) -> 
     logs: list[tuple[int, list[str]]] = []
 
     async def note() -> None:
-        lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+        lines = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
         logs.append((driver.clock.now(), [x.id for x in lines]))
         driver.clock.advance(60)
 
@@ -141,7 +141,9 @@ async def test_a_reflection_that_is_made_or_waits_meanwhile_is_dropped(tmp_path:
     assert waiting is not None
     await driver.engine.undo_reflection()
     assert flow.window.reflection is None
-    assert waiting.id in {g.id for g in await driver.store.read(memory.groups, driver.engine.record_id, "discarded")}
+    assert waiting.id in {
+        g.id for g in await driver.store.read(memory.list_groups, driver.engine.record_id, "discarded")
+    }
 
     assert await driver.engine.reflect_now()
     await talk(driver, 4)
@@ -154,7 +156,7 @@ async def test_a_reflection_that_is_made_or_waits_meanwhile_is_dropped(tmp_path:
     driver.reflector.gate.set()
     await driver.engine.wait_idle()
     assert flow.window.reflection is None
-    assert not await driver.store.read(memory.groups, driver.engine.record_id, "buffered") or flow.window.buffered
+    assert not await driver.store.read(memory.list_groups, driver.engine.record_id, "buffered") or flow.window.buffered
     await driver.close()
 
 
@@ -166,7 +168,7 @@ async def test_nothing_is_condensed_again_until_the_log_has_grown(tmp_path: Path
     while not any(g.kind == "reflection" for g in flow.window.active):
         await talk(driver, 1)
     await driver.engine.undo_reflection()
-    assert flow.observation_tokens() >= flow.numbers().reflect_at
+    assert flow.observation_tokens >= flow.numbers.reflect_at
     assert "Your undo paused automatic reflection" in driver.engine.status().note
     until, asked = flow.window.record.metadata[memory.HOLD_REFLECTION], len(driver.reflector.inputs)
     await driver.engine.close()
@@ -192,7 +194,7 @@ async def test_a_task_that_the_reflection_wrote_and_changes_to_its_lines_go_with
     scope = search.Scope("workspace", None, ("reflection",))
     assert await driver.engine.reflect_now()
     assert flow.window.thread.metadata["current_task"] == "Primary: reflected"
-    line = (await driver.store.read(memory_log.log_lines, driver.engine.record_id))[0]
+    line = (await driver.store.read(memory_log.read_lines, driver.engine.record_id))[0]
     await driver.engine.correct(line.id, "edit", "The user keeps zebras.")
     assert (await driver.store.read(search.search, "zebras", scope)).total == 1
     done = await driver.engine.undo_reflection()
@@ -218,7 +220,7 @@ def test_any_order_of_reflections_and_undos(moves: list[str], tmp_path_factory: 
                 if await driver.engine.reflect_now():
                     stack.append((before, active))
             elif move == "edit" and not stack:
-                lines = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+                lines = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
                 if lines:
                     await driver.engine.correct(lines[0].id, "edit", f"number {next(numbers)}")
             elif move == "undo" and stack:

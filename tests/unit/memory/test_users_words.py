@@ -16,6 +16,7 @@ from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.observe.quoting import pieces
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.statements.sentences import sentences
+from tests.fakes.observers import extract
 
 COUNTER = Estimator()
 ENGLISH = (
@@ -75,7 +76,7 @@ def message(index: int, text: str) -> Message:
 
 def noted(texts: list[str], room: int | None = None) -> str:
     messages = tuple(message(n, text) for n, text in enumerate(texts))
-    return ExtractiveObserver(COUNTER).extract(ObserveInput("t", messages, "UTC", room=room)).text
+    return extract(ExtractiveObserver(COUNTER), ObserveInput("t", messages, "UTC", room=room)).text
 
 
 def share(said: list[str], log: str) -> float:

@@ -20,7 +20,7 @@ async def test_a_change_of_zone_is_a_line_and_rewrites_nothing(tmp_path: Path) -
         await driver.turn(text, [{"text": "ok"}])
         await driver.turn("Thanks!", [{"text": "."}])
         await driver.engine.compact()
-        found = await driver.store.read(memory_log.log_lines, driver.engine.record_id)
+        found = await driver.store.read(memory_log.read_lines, driver.engine.record_id)
         assert not any(x.flags for x in found)
         return [f"{x.time} {x.content}" for x in found if "port" in x.content or "Times" in x.content]
 

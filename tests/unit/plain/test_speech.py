@@ -27,7 +27,7 @@ from sakti.core.events import (
 )
 from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart, Usage
 from sakti.plain import words
-from sakti.plain.prose import Prose, all_lines, speak_line
+from sakti.plain.prose import Prose, format_all, speak_line
 from sakti.plain.speech import Speech
 
 READ = ToolCallPart("1", "read", {"path": "src/a.py"})
@@ -66,14 +66,14 @@ def test_a_long_line_is_said_by_whole_sentences() -> None:
 
 def test_markdown_is_said_without_its_signs() -> None:
     text = "## The *plan*\n\n- **bold** and `x ** 2` and [a](http://b)\n> mind it\n---\n| a | b |\n|---|:-:|\n| 1 | 2 |"
-    assert all_lines(text) == [
+    assert format_all(text) == [
         "heading: The plan",
         "- bold and x ** 2 and a (http://b)",
         "quote: mind it",
         "row: a; b",
         "row: 1; 2",
     ]
-    assert all_lines("```python\n# **kept**\n\n  x = 1\n```\nafter") == [
+    assert format_all("```python\n# **kept**\n\n  x = 1\n```\nafter") == [
         "code python:",
         "# **kept**",
         "",
@@ -81,7 +81,7 @@ def test_markdown_is_said_without_its_signs() -> None:
         "end of code",
         "after",
     ]
-    assert all_lines("```\nnever closed") == ["code:", "never closed", "end of code"]
+    assert format_all("```\nnever closed") == ["code:", "never closed", "end of code"]
     assert speak_line("snake_case__name and 2 * 3 * 4") == "snake_case__name and 2 * 3 * 4"
 
 
@@ -197,7 +197,11 @@ def test_questions_are_asked_one_at_a_time() -> None:
 
 
 def test_how_a_turn_ends_is_said() -> None:
-    assert said(TextDelta("half"), end("interrupted")) == ["sakti: half", "stopped; the answer so far is kept", "ready"]
+    assert said(TextDelta("half"), end("interrupted")) == [
+        "sakti: half",
+        "Interrupted; the answer so far is kept",
+        "ready",
+    ]
     failed = end("error", error="The key is not valid.", error_title="Key")
     assert said(failed) == [
         "Key: The key is not valid.",
@@ -254,7 +258,7 @@ def test_changes_of_several_files_are_read_with_their_names() -> None:
         TrustedFileChange("a.sh", "script", "changed", "1", "2"),
         TrustedFileChange("b.md", "command", "new", "", "x"),
     ]
-    assert words.file_changes(changes) == [
+    assert words.spell_file_changes(changes) == [
         *("a.sh, changed:", "at line 1:", "remove: 1", "add: 2"),
         *("b.md, new:", "at line 1:", "add: x"),
     ]

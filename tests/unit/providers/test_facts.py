@@ -6,7 +6,7 @@ import pytest
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.providers import anthropic, facts, openai_chat, openai_responses, presets, registry
-from sakti.providers.facts import Served
+from sakti.providers.facts import ServedLimits
 from sakti.providers.presets import PRESETS, Family, Preset
 from tests.fakes.requests import message, request
 
@@ -35,7 +35,7 @@ from tests.fakes.requests import message, request
     ],
 )
 def test_what_is_known_of_models(name, window, output, thinking):
-    info = facts.get_facts(*name.split("/", 1))
+    info = facts.get_model_info(*name.split("/", 1))
     assert (info.context_window, info.max_output, info.thinking) == (window, output, thinking)
 
 
@@ -67,14 +67,14 @@ def test_what_is_known_of_models(name, window, output, thinking):
     ],
 )
 def test_open_families_have_a_window_wherever_they_are_served(name: str, window: int) -> None:
-    assert facts.get_facts("mine", name).context_window == window
+    assert facts.get_model_info("mine", name).context_window == window
     here = ProviderSettings(base_url="http://127.0.0.1:9000/v1")
-    assert facts.get_facts("mine", name, here).context_window is None, "a server on this machine decides it"
+    assert facts.get_model_info("mine", name, here).context_window is None, "a server on this machine decides it"
 
 
 def test_prices_of_clouds_are_found_by_their_own_names() -> None:
     for name in ("bedrock/eu.anthropic.claude-haiku-5-5", "vertex/claude-sonnet-4-5@20250929", "azure/gpt-5.1"):
-        assert facts.get_facts(*name.split("/", 1)).input_price is not None, name
+        assert facts.get_model_info(*name.split("/", 1)).input_price is not None, name
 
 
 @pytest.mark.parametrize(
@@ -97,23 +97,23 @@ def test_every_preset_has_all_its_facts():
         if preset.local:
             continue
         for model in filter(None, (preset.model, preset.small)):
-            info = facts.get_facts(preset.name, model)
+            info = facts.get_model_info(preset.name, model)
             assert info.context_window, model
             assert info.max_output, model
             assert info.input_price is not None, model
 
 
 def test_who_knows_better():
-    told = Served(window=8_192, max_output=4_096)
+    told = ServedLimits(window=8_192, max_output=4_096)
     settings = ProviderSettings(context_window=5_000)
-    assert facts.get_facts("openai", "gpt-6.1-terra", served=told).context_window == 8_192
-    assert facts.get_facts("openai", "gpt-6.1-terra", settings, told).context_window == 5_000
-    assert facts.get_facts("openai", "gpt-6.1-terra", settings, told).max_output == 4_096
-    assert facts.get_facts("openai", "gpt-6.1-terra", settings).max_output == 5_000, "never more than the window"
+    assert facts.get_model_info("openai", "gpt-6.1-terra", served=told).context_window == 8_192
+    assert facts.get_model_info("openai", "gpt-6.1-terra", settings, told).context_window == 5_000
+    assert facts.get_model_info("openai", "gpt-6.1-terra", settings, told).max_output == 4_096
+    assert facts.get_model_info("openai", "gpt-6.1-terra", settings).max_output == 5_000, "never more than the window"
     # how much of a model a server at home serves is nothing that its name says
-    assert facts.get_facts("ollama", "gpt-oss:20b").context_window is None
-    assert facts.get_facts("ollama", "gpt-oss:20b").max_output is None
-    assert facts.get_facts("ollama", "gpt-oss:20b").thinking == "effort"
+    assert facts.get_model_info("ollama", "gpt-oss:20b").context_window is None
+    assert facts.get_model_info("ollama", "gpt-oss:20b").max_output is None
+    assert facts.get_model_info("ollama", "gpt-oss:20b").thinking == "effort"
 
 
 def test_images_by_model_provider_and_setting():
@@ -131,17 +131,17 @@ def test_a_new_provider_is_one_entry(monkeypatch):
     )  # fmt: skip
     for module in (presets, facts, registry):
         monkeypatch.setattr(module, "PRESETS", {**PRESETS, "xai": new})
-    assert registry.resolve("grok-5") == "xai/grok-5"
-    info = facts.get_facts("xai", "grok-5")
+    assert registry.resolve_name("grok-5") == "xai/grok-5"
+    info = facts.get_model_info("xai", "grok-5")
     assert (info.context_window, info.max_output, info.images, info.cache_ttl) == (9_000, 500, True, 7)
     assert info.image_rule == "openai"
-    assert facts.get_facts("xai", "grok-3").input_price is not None
+    assert facts.get_model_info("xai", "grok-3").input_price is not None
     assert registry.small_model("xai/grok-5") == "xai/grok-3-mini"
 
 
 @pytest.mark.parametrize(("name", "fit"), [("qwen2.5-coder-1.5b", False), ("llama3.2:3b", False), ("qwen3:32b", None)])
 def test_who_observes_is_dated(name, fit):
-    found = facts.family("ollama", name)
+    found = facts.find_family("ollama", name)
     assert found.observes is fit
     assert fit is None or found.measured.startswith("20")
 

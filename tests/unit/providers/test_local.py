@@ -22,7 +22,7 @@ from sakti.core.types import TextPart, ToolCallPart, ToolResultPart, ToolSpec
 from sakti.providers.local import actions, install, model, policy
 from sakti.providers.local.install import Cancelled, DownloadSource, Installer, InstallError
 from sakti.providers.local.process import ModelProcess
-from sakti.providers.local.provider import LocalProvider, body
+from sakti.providers.local.provider import LocalProvider, render
 from sakti.providers.protocol import TextChunk, ToolCallChunk
 from tests.fakes.requests import READ, call, message, play, request, result
 from tests.fakes.shell import Ended, sakti
@@ -87,9 +87,9 @@ def test_repairs_of_answers(raw):
 
 
 def test_reading_actions():
-    assert actions.read('Sure!\n```json\n{"action": "read", "path": "a"}\n```') == ("read", {"path": "a"})
+    assert actions.read_action('Sure!\n```json\n{"action": "read", "path": "a"}\n```') == ("read", {"path": "a"})
     for raw in ("", "no", "{", "[1]", '{"path": 1}', '{"action": 3}'):
-        assert actions.read(raw) is None
+        assert actions.read_action(raw) is None
 
 
 def test_lone_surrogates_and_half_escapes_do_no_harm():
@@ -103,7 +103,7 @@ def test_lone_surrogates_and_half_escapes_do_no_harm():
 
 
 def test_tools_are_shown_flat():
-    task, edit, read = actions.offer(TOOLS)
+    task, edit, read = actions.offer_tools(TOOLS)
     assert (read.name, edit.name, task.name) == ("read", "edit", "task"), "in the order that they were given"
     assert list(edit.schema()["properties"]) == ["action", "path", "old", "new"]
     assert edit.arguments({"path": "a", "old": "x", "new": "y"}) == {
@@ -113,13 +113,13 @@ def test_tools_are_shown_flat():
     assert list(task.schema()["properties"]) == ["action", "operation", "id"]
     assert task.arguments({"operation": "list"}) == {"action": "list"}
     assert edit.line() == '{"action": "edit", "path": "…", "old": "…", "new": "…"}: Change a file.'
-    assert len(actions.offer([READ] * 9)) == 6
+    assert len(actions.offer_tools([READ] * 9)) == 6
 
 
 def test_a_call_is_written_as_the_model_writes_it():
-    offered = actions.offer(TOOLS)
+    offered = actions.offer_tools(TOOLS)
     made = ToolCallPart("c", "edit", {"path": "a", "edits": [{"old": "x", "new": "y"}]})
-    name, fields = actions.read(actions.write(made, offered))
+    name, fields = actions.read_action(actions.write_call(made, offered))
     assert (name, fields) == ("edit", {"path": "a", "old": "x", "new": "y"})
 
 
@@ -135,14 +135,14 @@ def test_a_call_is_written_as_the_model_writes_it():
     ],
 )
 def test_text_that_goes_round(text, bad):
-    assert actions.degenerate(text) is bad
+    assert actions.is_degenerate(text) is bad
 
 
 # What it may do
 
 
 def names(*messages, tools=TOOLS):
-    allowed = policy.allowed_actions(messages, actions.offer(tools))
+    allowed = policy.choose_actions(messages, actions.offer_tools(tools))
     return {a.name for a in allowed.actions}, allowed.answer
 
 
@@ -219,14 +219,14 @@ def test_an_edit_is_fitted_to_the_file():
 
 def test_the_prompt_is_short_and_grammar_fits():
     asked = request(message("user", "fix f"), tools=TOOLS, tail="Branch main")
-    chat = body(asked)
+    chat = render(asked)
     assert len(chat["messages"][0]["content"]) < 3200
     assert "You help." not in chat["messages"][0]["content"], "the long prompt of big models is left out"
     assert chat["messages"][-1]["content"].endswith("(for information: Branch main)")
     assert chat["max_tokens"] >= 700
-    last = body(request(tools=TOOLS, tool_choice="none"))["response_format"]["json_schema"]["schema"]["anyOf"]
+    last = render(request(tools=TOOLS, tool_choice="none"))["response_format"]["json_schema"]["schema"]["anyOf"]
     assert [f["properties"]["action"]["const"] for f in last] == ["answer"]
-    plain = body(request())
+    plain = render(request())
     assert "response_format" not in plain
     assert plain["messages"][0]["content"] == "You help."
 
@@ -466,7 +466,7 @@ def test_the_command(tmp_path):
 
 def test_use_names_what_is_wrong(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read"):
-        model.use(tmp_path / "none.gguf")
+        model.use_file(tmp_path / "none.gguf")
 
 
 def paths(offered, name):
@@ -476,8 +476,8 @@ def paths(offered, name):
 
 
 def after(text, *more, tools=("read", "edit", "bash", "grep")):
-    offered = actions.offer([replace(READ, name=n) for n in tools])
-    return policy.allowed_actions((message("user", text), *more), offered)
+    offered = actions.offer_tools([replace(READ, name=n) for n in tools])
+    return policy.choose_actions((message("user", text), *more), offered)
 
 
 def reading(id, path, content="x"):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sakti.core.types import Block, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.local import actions, policy, project
 from sakti.providers.local.process import ModelProcess
-from sakti.providers.local.provider import LocalProvider, begins, body
+from sakti.providers.local.provider import LocalProvider, list_prefixes, render
 from sakti.providers.protocol import TextChunk
 from tests.fakes.requests import READ, message, play, request
 from tests.unit.providers.test_local import FAKE
@@ -22,7 +22,7 @@ TOOLS = tuple(replace(READ, name=n) for n in ("read", "edit", "bash", "grep"))
 
 
 def after(text, *more):
-    return policy.allowed_actions((message("user", text), *more), actions.offer(TOOLS), KNOWN)
+    return policy.choose_actions((message("user", text), *more), actions.offer_tools(TOOLS), KNOWN)
 
 
 def looked(name, arguments, content, *, error=False):
@@ -46,7 +46,7 @@ def looked(name, arguments, content, *, error=False):
 def test_the_project_as_such_is_answered_from_what_is_known_of_it(asked):
     allowed = after(asked)
     assert (allowed.actions, allowed.answer, allowed.grounded, allowed.call, allowed.text) == ((), True, True, None, "")
-    assert not policy.allowed_actions((message("user", asked),), actions.offer(TOOLS)).grounded, "nothing is known"
+    assert not policy.choose_actions((message("user", asked),), actions.offer_tools(TOOLS)).grounded, "nothing is known"
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_search_that_fails_proves_nothing():
     [
         ("It is in cart/pricing.py. It adds tax.", "It is in cart/pricing.py. It adds tax."),
         ("It is in `shop.py`. It adds tax.", "It adds tax."),
-        ("It starts in src/main.py", project.NOT_THERE),
+        ("It starts in src/main.py", project.NOT_IN_FILES),
         ("It runs on Node.js, see pricing.py.", "It runs on Node.js, see pricing.py."),
         ("Files:\n- cart/pricing.py\n- cart/invented.py\n", "Files:\n- cart/pricing.py\n"),
         ("It uses the `argparse` module. It prices `carts`. Run `pytest tests`.", "Run `pytest tests`."),
@@ -156,30 +156,30 @@ def test_a_search_that_fails_proves_nothing():
         ("It takes 1024 bytes. It takes 5.", "It takes 5."),
         ("11. It is in cart/pricing.py.", "11. It is in cart/pricing.py."),
         ("It calculates the prices. It sells. It calculates the prices.", "It calculates the prices. It sells. "),
-        ("", project.NOT_THERE),
+        ("", project.NOT_IN_FILES),
     ],
 )
 def test_a_sentence_with_what_nobody_has_seen_does_not_stand(text, stands):
     for size in (1, 3, 1000):
-        guard = project.Grounded(KNOWN)
+        guard = project.GroundingFilter(KNOWN)
         pieces = [guard.feed(text[i : i + size]) for i in range(0, len(text), size)]
         assert "".join([*pieces, guard.end()]) == stands
 
 
 def test_what_is_cut_is_left_out_and_an_answer_that_goes_astray_ends():
-    guard = project.Grounded(KNOWN)
+    guard = project.GroundingFilter(KNOWN)
     assert guard.feed("It sells. It starts in car") == "It sells. " and guard.end(cut=True) == ""
-    guard = project.Grounded(KNOWN)
+    guard = project.GroundingFilter(KNOWN)
     invented = "It uses `os`. It uses `sys`. It uses `re`. "
-    assert not guard.feed(invented) and not guard.astray, "nothing was said yet"
-    assert guard.feed("It sells. " + invented) == "It sells. " and guard.astray
+    assert not guard.feed(invented) and not guard.is_repeating, "nothing was said yet"
+    assert guard.feed("It sells. " + invented) == "It sells. " and guard.is_repeating
 
 
 @given(st.text("ab. \n!", max_size=30), st.integers(1, 5))
 def test_nothing_else_is_lost(text, size):
-    guard = project.Grounded("")
+    guard = project.GroundingFilter("")
     said = "".join([*(guard.feed(text[i : i + size]) for i in range(0, len(text), size)), guard.end()])
-    assert said == (text if text.strip() else text.rstrip(" \n") + project.NOT_THERE) or not text.strip()
+    assert said == (text if text.strip() else text.rstrip(" \n") + project.NOT_IN_FILES) or not text.strip()
 
 
 def asked(text, *more):
@@ -193,13 +193,15 @@ def asked(text, *more):
 
 
 def test_the_project_stands_behind_the_rules_and_before_what_changes():
-    content = body(asked("What is this?"))["messages"][0]["content"]
-    rules, both = begins(asked("anything"))
+    content = render(asked("What is this?"))["messages"][0]["content"]
+    rules, both = list_prefixes(asked("anything"))
     assert both.startswith(rules) and content.startswith(both) and content.endswith("Notes.") and "Long." not in content
     assert content.count("It starts in: x") == 1
     assert "area" not in rules and "shapes" not in rules
-    assert begins(request()) == []
-    assert body(asked("Rename it."))["messages"][0]["content"].endswith("Notes.\n\nOld."), "no question on the project"
+    assert list_prefixes(request()) == []
+    assert render(asked("Rename it."))["messages"][0]["content"].endswith("Notes.\n\nOld."), (
+        "no question on the project"
+    )
 
 
 async def test_the_model_is_not_asked_where_there_is_nothing_to_choose(tmp_path):

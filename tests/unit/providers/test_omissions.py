@@ -12,7 +12,7 @@ from msgspec import structs
 from sakti.core.errors import ProviderError
 from sakti.core.types import FilePart, ImagePart, Json, Message, OutputPart, TextPart
 from sakti.providers import omissions
-from sakti.providers.omissions import find_omission, named_node
+from sakti.providers.omissions import find_node, find_omission
 from tests.fakes.requests import call, message, result
 
 
@@ -94,7 +94,7 @@ def test_a_later_refusal_adds_only_what_it_names(error: ProviderError, expected:
     first = refusal("It is wrong", node={"type": "image", "source": {"data": "BBBB"}})
     earlier = find_omission(messages, first, -1)
     assert earlier is not None
-    rest = omissions.without(messages, earlier.marks("p/m"), "p/m")
+    rest = omissions.omit_pieces(messages, earlier.marks("p/m"), "p/m")
     found = find_omission(rest, error, -1, earlier)
     assert [p.name for p in found.pieces] == expected if found else not expected
     assert found is None or (found.error is first and found.refusals == 2)
@@ -129,7 +129,7 @@ BODY: Json = {
     ],
 )
 def test_paths_in_error_texts_are_followed(text: str, expected: Any) -> None:
-    assert named_node(BODY, text) == expected
+    assert find_node(BODY, text) == expected
 
 
 @given(st.text(max_size=200), st.integers(-1, 6), st.sampled_from([400, 413, 422]))
@@ -137,9 +137,9 @@ def test_only_pieces_are_ever_left_out(text: str, accepted: int, status: int) ->
     messages = conversation()
     omission = find_omission(messages, refusal(text, status), accepted)
     marks = omission.marks("p/m") if omission else {}
-    rest = omissions.without(messages, marks, "p/m")
+    rest = omissions.omit_pieces(messages, marks, "p/m")
     assert [(m.id, m.role, len(m.parts)) for m in rest] == [(m.id, m.role, len(m.parts)) for m in messages]
     changed = sum(a != b for m, n in zip(messages, rest, strict=True) for a, b in zip(m.parts, n.parts, strict=True))
     assert changed == len(marks)
     assert rest[0].parts[0] == TextPart("see")
-    assert omissions.without(rest, marks, "p/m") == rest, "what is sent stays the same"
+    assert omissions.omit_pieces(rest, marks, "p/m") == rest, "what is sent stays the same"

@@ -9,14 +9,14 @@ import pytest
 
 from sakti.core.types import Json, TextPart, ToolCallPart
 from sakti.providers.anthropic import AnthropicStreamParser
-from sakti.providers.errors import Where
+from sakti.providers.errors import ErrorContext
 from sakti.providers.history import CallIds
 from sakti.providers.openai_chat import ChatStreamParser
 from sakti.providers.openai_responses import ResponsesStreamParser
 from sakti.providers.parser import StreamParser, complete_answer
 from sakti.providers.protocol import TextChunk, ToolCallChunk
 
-WHERE = Where("mine", "http://localhost")
+WHERE = ErrorContext("mine", "http://localhost")
 ARGUMENTS = '{"path": "a.py"}'
 
 

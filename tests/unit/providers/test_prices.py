@@ -27,12 +27,12 @@ def newest() -> None:
     """Read the list as the installed package makes it, whatever version the shipped one is from."""
     made = msgspec.json.encode(runpy.run_path(str(MAKER))["price_list"]())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(facts, "_file", lambda: msgspec.json.decode(made, type=facts._File))
-        facts._provider.cache_clear()
-        facts._search.cache_clear()
+        patch.setattr(facts, "_load_price_list", lambda: msgspec.json.decode(made, type=facts._File))
+        facts._load_provider.cache_clear()
+        facts._search_prices.cache_clear()
         yield
-    facts._provider.cache_clear()
-    facts._search.cache_clear()
+    facts._load_provider.cache_clear()
+    facts._search_prices.cache_clear()
 
 
 def _theirs(listed: str, model: str):
@@ -76,7 +76,7 @@ def test_a_cost_is_the_packages(
     write = int((size - read) * written)
     usage = Usage(input_tokens=size, output_tokens=out, cached_tokens=read, cache_write_tokens=write)
     if _theirs(listed, model) is None:  # some names of the list are not found by its own patterns
-        assert facts.cost(usage, provider, model) is None
+        assert facts.compute_cost(usage, provider, model) is None
         return
     theirs = SNAPSHOT.calc(
         Theirs(input_tokens=size, output_tokens=out, cache_read_tokens=read, cache_write_tokens=write),
@@ -85,11 +85,11 @@ def test_a_cost_is_the_packages(
         None,
         None,
     )
-    assert facts.cost(usage, provider, model) == pytest.approx(float(theirs.total_price))
+    assert facts.compute_cost(usage, provider, model) == pytest.approx(float(theirs.total_price))
 
 
 def test_numbers_that_contradict_each_other_have_no_cost() -> None:
-    assert facts.cost(Usage(input_tokens=10, cached_tokens=20), "anthropic", "claude-opus-5-5") is None
+    assert facts.compute_cost(Usage(input_tokens=10, cached_tokens=20), "anthropic", "claude-opus-5-5") is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakti.providers import errors, limits
-from sakti.providers.errors import Where, from_event, from_status
+from sakti.providers.errors import ErrorContext, from_event, from_status
 
 KEYS = ("x", "token", "a", "1", "sk-test-0123456789abcdef")
 
@@ -44,7 +44,7 @@ OVERFLOWS = (
 @pytest.mark.parametrize("text", OVERFLOWS)
 @pytest.mark.parametrize("status", [400, 422, 500, "event"])
 def test_overflow_texts_are_recognised(text: str, status: int | str, key: str) -> None:
-    where = Where("p", secrets=(key,))
+    where = ErrorContext("p", secrets=(key,))
     body = {"error": {"message": text, "type": "invalid_request_error"}}
     error = from_event(body, where) if status == "event" else from_status(int(status), body, {}, where)
     assert (error.code, error.retryable) == ("context_too_long", False)
@@ -64,7 +64,7 @@ def test_overflow_texts_are_recognised(text: str, status: int | str, key: str) -
     ],
 )
 def test_overflow_texts_state_the_window(text: str, window: int) -> None:
-    assert from_status(400, {"error": {"message": text}}, {}, Where("p")).window == window
+    assert from_status(400, {"error": {"message": text}}, {}, ErrorContext("p")).window == window
 
 
 @pytest.mark.parametrize(
@@ -75,14 +75,14 @@ def test_overflow_texts_state_the_window(text: str, window: int) -> None:
     ],
 )
 def test_token_rate_limits_are_not_overflows(text: str) -> None:
-    error = from_event({"error": {"message": text, "code": "ThrottlingException rate_limit"}}, Where("p"))
+    error = from_event({"error": {"message": text, "code": "ThrottlingException rate_limit"}}, ErrorContext("p"))
     assert (error.code, error.retryable) == ("rate_limit", True)
 
 
 @given(st.text("abcdefghijklmnopqrstuvwxyz0123456789", min_size=1, max_size=30), st.sampled_from(OVERFLOWS))
 def test_the_key_never_changes_how_an_error_is_classified(key: str, text: str) -> None:
     body = {"error": {"message": f"{text} (key {key})"}}
-    with_key, without = (from_status(400, body, {}, Where("p", secrets=(s,))) for s in (key, ""))
+    with_key, without = (from_status(400, body, {}, ErrorContext("p", secrets=(s,))) for s in (key, ""))
     assert (with_key.code, with_key.window, with_key.output_limit) == (
         without.code,
         without.window,
@@ -95,14 +95,18 @@ def test_the_key_never_changes_how_an_error_is_classified(key: str, text: str) -
 @pytest.mark.parametrize("status", [400, 403, 429, "event"])
 def test_empty_accounts_are_final(code: str, status: int | str) -> None:
     body = {"error": {"message": "You exceeded your current quota.", "code": code}}
-    error = from_event(body, Where("p")) if status == "event" else from_status(int(status), body, {}, Where("p"))
+    error = (
+        from_event(body, ErrorContext("p"))
+        if status == "event"
+        else from_status(int(status), body, {}, ErrorContext("p"))
+    )
     assert (error.code, error.retryable) == ("authentication", False)
     assert "no credit left" in error.message and "Invalid API key" not in error.message
 
 
 @pytest.mark.parametrize("code", ["cyber_policy", "bio_policy", "misalignment_policy_violation"])
 def test_policy_errors_in_streams_are_final(code: str) -> None:
-    error = from_event({"error": {"message": "Not allowed.", "code": code}}, Where("p"))
+    error = from_event({"error": {"message": "Not allowed.", "code": code}}, ErrorContext("p"))
     assert (error.code, error.retryable) == ("refused", False)
     assert "usage policy: Not allowed." in error.message
 
@@ -124,7 +128,7 @@ def test_policy_errors_in_streams_are_final(code: str) -> None:
     ],
 )
 def test_stream_errors_are_classified_by_their_code(code: object, expected: tuple[str, bool]) -> None:
-    error = from_event({"error": {"message": "It failed.", "code": code}}, Where("p"))
+    error = from_event({"error": {"message": "It failed.", "code": code}}, ErrorContext("p"))
     assert (error.code, error.retryable) == expected
 
 
@@ -147,7 +151,7 @@ CLOUDFLARE = "<!doctype html><title>Attention Required! | Cloudflare</title><h1>
     ],
 )  # fmt: skip
 def test_forbidden_is_not_an_invalid_key(body: object, words: str) -> None:
-    error = from_status(403, body, {}, Where("p", "https://api.example.com/v1", "P_API_KEY"))
+    error = from_status(403, body, {}, ErrorContext("p", "https://api.example.com/v1", "P_API_KEY"))
     assert (error.code, error.retryable) == ("permission", False)
     assert words in error.message and "Invalid API key" not in error.message
     if "Cloudflare" in str(body):
@@ -158,7 +162,7 @@ def test_forbidden_is_not_an_invalid_key(body: object, words: str) -> None:
     ("status", "value", "retryable"), [(500, "false", False), (429, "false", False), (400, "true", True)]
 )
 def test_should_retry_header_decides(status: int, value: str, retryable: bool) -> None:
-    assert from_status(status, {}, {"x-should-retry": value}, Where("p")).retryable is retryable
+    assert from_status(status, {}, {"x-should-retry": value}, ErrorContext("p")).retryable is retryable
 
 
 @pytest.mark.parametrize(
@@ -177,8 +181,8 @@ def test_should_retry_header_decides(status: int, value: str, retryable: bool) -
     ],
 )
 def test_waits_in_error_texts_are_read(text: str, seconds: float | None) -> None:
-    assert limits.retry_after({}, text) == (seconds if seconds is None else pytest.approx(seconds))
-    error = from_event({"error": {"message": text, "code": "rate_limit_exceeded"}}, Where("p"))
+    assert limits.read_retry_after({}, text) == (seconds if seconds is None else pytest.approx(seconds))
+    error = from_event({"error": {"message": text, "code": "rate_limit_exceeded"}}, ErrorContext("p"))
     assert error.retry_after == (seconds if seconds is None else pytest.approx(seconds))
 
 
@@ -190,7 +194,7 @@ def test_retry_info_of_gemini_is_read() -> None:
     text = "You exceeded your current quota, please check your plan and billing details."
     body = {"error": {"code": 429, "message": text, "status": "RESOURCE_EXHAUSTED", "details": details}}
     for each in (body, [body]):
-        error = from_status(429, each, {}, Where("p"))
+        error = from_status(429, each, {}, ErrorContext("p"))
         assert (error.code, error.retryable, error.retry_after) == ("rate_limit", True, 34.0)
 
 
@@ -216,7 +220,7 @@ def in_seconds(seconds: float) -> datetime:
     ],
 )  # fmt: skip
 def test_waits_in_headers_are_read(headers: dict[str, str], seconds: float | None) -> None:
-    error = from_status(429, {}, headers, Where("p"))
+    error = from_status(429, {}, headers, ErrorContext("p"))
     assert error.retry_after == (seconds if seconds is None else pytest.approx(seconds))
 
 
@@ -230,25 +234,25 @@ def test_waits_in_headers_are_read(headers: dict[str, str], seconds: float | Non
     ],
 )
 def test_times_in_headers_are_relative_to_now(name: str, write: Callable[[datetime], str]) -> None:
-    seconds = limits.retry_after({name: write(in_seconds(3_600))}, limited=True)
+    seconds = limits.read_retry_after({name: write(in_seconds(3_600))}, limited=True)
     assert seconds is not None and 3_000 < seconds <= 3_601
 
 
 def test_reset_headers_count_only_after_a_rate_limit() -> None:
-    assert from_status(500, {}, {"x-ratelimit-reset-requests": "6m0s"}, Where("p")).retry_after is None
+    assert from_status(500, {}, {"x-ratelimit-reset-requests": "6m0s"}, ErrorContext("p")).retry_after is None
 
 
 def test_only_long_secrets_are_masked() -> None:
     body = {"error": {"message": "the testing model x refused test-key-123"}}
-    assert "the testing model x" in from_status(400, body, {}, Where("p", secrets=("x",))).message
-    assert "testing" in from_status(400, body, {}, Where("p", secrets=("test",))).message
-    masked = from_status(400, body, {}, Where("p", secrets=("test-key-123",)))
+    assert "the testing model x" in from_status(400, body, {}, ErrorContext("p", secrets=("x",))).message
+    assert "testing" in from_status(400, body, {}, ErrorContext("p", secrets=("test",))).message
+    masked = from_status(400, body, {}, ErrorContext("p", secrets=("test-key-123",)))
     assert "•••" in masked.message and "test-key-123" not in masked.message
 
 
 @given(st.text(max_size=2_000))
 def test_any_text_is_classified(text: str) -> None:
     for body in (text, {"error": text}, {"error": {"message": text, "type": text}}, {"detail": [text]}, [text]):
-        assert from_status(400, body, {"retry-after": text, "x-ratelimit-reset": text}, Where("p")).message
-        assert from_event(body, Where("p")).message
-        assert len(from_status(400, body, {}, Where("p")).message) < 2 * errors.LONGEST_TEXT
+        assert from_status(400, body, {"retry-after": text, "x-ratelimit-reset": text}, ErrorContext("p")).message
+        assert from_event(body, ErrorContext("p")).message
+        assert len(from_status(400, body, {}, ErrorContext("p")).message) < 2 * errors.LONGEST_TEXT

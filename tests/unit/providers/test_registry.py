@@ -20,7 +20,7 @@ from sakti.providers.openai_responses import ResponsesProvider
 from sakti.providers.presets import PRESETS
 from sakti.providers.registry import SelectedModel
 from sakti.providers.scripted import ScriptedProvider
-from sakti.providers.serving import served_models
+from sakti.providers.serving import fetch_local_models
 
 
 def nothing(name):
@@ -34,7 +34,7 @@ async def select(flag=None, config=None, env=None, keys=nothing, served=None, in
         asked.append(url)
         return (served or {}).get(url)
 
-    choice = await registry.select(
+    choice = await registry.select_model(
         flag=flag,
         config_model=config,
         env=env or {},
@@ -100,7 +100,7 @@ async def test_a_provider_alone_gets_its_model():
     ],
 )
 def test_names(name, full):
-    assert registry.resolve(name) == full
+    assert registry.resolve_name(name) == full
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_names(name, full):
 )
 def test_unclear_names_get_suggestions(name, hint):
     with pytest.raises(NoModelError, match=hint):
-        registry.resolve(name)
+        registry.resolve_name(name)
 
 
 def make(name, env=None, **settings):
     own = {name.partition("/")[0]: ProviderSettings(**settings)} if settings else {}
-    return registry.create(name, own, env or {}, nothing)
+    return registry.create_provider(name, own, env or {}, nothing)
 
 
 def test_the_protocol_follows_the_address():
@@ -174,11 +174,11 @@ async def test_probing_a_real_socket():
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    assert await served_models(f"http://127.0.0.1:{port}/v1") == ["qwen3"]
+    assert await fetch_local_models(f"http://127.0.0.1:{port}/v1") == ["qwen3"]
     server.close()
     await server.wait_closed()
-    assert await served_models(f"http://127.0.0.1:{port}/v1") is None
-    assert await served_models("http://192.0.2.1/v1") is None
+    assert await fetch_local_models(f"http://127.0.0.1:{port}/v1") is None
+    assert await fetch_local_models("http://192.0.2.1/v1") is None
 
 
 async def test_a_server_that_keeps_the_connection_open_is_heard_too():
@@ -193,7 +193,7 @@ async def test_a_server_that_keeps_the_connection_open_is_heard_too():
 
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
-    assert await served_models(f"http://127.0.0.1:{port}/v1") == ["qwen3"]
+    assert await fetch_local_models(f"http://127.0.0.1:{port}/v1") == ["qwen3"]
     hold.set()
     server.close()
     await server.wait_closed()

@@ -19,7 +19,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.providers import anthropic, openai_chat, openai_responses
-from sakti.providers.history import turns
+from sakti.providers.history import make_turns
 from tests.fakes.requests import READ, call, message, request, result
 
 SIGNED = ThinkingPart("hm", "anthropic", {"signature": "s"})
@@ -122,7 +122,7 @@ def test_thinking_as_the_model_takes_it(model, kind):
 
 
 def test_an_unanswered_call_is_answered():
-    shown = turns(
+    shown = make_turns(
         [
             message("user", "a"),
             message("assistant", call("x"), call("y")),
@@ -139,9 +139,9 @@ def test_an_unanswered_call_is_answered():
 
 
 def test_a_call_at_the_very_end_and_between_two_answers():
-    shown = turns([message("user", "a"), message("assistant", call("x"))], "p")
+    shown = make_turns([message("user", "a"), message("assistant", call("x"))], "p")
     assert shown[-1].parts[0].content == "interrupted"
-    shown = turns([message("user", "a"), message("assistant", call("x")), message("assistant", "so")], "p")
+    shown = make_turns([message("user", "a"), message("assistant", call("x")), message("assistant", "so")], "p")
     assert [t.role for t in shown] == ["user", "assistant", "user"]
 
 
@@ -161,7 +161,7 @@ def test_thinking_only_goes_to_whom_it_belongs():
 
 
 def test_thinking_with_nothing_behind_it_is_left_out():
-    assert [t.role for t in turns([message("user", "a"), message("assistant", SIGNED)], "anthropic")] == ["user"]
+    assert [t.role for t in make_turns([message("user", "a"), message("assistant", SIGNED)], "anthropic")] == ["user"]
 
 
 def test_files_images_markers_and_empty_texts():

@@ -29,5 +29,7 @@ def test_every_pattern_of_the_code_has_entries() -> None:
 
 
 def test_first_word_of_an_error_type_decides_its_status() -> None:
-    error = errors.from_event({"error": {"type": "rate_limit_server_error", "message": "slow down"}}, errors.Where("x"))
+    error = errors.from_event(
+        {"error": {"type": "rate_limit_server_error", "message": "slow down"}}, errors.ErrorContext("x")
+    )
     assert (error.code, error.status) == ("rate_limit", 429)

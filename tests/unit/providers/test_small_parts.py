@@ -47,24 +47,26 @@ def test_waits_have_an_end():
 
 def test_prices():
     usage = Usage(input_tokens=1_000_000, cached_tokens=0, output_tokens=0)
-    assert facts.cost(usage, "anthropic", "claude-opus-5-5") == pytest.approx(4.0)
+    assert facts.compute_cost(usage, "anthropic", "claude-opus-5-5") == pytest.approx(4.0)
     cached = Usage(input_tokens=1_000_000, cached_tokens=1_000_000)
-    assert facts.cost(cached, "anthropic", "claude-opus-5-5") == pytest.approx(0.2)
-    assert facts.cost(usage, "local", "x") == 0
-    assert facts.cost(usage, "ollama", "x") is None
-    assert facts.cost(usage, "openai", "no-such-model") is None
+    assert facts.compute_cost(cached, "anthropic", "claude-opus-5-5") == pytest.approx(0.2)
+    assert facts.compute_cost(usage, "local", "x") == 0
+    assert facts.compute_cost(usage, "ollama", "x") is None
+    assert facts.compute_cost(usage, "openai", "no-such-model") is None
 
 
 def test_model_info():
-    info = facts.get_facts("anthropic", "claude-opus-5-5")
+    info = facts.get_model_info("anthropic", "claude-opus-5-5")
     assert (info.context_window, info.input_price, info.output_price) == (1_000_000, 4.0, 20.0)
-    assert facts.get_facts("gemini", "gemini-2.5-pro").context_window == 1_048_576
-    assert facts.get_facts("openai", "gpt-6.1-sol").input_price == 2.0
-    assert facts.get_facts("ollama", "x").context_window is None
-    assert facts.get_facts("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
+    assert facts.get_model_info("gemini", "gemini-2.5-pro").context_window == 1_048_576
+    assert facts.get_model_info("openai", "gpt-6.1-sol").input_price == 2.0
+    assert facts.get_model_info("ollama", "x").context_window is None
+    assert facts.get_model_info("anthropic", "claude-x", ProviderSettings(context_window=5)).context_window == 5
 
 
-WHERE = errors.Where("openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", ("sk-very-secret-0123456789",))
+WHERE = errors.ErrorContext(
+    "openai", "https://user:pw@api.example.com/v1", "OPENAI_API_KEY", ("sk-very-secret-0123456789",)
+)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +125,7 @@ def test_an_empty_account_is_not_retried():
     ],
 )
 def test_retry_after(headers, seconds):
-    assert limits.retry_after(headers) == seconds
+    assert limits.read_retry_after(headers) == seconds
 
 
 async def lines(*chunks):

@@ -101,13 +101,13 @@ async def test_old_parts_move_and_are_found_and_opened(store: Store, monkeypatch
     assert (done.messages, done.path) == (3, archive_file.path_of(store.path)) and done.bytes > 300
     assert await archived(store) == ["t-0", "t-2", "t-3"]
     assert done.path.stat().st_mode & 0o777 == 0o600 and len(kept(store.path)) == 3
-    assert await store.read(messages.page, "t") == said
+    assert await store.read(messages.list_page, "t") == said
     for words, first in (("walrus2", "t-2"), ("gimbal solver", "t-0"), ("lver overf", "t-0"), ("word3x7", "t-3")):
         assert (await hits(store, words))[0] == first
     page = await store.read(search, "walrus2", Scope("/w"))
     assert page.hits[0].text == noise(2) and "walrus2" in page.hits[0].snippet
     assert await all_is_well(store)
-    figures = await store.read(upkeep.stats, store.path)
+    figures = await store.read(upkeep.collect_stats, store.path)
     assert figures["archived"] == 3 and figures["archive_bytes"] == done.path.stat().st_size
     again = await archiving.archive(store, before=4 * DAY)
     assert (again.messages, again.removed) == (0, 0)
@@ -176,7 +176,7 @@ async def test_a_missing_archive_is_said_and_nothing_fails(store: Store, tmp_pat
         await purging.purge_thread(again, "t")
     await again.write(thread_removal.restore_thread, "t")
     away.rename(place)
-    assert [m for m in await again.read(messages.page, "t") if m.id != "new"] == said
+    assert [m for m in await again.read(messages.list_page, "t") if m.id != "new"] == said
     await upkeep.reindex(again)
     assert await all_is_well(again) and (await hits(again, "word1x7"))[0] == "t-1"
     await again.close()
@@ -220,7 +220,7 @@ async def test_what_a_search_had_shown_of_a_deleted_message_goes_too(store: Stor
     await purging.delete_message(store, "t-0")
     part = noise(0)[30:200]
     assert await hits(store, part.split()[1]) == ["u-0"], "what somebody said again stays"
-    results = [r for m in await store.read(messages.after, "t", -1) for r in m.tool_results]
+    results = [r for m in await store.read(messages.list_after, "t", -1) for r in m.tool_results]
     assert len(results) == 2 and not [r for r in results if part in r.content]
     assert all("walrus9" in r.content for r in results) and sorted(await hits(store, "walrus9")) == ["t-1", "t-2"]
     assert not [t for t in kept(store.path) if part in t and "I read" not in t]
@@ -234,7 +234,7 @@ async def test_a_fork_keeps_what_it_shares(store: Store) -> None:
     await store.write(thread_removal.delete_thread, "t", 5)
     await purging.purge_thread(store, "t")
     await purging.clean(store)
-    assert [m.parts for m in await store.read(messages.page, made.id)] == [m.parts for m in said]
+    assert [m.parts for m in await store.read(messages.list_page, made.id)] == [m.parts for m in said]
     assert len(kept(store.path)) == 2 and await all_is_well(store)
 
 
@@ -271,10 +271,10 @@ async def test_a_backup_has_its_own(store: Store, tmp_path: Path) -> None:
     assert not written[1].exists(), "no copy of the archive without one of the database"
     target.unlink()
     await store.read(copies.backup, store.path, target)
-    archive_file.forget(store.path)
+    archive_file.close_archive(store.path)
     archive_file.path_of(store.path).unlink()
     other = await Store.open(target)
-    assert await other.read(messages.page, "t") == said and await all_is_well(other)
+    assert await other.read(messages.list_page, "t") == said and await all_is_well(other)
     await other.close()
 
 
@@ -292,7 +292,7 @@ async def test_vacuum_and_recover_know_it(tmp_path: Path) -> None:
     assert place.stat().st_size < before
     recovery.recover(path, FakeClock(9))
     again = await Store.open(path)
-    assert (await again.read(messages.page, "t"))[30:] == said[30:]
+    assert (await again.read(messages.list_page, "t"))[30:] == said[30:]
     assert (await hits(again, "walrus35"))[0] == "t-35" and await all_is_well(again)
     await again.close()
 
@@ -305,7 +305,7 @@ async def test_damage_of_it_is_found(store: Store) -> None:
     file.execute("DELETE FROM parts WHERE key = 1")
     file.close()
     (found,) = [f for f in await store.read(checks.check) if f.name == "archive"]
-    assert found.detail == f"1 of 2 archived messages cannot be read in {place}" and not found.mendable
+    assert found.detail == f"1 of 2 archived messages cannot be read in {place}" and not found.is_repairable
 
 
 async def test_what_can_be_read_of_a_damaged_one_is_recovered(tmp_path: Path) -> None:
@@ -321,14 +321,14 @@ async def test_what_can_be_read_of_a_damaged_one_is_recovered(tmp_path: Path) ->
     found = {f.name: f for f in checks.inspect(store.path)}
     assert not found["archive"].ok and found["integrity"].ok and "damaged" in found["archive"].detail
     store = await Store.open(store.path)
-    lost = [m.id for m in await store.read(messages.page, "t") if isinstance(m.parts[0], MarkerPart)]
+    lost = [m.id for m in await store.read(messages.list_page, "t") if isinstance(m.parts[0], MarkerPart)]
     assert 0 < len(lost) < 20
     await store.close()
     told = recovery.recover(store.path, FakeClock(9)).repaired
     assert [f"{30 - len(lost)} of 30 texts in the archive could be read" in line for line in told] == [True]
     assert list(tmp_path.glob("s.db.archive.damaged-*")) and len(kept(store.path)) == 30 - len(lost)
     store = await Store.open(store.path)
-    opened = await store.read(messages.page, "t")
+    opened = await store.read(messages.list_page, "t")
     assert [m for m in opened if m.id not in lost] == [m for m in said if m.id not in lost]
     (found["archive"],) = [f for f in await store.read(checks.check) if f.name == "archive"]
     assert found["archive"].detail.startswith(f"{len(lost)} of 30 archived messages cannot be read")
@@ -357,7 +357,7 @@ async def test_what_is_not_saved_moves_nothing(tmp_path: Path) -> None:
     await archiving.archive(store, before=LATE)
     await store.close()
     unsaved = await Store.open(tmp_path / "s.db", keep=False)
-    assert await unsaved.read(messages.page, "t") == said and unsaved.notices == []
+    assert await unsaved.read(messages.list_page, "t") == said and unsaved.notices == []
     await unsaved.write(thread_removal.delete_messages, "t-0", 5)
     assert await archiving.sweep(unsaved) == 0 and len(kept(tmp_path / "s.db")) == 1
     await unsaved.close()
@@ -371,7 +371,7 @@ from sakti.store import archive_file
 from sakti.store.database import Store
 from sakti.store.maintenance import archiving
 
-left, put = int(sys.argv[2]), archive_file.put
+left, put = int(sys.argv[2]), archive_file.store_parts
 def dying(*arguments):
     global left
     left -= 1
@@ -379,7 +379,7 @@ def dying(*arguments):
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
     return found
-archiving._ROWS, archive_file.put = 2, dying
+archiving._ROWS, archive_file.store_parts = 2, dying
 async def main():
     store = await Store.open(Path(sys.argv[1]))
     await archiving.archive(store, before=1 << 60)
@@ -395,13 +395,13 @@ async def test_killed_anywhere_the_next_one_goes_on(tmp_path: Path) -> None:
         process = await asyncio.create_subprocess_exec(sys.executable, "-c", DYING, str(store.path), str(pieces))
         assert await asyncio.wait_for(process.wait(), 60) == -signal.SIGKILL
         again = await Store.open(store.path)
-        assert len(await archived(again)) == moved and await again.read(messages.page, "t") == said
+        assert len(await archived(again)) == moved and await again.read(messages.list_page, "t") == said
         assert await all_is_well(again)
         await again.close()
     again = await Store.open(store.path)
     done = await archiving.archive(again, before=LATE)
     assert (done.messages, done.removed) == (8, 6) and len(kept(store.path)) == 14
-    assert await again.read(messages.page, "t") == said and await all_is_well(again)
+    assert await again.read(messages.list_page, "t") == said and await all_is_well(again)
     await again.close()
 
 
@@ -412,7 +412,7 @@ async def test_two_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     two = await Store.open(tmp_path / "s.db")
     done = await asyncio.gather(*(archiving.archive(s, before=LATE) for s in (one, two)))
     assert sum(d.messages for d in done) == 12 and len(kept(one.path)) == 12
-    assert await two.read(messages.page, "t") == said and await all_is_well(one)
+    assert await two.read(messages.list_page, "t") == said and await all_is_well(one)
     await two.close()
     await one.close()
 
@@ -443,11 +443,11 @@ ANY = st.one_of(
 def test_parts_come_back_as_they_were(tmp_path: Path, said: Sequence[Sequence[Part]]) -> None:
     database = tmp_path / "s.db"
     archive_file.create(database)
-    archive_file.know(database)
+    archive_file.register_database(database)
     stored = [codec.encode_parts(parts) for parts in said]
     file = archive_file.connect(archive_file.path_of(database))
-    found = archive_file.put(file, [codec.unpack(value) for value in stored])
+    found = archive_file.store_parts(file, [codec.unpack(value) for value in stored])
     file.close()
     assert [codec.unpack(r) for r in found] == [codec.unpack(v) for v in stored]
-    assert [codec.text_of("", r) for r in found] == [codec.text_of("", v) for v in stored]
+    assert [codec.read_text("", r) for r in found] == [codec.read_text("", v) for v in stored]
     assert len({archive_file.key_of(r) for r in found}) == len(found)

@@ -77,8 +77,8 @@ async def test_each_step_of_it_may_be_followed_by_a_foreign_commit(
     assert len(steps) > 10 and stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = await Store.open(target)
     assert all(f.ok for f in await copy.read(checks.check))
-    assert await copy.read(user_state.history, "/w", 5) == []  # as it was when it began
-    assert len(await filled.read(user_state.history, "/w", 999)) == len(steps)
+    assert await copy.read(user_state.list_prompts, "/w", 5) == []  # as it was when it began
+    assert len(await filled.read(user_state.list_prompts, "/w", 999)) == len(steps)
     await copy.close()
     other.close()
 
@@ -122,9 +122,9 @@ def killed_while_copying(path: Path, target: Path) -> None:
 
 
 async def test_one_that_was_killed_has_no_name_and_is_cleaned_up(filled: Store, tmp_path: Path) -> None:
-    target = files.beside(filled.path, ".backup-1")
+    target = files.append_suffix(filled.path, ".backup-1")
     killed_while_copying(filled.path, target)
-    (left,) = files.leftovers(filled.path)
+    (left,) = files.find_leftovers(filled.path)
     assert left.name.startswith(f"{target.name}.part-") and not target.exists()
     await filled.read(copies.backup, filled.path, target)
     assert not left.exists() and target.exists()

@@ -20,7 +20,7 @@ from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
 from sakti.core.types import MarkerPart, Message, TextPart, Thread
 from sakti.store import failures, files, migrate, opening, user_state
-from sakti.store.connection import plain
+from sakti.store.connection import wrap_connection
 from sakti.store.database import Store
 from sakti.store.maintenance import checks, rebuild, recovery
 from sakti.store.search.search import Scope, search
@@ -47,7 +47,7 @@ async def fill(path: Path) -> None:
             await store.write(
                 messages.append, Message(f"m{t}-{n}", f"t{t}", "/w", "user", (TextPart(text),), n, tokens=9)
             )
-        await store.write(user_state.add_history, "/w", f"typed {t}", 1)
+        await store.write(user_state.add_prompt, "/w", f"typed {t}", 1)
     for n in range(12):
         await store.write(
             service.create, Actor("/w", "s", n), service.NewTask(f"task{n}", f"do thing {n}", labels=["x"])
@@ -136,10 +136,10 @@ async def use(path: Path) -> None:
     store = await Store.open(path, synchronous="NORMAL")
     try:
         for work in (
-            lambda: store.read(threads.summaries, "/w", 9),
-            lambda: store.read(messages.page, "t1"),
+            lambda: store.read(threads.list_summaries, "/w", 9),
+            lambda: store.read(messages.list_page, "t1"),
             lambda: store.read(search, "thing", Scope("/w")),
-            lambda: store.write(user_state.add_history, "/w", "more", 2),
+            lambda: store.write(user_state.add_prompt, "/w", "more", 2),
             lambda: store.write(messages.append, Message("new", "t1", "/w", "user", (TextPart("more"),), 99)),
         ):
             try:
@@ -167,7 +167,7 @@ async def test_a_damaged_page(path: Path, damage: Callable[..., None], page: int
         assert not sound and "`sakti db recover`" in e.message
     before = readable(path)
     done = recovery.recover(path, SystemClock())
-    assert done.kept.read_bytes()[-PAGE:] and oct(done.kept.stat().st_mode)[-3:] == "600"
+    assert done.damaged.read_bytes()[-PAGE:] and oct(done.damaged.stat().st_mode)[-3:] == "600"
     after = readable(path)
     for table in TABLES:
         assert before[table] <= after[table], table
@@ -194,7 +194,7 @@ async def test_a_lost_schema_is_found_again_by_the_rows(path: Path, which: str) 
     assert readable(path) == before and all(before.values())
     assert all(f.ok for f in checks.inspect(path)), [f for f in checks.inspect(path) if not f.ok]
     store = await Store.open(path)
-    assert {t.labels for t in await store.read(questions.all_live, "/w")} == {("x",)}
+    assert {t.labels for t in await store.read(questions.list_live, "/w")} == {("x",)}
     await store.close()
     await use(path)
 
@@ -229,7 +229,7 @@ async def test_a_log_that_is_the_last_copy_is_read_and_kept(path: Path, tmp_path
     log = lost.with_name("s.db-wal").read_bytes()
     done = recovery.recover(lost, SystemClock())
     assert {f"late{n}" for n in range(5)} <= readable(lost)["messages"]
-    assert done.kept.with_name(f"{done.kept.name}-wal").read_bytes() == log
+    assert done.damaged.with_name(f"{done.damaged.name}-wal").read_bytes() == log
     await use(lost)
 
 
@@ -238,26 +238,26 @@ async def test_a_log_counts_to_its_last_commit_before_a_damaged_frame(path: Path
     sizes: list[int] = []
     for n in range(3):
         await store.write(threads.create, Thread(f"late{n}", "/w", "late", 1, 1))
-        sizes.append(files.size_of(files.beside(path, "-wal")))
-    log = bytearray(files.beside(path, "-wal").read_bytes())
+        sizes.append(files.size_of(files.append_suffix(path, "-wal")))
+    log = bytearray(files.append_suffix(path, "-wal").read_bytes())
     original = path.read_bytes()
     await store.close()
     log[sizes[1] - 5] ^= 1  # in the last frame of the second commit
     expected, read = tmp_path / "expected.db", tmp_path / "read.db"
     for copy in (expected, read):
         copy.write_bytes(original)
-    files.beside(expected, "-wal").write_bytes(log)
+    files.append_suffix(expected, "-wal").write_bytes(log)
     connection = apsw.Connection(str(expected))
     connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     connection.close()
-    files.beside(tmp_path / "log", "-wal").write_bytes(log)
-    assert recovery.write_log_pages(read, files.beside(tmp_path / "log", "-wal"))
+    files.append_suffix(tmp_path / "log", "-wal").write_bytes(log)
+    assert recovery.write_log_pages(read, files.append_suffix(tmp_path / "log", "-wal"))
     assert read.read_bytes() == expected.read_bytes()
 
 
 async def test_a_refused_recovery_leaves_the_log_as_it_was(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     os.truncate(path, 0)
-    log = files.beside(path, "-wal")
+    log = files.append_suffix(path, "-wal")
     log.write_bytes(b"all that is there" * 100)
 
     def fail(*_: object, **__: object) -> None:
@@ -279,7 +279,7 @@ async def test_the_rest_is_searched_and_talked_on_in(path: Path) -> None:
     assert done.rows["messages"] == (36, 0) and done.rows["threads"][0] == 0
     assert any("threads were lost but not their messages" in line for line in done.repaired)
     store = await Store.open(path)
-    assert {t.title for t in await store.read(threads.recent, "/w")} == {"Recovered thread"}
+    assert {t.title for t in await store.read(threads.list_recent, "/w")} == {"Recovered thread"}
     assert (await store.read(search, "thing 7", Scope("/w"))).hits[0].kind == "task"
     assert (await store.read(search, "user said", Scope("/w"))).total >= 27
     await store.close()
@@ -292,7 +292,7 @@ async def test_a_lost_message_leaves_a_note_in_its_place(path: Path) -> None:
     connection.close()
     recovery.recover(path, SystemClock())
     store = await Store.open(path)
-    said = await store.read(messages.page, "t1")
+    said = await store.read(messages.list_page, "t1")
     assert [m.index for m in said] == list(range(12))
     assert [m.index for m in said if m.state == "withheld"] == [0, 4]
     assert (await store.read(search, "could not be read", Scope("/w"))).total == 0
@@ -321,7 +321,7 @@ async def test_values_that_mean_nothing_are_replaced_and_their_rows_kept(path: P
 def checked_columns() -> list[tuple[str, str]]:
     """Every column of the schema whose words are checked, without those of leases, which are not copied."""
     connection = apsw.Connection(":memory:")
-    migrate.apply_steps(plain(connection), SystemClock(), name="memory")
+    migrate.apply_steps(wrap_connection(connection), SystemClock(), name="memory")
     tables = connection.execute("SELECT name, sql FROM sqlite_schema WHERE type = 'table'").fetchall()
     checks_of = {str(name): re.findall(r"CHECK \((\w+) IN", str(sql)) for name, sql in tables}
     return [(name, column) for name, columns in checks_of.items() for column in columns if name != "leases"]
@@ -362,8 +362,8 @@ async def test_counts_of_tasks_are_made_anew_and_are_no_rows_that_were_lost(path
     assert "task_counts" not in done.rows
     assert all(f.ok for f in checks.inspect(path)), [f for f in checks.inspect(path) if not f.ok]
     store = await Store.open(path)
-    assert (await store.read(questions.counts, "/w"))["ready"] == 9  # task2 waits for what is gone no longer
-    assert (await store.read(questions.counts, "/\ufffd"))["ready"] == 2
+    assert (await store.read(questions.read_counts, "/w"))["ready"] == 9  # task2 waits for what is gone no longer
+    assert (await store.read(questions.read_counts, "/\ufffd"))["ready"] == 2
     await store.close()
 
 
@@ -374,9 +374,9 @@ async def test_an_empty_file_is_never_taken_for_a_new_database(tmp_path: Path) -
         await Store.open(path)
     assert caught.value.code == "damaged"
     (found,) = [f for f in checks.inspect(path) if f.name == "file"]
-    assert not found.ok and found.detail.endswith("it is empty") and found.mend == failures.RECOVER
+    assert not found.ok and found.detail.endswith("it is empty") and found.advice == failures.RECOVER
     done = recovery.recover(path, SystemClock())
-    assert done.rows == {} and done.kept.exists()
+    assert done.rows == {} and done.damaged.exists()
     await (await Store.open(path)).close()
 
 
@@ -386,7 +386,7 @@ async def test_a_link_to_nothing_is_named_and_left_alone(tmp_path: Path) -> None
     with pytest.raises(StoreError, match=r"s\.db is a link to .*none\.db, which does not exist"):
         await Store.open(path)
     (found,) = [f for f in checks.inspect(path) if f.name == "file"]
-    assert not found.ok and found.mend == "Name another file with SAKTI_DB."
+    assert not found.ok and found.advice == "Name another file with SAKTI_DB."
     assert [p.name for p in tmp_path.glob("*.db*")] == ["s.db"]
 
 
@@ -398,7 +398,7 @@ async def test_a_damaged_header_is_mended_in_a_copy(path: Path, length: int) -> 
         await Store.open(path)
     damaged = path.read_bytes()
     done = recovery.recover(path, SystemClock())
-    assert done.kept.read_bytes() == damaged
+    assert done.damaged.read_bytes() == damaged
     if length <= 100:
         assert done.rows["messages"] == (36, 0)
     await (await Store.open(path)).close()
@@ -415,7 +415,7 @@ async def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not a file"):
         await Store.open(tmp_path)
     (found,) = [f for f in checks.inspect(path) if f.name == "file"]
-    assert found.detail.endswith("another program") and found.mend == "Name another file with SAKTI_DB."
+    assert found.detail.endswith("another program") and found.advice == "Name another file with SAKTI_DB."
     with pytest.raises(StoreError, match="another program") as caught:
         recovery.recover(path, SystemClock())
     assert caught.value.code == "not_ours"
@@ -447,7 +447,7 @@ from sakti.store import user_state
 
 async def main():
     store = await Store.open(Path(sys.argv[1]))
-    await store.write(user_state.add_history, "/w", "the last", 1)
+    await store.write(user_state.add_prompt, "/w", "the last", 1)
     os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
@@ -467,14 +467,14 @@ async def test_damage_that_a_crash_left_stops_the_writing(path: Path) -> None:
     zero(path, int(str(page)) - 1, random.Random(0))
     store = await Store.open(path)
     assert "is damaged" in (store.not_saved or "") and failures.RECOVER in (store.not_saved or "")
-    assert "the last" in await store.read(user_state.history, "/w", 9)
+    assert "the last" in await store.read(user_state.list_prompts, "/w", 9)
     with pytest.raises(StoreError, match="is damaged"):
-        await store.write(user_state.add_history, "/w", "more", 1)
+        await store.write(user_state.add_prompt, "/w", "more", 1)
     await store.close()
 
 
 async def test_without_a_crash_nobody_waits_for_a_look(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sakti.store.failures.find", lambda _: pytest.fail("it was looked for damage"))
+    monkeypatch.setattr("sakti.store.failures.find_damage", lambda _: pytest.fail("it was looked for damage"))
     await (await Store.open(path)).close()
     kill_a_window(path)
     with pytest.raises(pytest.fail.Exception):
@@ -489,10 +489,10 @@ async def test_an_error_that_nobody_meant_is_looked_behind(path: Path) -> None:
 
     with pytest.raises(KeyError):
         await store.read(trip)
-    store._looked = float("-inf")
+    store._checked_at = float("-inf")
     await store.write(lambda db: db.execute_sql("UPDATE messages SET parts = '[' WHERE id = 'm0-0'"))
     with pytest.raises(StoreError, match="is damaged"):
-        await store.read(messages.page, "t0")
+        await store.read(messages.list_page, "t0")
     await store.close()
 
 
@@ -501,16 +501,16 @@ async def test_an_error_that_nobody_meant_is_looked_behind(path: Path) -> None:
 
 @pytest.fixture
 def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "writable", lambda _: False)
+    monkeypatch.setattr(files, "is_writable", lambda _: False)
 
 
 async def test_what_may_not_be_written_is_read_as_it_was_left(path: Path, read_only: None) -> None:
     before = sorted(p.name for p in path.parent.iterdir()), path.read_bytes()
     store = await Store.open(path)
     assert "is not writable" in (store.read_only_reason or "") and store.not_saved == store.read_only_reason
-    assert len(await store.read(messages.page, "t0")) == 12
+    assert len(await store.read(messages.list_page, "t0")) == 12
     with pytest.raises(StoreError) as caught:
-        await store.write(user_state.add_history, "/w", "x", 1)
+        await store.write(user_state.add_prompt, "/w", "x", 1)
     assert caught.value.code == "read_only"
     assert not all(f.ok for f in checks.inspect(path))
     assert all(f.ok for f in await store.read(checks.check))
@@ -522,8 +522,8 @@ async def test_a_chat_goes_on_in_a_copy_that_goes(path: Path, read_only: None) -
     before = path.read_bytes()
     store = await Store.open(path, scratch=True)
     assert store.read_only_reason is None and "is not writable" in (store.not_saved or "")
-    await store.write(user_state.add_history, "/w", "not for ever", 1)
-    assert (await store.read(user_state.history, "/w", 9))[-1] == "not for ever"
+    await store.write(user_state.add_prompt, "/w", "not for ever", 1)
+    assert (await store.read(user_state.list_prompts, "/w", 9))[-1] == "not for ever"
     assert all(f.ok for f in await store.read(checks.check))
     assert store._file is not None and store._file.is_temporary
     await store.close()
@@ -534,9 +534,9 @@ async def test_a_chat_goes_on_in_a_copy_that_goes(path: Path, read_only: None) -
 
 async def test_a_last_commit_in_the_write_ahead_log_is_seen_there_too(path: Path, read_only: None) -> None:
     kill_a_window(path)
-    files.beside(path, "-shm").unlink()
+    files.append_suffix(path, "-shm").unlink()
     store = await Store.open(path)
-    assert await store.read(user_state.history, "/w", 1) == ["the last"]
+    assert await store.read(user_state.list_prompts, "/w", 1) == ["the last"]
     await store.close()
 
 
@@ -548,13 +548,13 @@ async def test_where_no_database_can_be_made_a_chat_goes_on_without(
 
     monkeypatch.setattr(opening, "create", refuse)
     store = await Store.open(tmp_path / "s.db", scratch=True)
-    await store.write(user_state.add_history, "/w", "x", 1)
+    await store.write(user_state.add_prompt, "/w", "x", 1)
     assert "no room for it" in (store.not_saved or "")
     await store.close()
     store = await Store.open(tmp_path / "s.db")
-    assert await store.read(threads.recent, "/w") == []
+    assert await store.read(threads.list_recent, "/w") == []
     with pytest.raises(StoreError, match="no room for it"):
-        await store.write(user_state.add_history, "/w", "x", 1)
+        await store.write(user_state.add_prompt, "/w", "x", 1)
     await store.close()
     assert list(tmp_path.glob("s.db*")) == []
 
@@ -575,7 +575,7 @@ async def test_what_processes_that_are_gone_left_is_removed(path: Path, gone: in
     stays = [f"s.db.new-{os.getpid()}", "s.db.before-0003", "s.db.backup-1", "other.db.new-1"]
     for name in (*left, *stays):
         (path.parent / name).touch()
-    assert sorted(p.name for p in files.leftovers(path)) == sorted(left)
+    assert sorted(p.name for p in files.find_leftovers(path)) == sorted(left)
     await (await Store.open(path)).close()
     assert sorted(p.name for p in path.parent.glob("*.db*")) == sorted([*stays, "s.db"])
 
@@ -605,17 +605,17 @@ me@box: /mnt/box fuse.sshfs rw 0 0
 def test_network_file_systems_are_known(tmp_path: Path, place: str, kind: str | None) -> None:
     mounts = tmp_path / "mounts"
     mounts.write_text(MOUNTS)
-    assert files.network(Path(place), mounts) == kind
+    assert files.find_network_type(Path(place), mounts) == kind
 
 
 async def test_there_is_no_write_ahead_log_on_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "s.db"
     await (await Store.open(path)).close()
-    monkeypatch.setattr(files, "network", lambda _: "nfs4")
+    monkeypatch.setattr(files, "find_network_type", lambda _: "nfs4")
     store = await Store.open(path)
-    await store.write(user_state.add_history, "/w", "x", 1)
+    await store.write(user_state.add_prompt, "/w", "x", 1)
     assert await store.read(lambda db: db.execute_sql("PRAGMA journal_mode").fetchone()) == ("delete",)
-    assert await store.read(user_state.history, "/w", 9) == ["x"]
+    assert await store.read(user_state.list_prompts, "/w", 9) == ["x"]
     await store.close()
     (finding,) = [f for f in checks.inspect(path) if not f.ok]
     assert "network file system (nfs4)" in finding.detail
@@ -637,7 +637,7 @@ async def test_a_file_of_the_users_own_that_others_can_read_is_made_private(
     await store.close()
     monkeypatch.undo()
     path.parent.chmod(0o777)
-    assert f"chmod 700 {path.parent}" in next(f.mend for f in checks.inspect(path) if not f.ok)
+    assert f"chmod 700 {path.parent}" in next(f.advice for f in checks.inspect(path) if not f.ok)
 
 
 @pytest.mark.parametrize("version", range(1, 6))  # later ones change no rows
@@ -656,6 +656,6 @@ async def test_what_migrations_do_to_rows_is_done_to_an_older_one(tmp_path: Path
         lambda db: db.execute_sql("SELECT id, session_id FROM tasks WHERE status = 'in_progress'").fetchall()
     )
     assert dict(claims) == {"of-a-chat": "t", "of-a-shell": "shell:ann"}
-    (thread,) = await store.read(threads.recent, "/w")
+    (thread,) = await store.read(threads.list_recent, "/w")
     assert key not in thread.title and "carry_over" not in thread.metadata
     await store.close()

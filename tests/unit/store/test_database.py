@@ -14,7 +14,7 @@ from sakti.store import copies, migrate
 from sakti.store.database import Store
 from sakti.store.maintenance import checks, upkeep
 from sakti.store.models import MODELS
-from sakti.store.threads import messages, removal, threads
+from sakti.store.threads import messages, removal, runs, threads
 from sakti.store.threads.codec import decode, encode
 
 
@@ -52,7 +52,7 @@ async def test_messages_come_back_as_they_were(store: Store) -> None:
         messages.append, Message("m1", thread.id, "/w", "assistant", parts, 5, tokens=7, part_tokens=(1, 2, 3, 1))
     )
     assert saved.index == 0
-    (back,) = await store.read(messages.page, thread.id)
+    (back,) = await store.read(messages.list_page, thread.id)
     assert back == saved
     assert all(decode(encode(p)) == p for p in parts)
 
@@ -61,9 +61,9 @@ async def test_pages_walk_a_thread_backwards(store: Store) -> None:
     thread = await thread_in(store)
     for i in range(25):
         await store.write(messages.append, message(store, thread, f"m{i}"))
-    newest = await store.read(messages.page, thread.id, limit=10)
+    newest = await store.read(messages.list_page, thread.id, limit=10)
     assert [m.text for m in newest] == [f"m{i}" for i in range(15, 25)]
-    older = await store.read(messages.page, thread.id, before=newest[0].index, limit=100)
+    older = await store.read(messages.list_page, thread.id, before=newest[0].index, limit=100)
     assert [m.text for m in older] == [f"m{i}" for i in range(15)]
 
 
@@ -96,7 +96,7 @@ async def test_provisional_messages_are_found_only_once_they_passed(store: Store
 async def test_a_message_is_sealed_once(store: Store) -> None:
     thread = await thread_in(store)
     await store.write(messages.append, message(store, thread, "m"))
-    (one,) = await store.read(messages.page, thread.id, limit=1)
+    (one,) = await store.read(messages.list_page, thread.id, limit=1)
     for now in (10, 20):
         await store.write(messages.seal, [one.id], now)
     sealed = "SELECT sealed_at FROM messages WHERE id = ?"
@@ -171,7 +171,7 @@ async def test_usage_adds_up(store: Store) -> None:
             id=store.ids.new(),
             now=1,
         )
-    assert await store.read(messages.usage_of, thread.id) == Usage(20, 8, 2, 6, 0, 0.5)
+    assert await store.read(runs.total_usage, thread.id, "actor") == Usage(20, 8, 2, 6, 0, 0.5)
 
 
 WRITER = """
@@ -201,7 +201,7 @@ async def test_two_processes_write_one_thread_without_a_lost_row(tmp_path: Path)
     for process in running:
         _, err = await process.communicate()
         assert process.returncode == 0, err.decode()
-    rows = await store.read(messages.after, thread.id, -1)
+    rows = await store.read(messages.list_after, thread.id, -1)
     assert [m.index for m in rows] == list(range(600))
     await store.close()
 

@@ -30,7 +30,7 @@ async def say(store: Store, text: str) -> None:
 
 
 async def texts(store: Store) -> list[str]:
-    return [m.text for m in await store.read(messages.after, "t1", -1)]
+    return [m.text for m in await store.read(messages.list_after, "t1", -1)]
 
 
 class Windows:
@@ -236,7 +236,7 @@ async def test_file_overwritten_in_place_by_an_older_copy_of_its_size_is_noticed
 
 async def test_idle_window_notices_at_its_next_look(windows: Windows) -> None:
     windows.path.unlink()
-    await windows.first.read(messages.version)
+    await windows.first.read(messages.read_data_version)
     await asyncio.sleep(0)
     assert len(windows.reasons[windows.first]) == 1
 

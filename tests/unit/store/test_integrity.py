@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sakti.core.events import Notice
 from sakti.store import memory
 from sakti.store.connection import Database
-from sakti.store.log.lines import log_lines
+from sakti.store.log.lines import read_lines
 from sakti.store.maintenance import checks
 from sakti.store.memory import group_rows, integrity
 from sakti.store.memory.integrity import GroupSpan
@@ -63,20 +63,22 @@ SOUND = [
 )
 def test_wrong_states_are_put_right(change: dict[str, Any], right: dict[str, str]) -> None:
     spans = [replace(s, state=change.get(s.id, s.state)) for s in SOUND]
-    assert integrity.settle(spans, everything) == right
+    assert integrity.compute_states(spans, everything) == right
 
 
 def test_what_nothing_covers_is_observed_again_and_the_rest_waits_for_it() -> None:
     spans = [observation("a", "active", 0, 3), observation("c", "active", 8, 9), observation("d", "buffered", 10, 12)]
-    assert integrity.settle(spans, everything) == {"c": "buffered"}
-    withheld = integrity.settle(spans, lambda _thread, after, before: (after, before) != (3, 8) and before - after > 1)
+    assert integrity.compute_states(spans, everything) == {"c": "buffered"}
+    withheld = integrity.compute_states(
+        spans, lambda _thread, after, before: (after, before) != (3, 8) and before - after > 1
+    )
     assert withheld == {}
 
 
 def test_what_was_discarded_behind_an_older_cursor_comes_back() -> None:
     spans = [observation("a", "active", 0, 3), *(observation(f"d{n}", "discarded", n, n + 3) for n in (4, 8, 12))]
-    assert integrity.settle(spans, everything) == {}
-    assert integrity.settle(spans, everything, {"t": 11}) == {"d4": "active", "d8": "active"}
+    assert integrity.compute_states(spans, everything) == {}
+    assert integrity.compute_states(spans, everything, {"t": 11}) == {"d4": "active", "d8": "active"}
 
 
 def test_a_gap_is_filled_once() -> None:
@@ -87,9 +89,9 @@ def test_a_gap_is_filled_once() -> None:
         observation("f", "discarded", 6, 7),
         observation("g", "active", 8, 9),
     ]
-    assert integrity.settle(spans, everything) == {"d": "active", "f": "active"}
+    assert integrity.compute_states(spans, everything) == {"d": "active", "f": "active"}
     # where nothing that counts is missing nothing comes back
-    assert integrity.settle(spans, lambda _thread, _after, _before: False) == {}
+    assert integrity.compute_states(spans, lambda _thread, _after, _before: False) == {}
 
 
 def test_of_two_reflections_on_one_group_the_newer_stands() -> None:
@@ -99,7 +101,7 @@ def test_of_two_reflections_on_one_group_the_newer_stands() -> None:
         reflection("r", "active", "a"),
         reflection("s", "active", "a", "b"),
     ]
-    assert integrity.settle(spans, everything) == {"r": "discarded"}
+    assert integrity.compute_states(spans, everything) == {"r": "discarded"}
 
 
 def test_a_reflection_ahead_of_a_hole_is_dissolved() -> None:
@@ -108,15 +110,15 @@ def test_a_reflection_ahead_of_a_hole_is_dissolved() -> None:
         observation("c", "superseded", 8, 9),
         reflection("r", "active", "a", "c"),
     ]
-    assert integrity.settle(spans, everything) == {"a": "active", "c": "buffered", "r": "discarded"}
+    assert integrity.compute_states(spans, everything) == {"a": "active", "c": "buffered", "r": "discarded"}
 
 
 def test_a_group_without_a_range_of_its_thread_stands_outside() -> None:
     report = GroupSpan("p", "t", "observation", "active")
-    assert integrity.settle([observation("a", "active", 0, 3), report], everything) == {}
+    assert integrity.compute_states([observation("a", "active", 0, 3), report], everything) == {}
     sources = observation("a", "superseded", 0, 3), replace(report, state="superseded")
     merged = [*sources, reflection("r", "active", "a", "p")]
-    assert integrity.settle(merged, everything) == {}
+    assert integrity.compute_states(merged, everything) == {}
 
 
 states = st.sampled_from(["buffered", "active", "superseded", "discarded"])
@@ -130,9 +132,9 @@ def test_whatever_the_states_are_what_comes_of_it_is_sound(made: list[Any], merg
     groups += [
         reflection(f"r{n}", state, *(f"g{i}" for i in ids if i < len(made))) for n, (state, ids) in enumerate(merged)
     ]
-    right = integrity.settle(groups, everything)
+    right = integrity.compute_states(groups, everything)
     after = [replace(g, state=right.get(g.id, g.state)) for g in groups]
-    assert integrity.settle(after, everything) == {}
+    assert integrity.compute_states(after, everything) == {}
     standing = [g for g in after if g.kind == "reflection" and g.state == "active"]
     claimed = [i for g in standing for i in g.merged]
     assert len(claimed) == len(set(claimed)), "one reflection stands for a group"
@@ -211,11 +213,11 @@ async def test_mending_puts_search_and_figures_right_too(tmp_path: Path) -> None
         return {k: v for k, v in row.items() if k not in ("updated_at", "metadata", "revision")}
 
     def hurt(db: Database) -> None:
-        for group in group_rows.groups_by_id(db, [first]):
-            group_rows.unindex(db, group)
+        for group in group_rows.get_groups(db, [first]):
+            group_rows.unindex_group(db, group)
         db.execute_sql("UPDATE observation_groups SET state = 'discarded', discarded_at = 1 WHERE id = ?", (first,))
         db.execute_sql("UPDATE observational_memory SET generation_count = 7, observation_token_count = 0")
-        integrity.mend(db, record, 5)
+        integrity.repair_states(db, record, 5)
 
     before = await driver.store.read(look)
     first = (await states_of(driver))[0][0]
@@ -232,7 +234,7 @@ async def test_what_mending_discards_is_not_found_any_more(tmp_path: Path) -> No
     def hurt(db: Database) -> int:
         (low, high) = db.execute_sql("SELECT first_index, last_index FROM observation_groups WHERE pk = 2").fetchone()
         db.execute_sql("UPDATE observation_groups SET first_index = ?, last_index = ? WHERE pk = 1", (low, high))
-        integrity.mend(db, driver.engine.record_id, 5)
+        integrity.repair_states(db, driver.engine.record_id, 5)
         return db.execute_sql(
             "SELECT count(*) FROM search_docs s JOIN observations o ON o.id = s.doc_id"
             " JOIN observation_groups g ON g.id = o.group_id WHERE g.state = 'discarded'"
@@ -251,18 +253,18 @@ async def test_mending_counts_the_reflections_that_stand_and_finds_nothing_forgo
         await driver.turn(f"then the quagga{n} queue? " * 8, [{"text": f"Queue {n} drains. " * 20}])
         await driver.engine.wait_idle()
     await driver.engine.compact()
-    lines = await driver.store.read(log_lines, record)
+    lines = await driver.store.read(read_lines, record)
     forgotten = next(x for x in lines if "quagga0" in x.content)
     await driver.engine.correct(forgotten.id, "forget")
 
     def hurt(db: Database) -> None:
-        for group in group_rows.groups_by_id(db, [forgotten.group_id]):
+        for group in group_rows.get_groups(db, [forgotten.group_id]):
             assert group.state == "active"
-            group_rows.unindex(db, group)
+            group_rows.unindex_group(db, group)
         gone = "UPDATE observation_groups SET state = 'discarded', discarded_at = 1 WHERE id = ?"
         db.execute_sql(gone, (forgotten.group_id,))
         db.execute_sql("UPDATE observational_memory SET generation_count = 7")
-        assert integrity.mend(db, record, 5)
+        assert integrity.repair_states(db, record, 5)
 
     await driver.store.write(hurt)
     counted = await driver.store.read(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from sakti.store import leases
+from sakti.store import files, leases
 from sakti.store.database import Store
 from tests.fakes.clock import FakeClock
 
@@ -61,8 +61,8 @@ async def test_of_another_machine_nobody_is_known_to_have_ended(store: Store) ->
     await process.wait()
     ended = process.pid
     here, elsewhere = f"{socket.gethostname()}:{ended}:x", f"elsewhere:{ended}:x"
-    assert not leases.alive(here)
-    assert leases.alive(elsewhere) and leases.alive(leases.new_owner()) and leases.alive("a")
+    assert not files.is_owner_running(here)
+    assert all(map(files.is_owner_running, (elsewhere, leases.new_owner(), "a")))
     await store.write(leases.acquire, **of(here))
     await store.write(leases.acquire, **of(elsewhere, thread_id="other"))
     assert [x.owner for x in await store.write(leases.clear_dead, "r")] == [here]

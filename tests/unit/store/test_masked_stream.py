@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.store.secrets import LONGEST, MaskedStream, masked
+from sakti.store.secrets import LONGEST, MaskedStream, mask_secrets
 
 KEY = "-----BEGIN RSA PRIVATE KEY-----\n" + "\n".join("Ab1+" * 16 for _ in range(4)) + "\n-----END RSA PRIVATE KEY-----"
 SECRETS = (
@@ -27,7 +27,7 @@ def streamed(pieces: list[str]) -> str:
 @pytest.mark.parametrize("size", [1, 2, 7, 24, 1_000])
 def test_no_cut_lets_a_secret_through(size: int) -> None:
     text = "Look:\n" + "\n".join(f"here is {s} and more\n" for s in SECRETS) + "the end"
-    assert streamed([text[i : i + size] for i in range(0, len(text), size)]) == masked(text)
+    assert streamed([text[i : i + size] for i in range(0, len(text), size)]) == mask_secrets(text)
 
 
 @given(
@@ -36,7 +36,7 @@ def test_no_cut_lets_a_secret_through(size: int) -> None:
 def test_it_comes_masked_in_any_pieces(parts: list[str], size: int) -> None:
     text = " ".join(parts)
     said = streamed([text[i : i + size] for i in range(0, len(text), size)])
-    for line, whole in zip(said.split("\n"), masked(text).split("\n"), strict=False):
+    for line, whole in zip(said.split("\n"), mask_secrets(text).split("\n"), strict=False):
         assert len(line) == len(whole) or KEY in text
     assert not any(s[12:] in said for s in SECRETS[:1])
 

@@ -134,7 +134,7 @@ async def whole(path: Path) -> Store:
     for word in ("walrus", "zebra", "heron"):
         page = await store.read(search.search, word, search.Scope("/w"))
         assert [h.text for h in page.hits] == [f"the {word} sings"]
-    assert [t.id for t in await store.read(threads.recent, "/w", 5)] == ["t"]
+    assert [t.id for t in await store.read(threads.list_recent, "/w", 5)] == ["t"]
     listed, total = await store.read(questions.select, "/w", questions.TaskFilter("all"))
     assert total == len(listed) == len(TASKS)
     assert {t.id: t.state for t in listed} == {
@@ -187,7 +187,7 @@ async def test_what_was_kept_of_the_graph_is_counted_again(old: Path) -> None:
 async def test_a_copy_that_an_unfinished_migration_left_is_made_anew(old: Path, tmp_path: Path) -> None:
     stale = tmp_path / f"s.db.before-{migrate.LATEST:04d}"
     stale.write_text("of another day")
-    before = opening.version_of(DatabaseFile(str(old)))
+    before = opening.read_version(DatabaseFile(str(old)))
     await (await whole(old)).close()
     backup = apsw.Connection(str(stale))
     assert backup.execute("SELECT max(version) FROM schema_migrations").get == before
@@ -231,7 +231,7 @@ def test_check_reports_a_migration_that_would_fail(old: Path, failing: None) -> 
     old.chmod(0o600)
     schema, *rest = checks.inspect(old)
     assert (schema.name, schema.ok) == ("schema", False)
-    assert "0006_removed_for_good" in schema.detail and "`sakti db recover`" in schema.mend
+    assert "0006_removed_for_good" in schema.detail and "`sakti db recover`" in schema.advice
     assert all(finding.ok for finding in rest)
     assert version_of(old) == 2
 
@@ -363,15 +363,15 @@ async def test_what_two_windows_damaged_opens_mended(name: str, tmp_path: Path) 
     scope = "resource" if "u" in groups else "thread"
     damaged(tmp_path / "m.db", groups, cursors, scope)
     store = await Store.open(tmp_path / "m.db")
-    assert (await store.write(integrity.mend, "r", 5)) or name == "the cursor went back"
-    assert not await store.read(integrity.wrong_states, "r")
+    assert (await store.write(integrity.repair_states, "r", 5)) or name == "the cursor went back"
+    assert not await store.read(integrity.find_wrong_states, "r")
     for thread, last in expected.items():
         assert await store.read(memory.cursor, "r", thread) == last
-    active = [g for g in await store.read(memory.groups, "r", "active") if g.thread_id == "t"]
+    active = [g for g in await store.read(memory.list_groups, "r", "active") if g.thread_id == "t"]
     assert {i for g in active for i in range(g.first_index or 0, (g.last_index or 0) + 1)} == set(
         range(expected["t"] + 1)
     )
-    assert not await store.write(integrity.mend, "r", 6)
+    assert not await store.write(integrity.repair_states, "r", 6)
     await store.close()
 
 
@@ -382,5 +382,5 @@ async def test_a_fork_in_a_shared_log_is_not_observed_again(tmp_path: Path) -> N
     db.close()
     store = await Store.open(tmp_path / "m.db")
     assert await store.read(memory.cursor, "r", "u") == 5
-    assert not await store.read(integrity.wrong_states, "r")
+    assert not await store.read(integrity.find_wrong_states, "r")
     await store.close()

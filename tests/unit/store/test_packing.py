@@ -111,7 +111,7 @@ async def unpacked_store(path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 
 
 async def is_packed(store: Store, path: Path) -> None:
-    assert await store.read(packing.progress) is None
+    assert await store.read(packing.read_progress) is None
     assert all(f.ok for f in await store.read(checks.check))
     assert await all_found(store) == WORDS
     rows: Any = await store.read(
@@ -154,7 +154,7 @@ async def test_everything_is_found_after_every_piece(old: Path, monkeypatch: pyt
         pieces += 1
         assert await all_found(store) == WORDS
         assert await store.read(terms) == before
-        told.add(str(await store.read(packing.progress)))
+        told.add(str(await store.read(packing.read_progress)))
     assert pieces > 3 * len(SAID) and len(told) > 20
     await is_packed(store, old)
     await store.close()
@@ -187,14 +187,14 @@ from pathlib import Path
 from sakti.store import migrate, packing, secrets
 from sakti.store.database import Store
 
-left, note = int(sys.argv[2]), packing._note
+left, note = int(sys.argv[2]), packing._save_progress
 def dying(*arguments):
     global left
     left -= 1
     note(*arguments)
     if left == 0:
         os.kill(os.getpid(), signal.SIGKILL)
-packing._ROWS, packing._note, migrate.PACK_S = 2, dying, 0
+packing._ROWS, packing._save_progress, migrate.PACK_S = 2, dying, 0
 async def main():
     store = await Store.open(Path(sys.argv[1]))
     while await store.write(packing.pack_some):
@@ -313,7 +313,7 @@ async def test_all_trigrams_of_a_word_do_not_make_the_word(store: Store) -> None
 
 async def test_a_long_part_is_packed_and_comes_back(store: Store) -> None:
     await say(store, LOG, "short")
-    assert [m.text for m in await store.read(messages.page, "t")] == [LOG, "short"]
+    assert [m.text for m in await store.read(messages.list_page, "t")] == [LOG, "short"]
     stored = await store.read(lambda db: db.execute_sql("SELECT parts, raw_content FROM messages").fetchall())
     assert [type(parts) for parts, _ in stored] == [bytes, str] and {raw for _, raw in stored} == {""}
     assert len(stored[0][0]) < len(LOG) / 3
@@ -377,7 +377,7 @@ async def test_a_message_that_is_masked_later_is_indexed_again(old: Path, monkey
         assert all(f.ok or f.name == "space" for f in await store.read(checks.check))
         await store.write(messages.append, replace(message, id=store.ids.new(), parts=(TextPart("between"),)))
         await upkeep.pack(store)
-    await upkeep.optimize(store)
+    await upkeep.optimize_indexes(store)
     await store.close()
     connection = apsw.Connection(str(old))
     rows = connection.execute("SELECT sakti_unpacked(parts), raw_content, search_text FROM messages").fetchall()
@@ -415,7 +415,7 @@ async def test_a_secret_in_two_parts_of_one_message_is_masked_in_search(
     assert (await redacting.redact(store)).texts == {"search_docs": 1}
     assert not await hits(store, "blbnnzagtlexdhbhjcwq") and "t-0" in await hits(store, "heron")
     assert not (await redacting.count(store)).texts
-    await upkeep.optimize(store)
+    await upkeep.optimize_indexes(store)
     words = await store.read(lambda db: db.execute_sql("SELECT term FROM search_vocabulary").fetchall())
     assert not [word for (word,) in words if word.startswith(("blbnnz", "agvybh"))]
     assert all(f.ok for f in await store.read(checks.check))

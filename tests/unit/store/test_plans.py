@@ -21,17 +21,17 @@ from tests.fakes.statements import Product
 from tests.fakes.walks import WALKS
 
 QUERIES: dict[str, Callable[[Any], object]] = {
-    "the log": lambda db: memory_log.log_lines(db, "r"),
-    "the log at a time": lambda db: memory_corrections.as_of(db, "r", 1),
-    "events": lambda db: memory_events.events(db, "r", "t"),
-    "figures": lambda db: memory_log.figures(db, "r"),
-    "groups": lambda db: memory.groups(db, "r", "active"),
+    "the log": lambda db: memory_log.read_lines(db, "r"),
+    "the log at a time": lambda db: memory_corrections.read_log_at(db, "r", 1),
+    "events": lambda db: memory_events.list_events(db, "r", "t"),
+    "figures": lambda db: memory_log.compute_figures(db, "r"),
+    "groups": lambda db: memory.list_groups(db, "r", "active"),
     "the cursor": lambda db: memory.cursor(db, "r", "t"),
-    "the groups of a window": lambda db: memory.current(db, "r", {}),
-    "a look between": lambda db: messages.states_after(db, "t", 3),
+    "the groups of a window": lambda db: memory.list_current_groups(db, "r", {}),
+    "a look between": lambda db: messages.list_states_after(db, "t", 3),
     "summaries": lambda db: messages.list_summaries(db, "t", above=0, limit=9),
     "count": lambda db: messages.count(db, "t"),
-    "actors": lambda db: memory_log.actors(db, "t"),
+    "actors": lambda db: memory_log.list_actor_calls(db, "t"),
 }
 
 
@@ -70,9 +70,9 @@ async def test_a_walk_of_the_package_fails_the_test_that_came_to_it(store: Store
     await store.read(lambda db: setattr(db.connection(), "exec_trace", product.take))
     await store.read(lambda db: db.execute_sql("SELECT id FROM tasks WHERE title = 'a'").fetchall())
     assert product.fresh == {}  # a test's own
-    await store.read(user_state.ui_state)
+    await store.read(user_state.load_ui_state)
     (found,) = product.unlisted({})
     assert found.startswith("user_state.py:ui_state: SCAN ui_state: SELECT ")
-    await store.read(user_state.ui_state)
+    await store.read(user_state.load_ui_state)
     assert product.unlisted({}) == []  # told once
     assert all(reason for reason in WALKS.values())

@@ -105,10 +105,10 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     pasted.write_bytes(PIECES[0])
     await driver.say("user", TextPart(f"look at {pasted} now"), ImagePart("image/png", "aGk=", str(pasted)))
     assert f"Last thread: the {WORD} plan" in await begin_another(driver)
-    await store.write(user_state.add_history, "workspace", f"typed {WORD}", 1, "t1")
-    await store.write(user_state.add_history, "workspace", f"question 3 about the {WORD}3", 1)  # of an earlier sakti
+    await store.write(user_state.add_prompt, "workspace", f"typed {WORD}", 1, "t1")
+    await store.write(user_state.add_prompt, "workspace", f"question 3 about the {WORD}3", 1)  # of an earlier sakti
     await store.write(
-        user_state.keep_unsent, "workspace", "gone:1:x", user_state.Unsent(f"half a {WORD}", [WORD], "t1"), 1
+        user_state.save_unsent, "workspace", "gone:1:x", user_state.Unsent(f"half a {WORD}", [WORD], "t1"), 1
     )
     actor = Actor("workspace", "s", 1, "t2")
     await store.write(
@@ -132,7 +132,7 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     assert done.flushed and removal.wipe_free_space(done) == ""
     assert traces(folder) == []
     assert all(f.ok for f in await store.read(checks.check))
-    assert [t.id for t in await store.read(threads.recent, "workspace")] == ["t2"]
+    assert [t.id for t in await store.read(threads.list_recent, "workspace")] == ["t2"]
     assert (await store.read(messages.get, "of-task")).task_id is None
     await driver.engine.begin_turn(provider="scripted", model="demo")
     assert WORD not in "".join(b.text for b in driver.engine.preview().blocks)
@@ -174,7 +174,7 @@ async def test_a_purge_that_was_killed_goes_on_and_nothing_comes_back_meanwhile(
     async def die(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(purging.upkeep, "until_done", die)
+    monkeypatch.setattr(purging.upkeep, "run_until_done", die)
     with pytest.raises(KeyboardInterrupt):
         await purging.purge_thread(store, "t1")
     monkeypatch.undo()
@@ -342,7 +342,7 @@ async def test_later_requests_quote_nothing_of_a_purged_thread(driver: Driver) -
     store = driver.store
     whole = await begin_another(driver)
     assert WORD in whole
-    await store.write(messages.keep_request, "t2", {"a": f"before {whole}", "b": "something else"})
+    await store.write(messages.store_request, "t2", {"a": f"before {whole}", "b": "something else"})
     await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     await purge(store)
     (left,) = await store.read(lambda db: db.execute_sql("SELECT text FROM request_blocks").fetchall())
@@ -354,11 +354,11 @@ async def test_later_requests_quote_nothing_of_a_purged_thread(driver: Driver) -
 
 async def test_a_single_message_is_gone_and_its_place_stays(driver: Driver, tmp_path: Path) -> None:
     store = driver.store
-    (said,) = [m for m in await store.read(messages.after, "t1", -1) if f"{WORD}3" in m.text]
-    await store.write(user_state.add_history, "workspace", said.text, 1, "t1")
+    (said,) = [m for m in await store.read(messages.list_after, "t1", -1) if f"{WORD}3" in m.text]
+    await store.write(user_state.add_prompt, "workspace", said.text, 1, "t1")
     gone = await store.write(thread_removal.delete_messages, said.id, driver.clock.now())
     assert gone.message_ids == (said.id,) and gone.lines > 0
-    rows = await store.read(messages.after, "t1", -1)
+    rows = await store.read(messages.list_after, "t1", -1)
     assert [m.index for m in rows] == list(range(16))
     assert thread_removal.is_message_deleted(rows[said.index]) and rows[said.index].text == ""
     page = await store.read(search.search, f"{WORD}3", search.Scope("workspace", kinds=("message",)))
@@ -367,7 +367,7 @@ async def test_a_single_message_is_gone_and_its_place_stays(driver: Driver, tmp_
         lambda db: db.execute_sql("SELECT text, prev FROM search_docs WHERE kind = 'message'").fetchall()
     )
     assert f"{WORD}3" not in json.dumps(docs)
-    assert said.text not in await store.read(user_state.history, "workspace", 99)
+    assert said.text not in await store.read(user_state.list_prompts, "workspace", 99)
     assert all(f.ok for f in await store.read(checks.check))
     with pytest.raises(StoreError, match="no message"):
         await store.write(thread_removal.delete_messages, said.id, 1)

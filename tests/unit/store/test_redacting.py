@@ -57,9 +57,9 @@ async def fill(store: Store) -> None:
     actor = Actor("/w", "s", now)
     await store.write(service.create, actor, service.NewTask("k", f"rotate {KEY}", description=TEXT))
     await store.write(service.update, actor, "k", {"title": f"rotate {KEY} soon"})
-    await store.write(user_state.add_history, "/w", TEXT, now, "t")
-    await store.write(user_state.keep_unsent, "/w", "me", user_state.Unsent(TEXT, [TEXT]), now)
-    await store.write(fork.keep_carry_over, "t", f"head {KEY}", [fork.CarriedPiece("thread", "t", TEXT)])
+    await store.write(user_state.add_prompt, "/w", TEXT, now, "t")
+    await store.write(user_state.save_unsent, "/w", "me", user_state.Unsent(TEXT, [TEXT]), now)
+    await store.write(fork.store_carry_over, "t", f"head {KEY}", [fork.CarriedPiece("thread", "t", TEXT)])
     page = {"scope": "thread", "owner_id": "t", "content": TEXT, "tokens": 4, "actor": "user"}
     await store.write(
         records.put_working_memory, records.PageVersion("w", now=1, resource_id="/w", **page), expected_version=0
@@ -107,8 +107,8 @@ async def test_not_a_byte_is_left(old: Path) -> None:
     await store.close()
     assert traces(old) == []
     store = await Store.open(old / "x.db")
-    said = await store.read(messages.after, "t", -1)
-    assert secrets.marks_in(said[0].text) and said[3].text == "nothing to hide, heron"
+    said = await store.read(messages.list_after, "t", -1)
+    assert secrets.find_marks(said[0].text) and said[3].text == "nothing to hide, heron"
     assert [type(p) for p in said[1].parts] == [ToolCallPart] and (said[1].part_tokens, said[1].tokens) == ((6,), 9)
     assert all(f.ok for f in await store.read(checks.check))
     assert (await store.read(search, "heron", Scope("/w"))).total == 1
@@ -122,7 +122,7 @@ async def test_it_goes_on_where_it_was_stopped(old: Path, monkeypatch: pytest.Mo
     store = await Store.open(old / "x.db")
     whole = await redacting.count(store)
     pieces = 0
-    each = upkeep.each
+    each = upkeep.run_in_pieces
 
     async def stopped(*args: Any, **kwargs: Any) -> None:
         nonlocal pieces
@@ -132,7 +132,7 @@ async def test_it_goes_on_where_it_was_stopped(old: Path, monkeypatch: pytest.Mo
         await each(*args, **kwargs)
 
     with monkeypatch.context() as patched:
-        patched.setattr(upkeep, "each", stopped)
+        patched.setattr(upkeep, "run_in_pieces", stopped)
         with pytest.raises(StoreError):
             await redaction.redact(store, do=True)
     left = await redacting.count(store)
@@ -156,9 +156,9 @@ async def test_other_windows_write_between_its_rows(old: Path, monkeypatch: pyte
 async def test_a_row_that_changed_meanwhile_is_masked_as_it_is_now(old: Path) -> None:
     store = await Store.open(old / "x.db")
     model = next(m for m in redacting.MODELS if m.__name__ == "ThreadRow")
-    dirty, _ = await store.read(redacting._look, model, None)
+    dirty, _ = await store.read(redacting._read_dirty, model, None)
     await store.write(lambda db: db.execute_sql(f"UPDATE threads SET title = 'now {KEY}' WHERE id = 't'"))
-    await store.write(redacting._store, dirty, model=model)
+    await store.write(redacting._store_masked, dirty, model=model)
     thread = await store.read(threads.get, "t")
     assert thread is not None and thread.title.startswith("now [secret:github:")
     await store.close()

@@ -137,7 +137,7 @@ async def test_the_next_process_goes_on(driver: Driver, tmp_path, killed: int) -
             with pytest.raises(Killed):
                 await upkeep.reindex(store)
         finding = {f.name: f for f in await other.read(checks.check)}["search"]
-        assert not finding.ok and finding.mendable and "not finished" in finding.detail
+        assert not finding.ok and finding.is_repairable and "not finished" in finding.detail
         await upkeep.reindex_quietly(other)
         assert await other.read(docs) == left
         assert await other.read(reindexing.notes) == []

@@ -15,7 +15,7 @@ from sakti.store.maintenance import checks, upkeep
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.search.search import Scope, search
-from sakti.store.secrets import MARK, masked
+from sakti.store.secrets import MARK, mask_secrets
 from sakti.store.threads import messages, threads
 
 
@@ -58,7 +58,7 @@ async def test_rebuild_and_optimize_change_no_answer(store: Store) -> None:
     await store.write(say, ["the walrus", "and the carpenter", "LoginSchema"])
     await store.write(search_index.remove, "message", "m2")
     assert await upkeep.rebuild_index(store) == {"texts": 3, "added": 1}
-    await upkeep.optimize(store)
+    await upkeep.optimize_indexes(store)
     assert await found(store, "login schema") == ["m2"]
     assert await found(store, "carpenters") == ["m1"]
 
@@ -91,14 +91,14 @@ async def test_a_large_index_is_merged_whole_only_for_what_has_grown_by_much(
     monkeypatch.setattr(index_upkeep, "_SMALL", 0)
     (table, *_) = search_index.TABLES
     await store.write(say, [" ".join(f"word{n}x{i}" for i in range(400)) for n in range(200)])
-    await upkeep.optimize(store)
+    await upkeep.optimize_indexes(store)
     await store.write(messages.append, Message("n0", "t", "/w", "user", (TextPart("one more"),), 900))
     assert not await store.read(index_upkeep.is_scattered, table)
     more = [" ".join(f"more{n}x{i}" for i in range(400)) for n in range(20)]
     for number, text in enumerate(more, 1):
         await store.write(messages.append, Message(f"n{number}", "t", "/w", "user", (TextPart(text),), 900 + number))
     assert await store.read(index_upkeep.is_scattered, table)
-    await upkeep.merge(store)
+    await upkeep.merge_indexes(store)
     assert (await store.read(segments))[0] == 1
 
 
@@ -190,4 +190,4 @@ async def test_no_secret_is_indexed(store: Store, secret: str) -> None:
     ],
 )
 def test_what_is_masked(text: str, shown: str) -> None:
-    assert MARK.sub("[secret]", masked(text)) == shown
+    assert MARK.sub("[secret]", mask_secrets(text)) == shown

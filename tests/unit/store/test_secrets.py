@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sakti.store import secret_names, secrets
 from sakti.store.database import Store
-from sakti.store.secrets import MARK, marks_in, masked, masked_lines, masked_value, reveal_marks
+from sakti.store.secrets import MARK, find_marks, mask_lines, mask_secrets, mask_value, reveal_marks
 from tests.fakes.secrets import KINDS, ORDINARY, PEM, TEMPTING
 
 PAIRS = pytest.mark.parametrize(("text", "secret"), KINDS.values(), ids=KINDS)
@@ -30,19 +30,19 @@ def no_environment() -> Iterator[None]:
 @PAIRS
 def test_every_kind_is_masked(text: str, secret: str) -> None:
     assert secret in text
-    clean = masked(text)
+    clean = mask_secrets(text)
     assert secret not in clean and MARK.search(clean)
-    assert masked(clean) == clean
+    assert mask_secrets(clean) == clean
 
 
 @PAIRS
 def test_every_kind_is_masked_within_other_text(text: str, secret: str) -> None:
     for around in ("{}", "before {} after", "x\n+{}\ny", "x\n-{}\ny", "12\t{}", "İ {}", "🦭 {}\n\n"):
-        assert secret not in masked(around.format(text))
+        assert secret not in mask_secrets(around.format(text))
     escaped = json.dumps({"output": text})
     if "\n" not in secret:
-        assert secret not in masked(escaped)
-    assert masked_value(json.loads(escaped)) == {"output": masked(text)}
+        assert secret not in mask_secrets(escaped)
+    assert mask_value(json.loads(escaped)) == {"output": mask_secrets(text)}
 
 
 @pytest.mark.parametrize(
@@ -102,19 +102,19 @@ def test_every_kind_is_masked_within_other_text(text: str, secret: str) -> None:
     ],
 )
 def test_code_and_placeholders_stay(text: str) -> None:
-    assert masked(text) == text
+    assert mask_secrets(text) == text
 
 
 def test_ordinary_lines_stay_whatever_a_search_prints_in_front_of_them() -> None:
     assert len(ORDINARY) > 100
     prefixes = ("", "a b.py:3:", "a.py-3-", "+", "x.py\0003:", "\x1b[35ma.py\x1b[m\x1b[36m:\x1b[m")
-    assert not [t for line in ORDINARY for p in prefixes if masked(t := p + line) != t]
+    assert not [t for line in ORDINARY for p in prefixes if mask_secrets(t := p + line) != t]
 
 
 def test_lines_that_tempt_the_rules_for_pairs_tables_and_commands_stay() -> None:
     prefixes = ("", "a b.py:3:", "a.py-3-", "+", "x.py\0003:", "\x1b[35ma.py\x1b[m\x1b[36m:\x1b[m")
-    assert not [t for line in TEMPTING for p in prefixes if masked(t := p + line) != t]
-    assert masked("\n".join(TEMPTING)) == "\n".join(TEMPTING)
+    assert not [t for line in TEMPTING for p in prefixes if mask_secrets(t := p + line) != t]
+    assert mask_secrets("\n".join(TEMPTING)) == "\n".join(TEMPTING)
 
 
 def test_ordinary_code_is_hardly_ever_masked() -> None:
@@ -129,10 +129,12 @@ def test_ordinary_code_is_hardly_ever_masked() -> None:
 
 
 def test_the_value_alone_is_masked_and_the_mark_tells_the_kind() -> None:
-    assert MARK.sub(r"<\1>", masked("DB_PASS=hunter2hunter2 # x")) == "DB_PASS=<password> # x"
-    assert MARK.sub(r"<\1>", masked("postgres://ann:s3cret-9@db/x")) == "postgres://ann:<password>@db/x"
-    assert marks_in(masked("a PASSWORD=hunter2hunter2")) == marks_in(masked("export DB_PASS='hunter2hunter2'"))
-    first, second = (masked(f"password={word}") for word in ("hunter2hunter2", "hunter3hunter3"))
+    assert MARK.sub(r"<\1>", mask_secrets("DB_PASS=hunter2hunter2 # x")) == "DB_PASS=<password> # x"
+    assert MARK.sub(r"<\1>", mask_secrets("postgres://ann:s3cret-9@db/x")) == "postgres://ann:<password>@db/x"
+    assert find_marks(mask_secrets("a PASSWORD=hunter2hunter2")) == find_marks(
+        mask_secrets("export DB_PASS='hunter2hunter2'")
+    )
+    first, second = (mask_secrets(f"password={word}") for word in ("hunter2hunter2", "hunter3hunter3"))
     assert first != second
 
 
@@ -140,7 +142,7 @@ async def test_marks_are_equal_within_one_database_and_differ_between_two(tmp_pa
     seen: list[str] = []
     for name in ("a.db", "b.db", "a.db"):
         store = await Store.open(tmp_path / name)
-        seen.append(masked("password=hunter2hunter2"))
+        seen.append(mask_secrets("password=hunter2hunter2"))
         await store.close()
     assert seen[0] == seen[2] != seen[1]
     assert (tmp_path / "a.db").stat().st_mode & 0o777 == 0o600
@@ -148,11 +150,13 @@ async def test_marks_are_equal_within_one_database_and_differ_between_two(tmp_pa
 
 def test_values_of_the_environment_are_masked_wherever_they_stand() -> None:
     secrets.use_environment({"MY_TOKEN": "quiet-river-stone", "PGPASSWORD": "postgres", "KEY_FILE": "/home/x/keyfile"})
-    shown = MARK.sub(r"<\1>", masked("echo xquiet-river-stonex postgres /home/x/keyfile"))
+    shown = MARK.sub(r"<\1>", mask_secrets("echo xquiet-river-stonex postgres /home/x/keyfile"))
     assert shown == "echo x<env>x postgres /home/x/keyfile"
-    assert "river" not in masked("curl -u quiet-ri\\\nver-stone") and "stone" not in masked("quiet-ri\\\nver-stone")
+    assert "river" not in mask_secrets("curl -u quiet-ri\\\nver-stone") and "stone" not in mask_secrets(
+        "quiet-ri\\\nver-stone"
+    )
     secrets.use_environment({})
-    assert masked("quiet-river-stone") == "quiet-river-stone"
+    assert mask_secrets("quiet-river-stone") == "quiet-river-stone"
 
 
 @PAIRS
@@ -170,14 +174,14 @@ def test_every_kind_is_masked_behind_what_a_search_or_a_diff_prints(text: str, s
         "> ",
         "< ",
     ):
-        assert secret not in masked(f"first\n{prefix}{text}\nlast"), prefix
+        assert secret not in mask_secrets(f"first\n{prefix}{text}\nlast"), prefix
 
 
 def test_a_line_of_yaml_is_masked_behind_what_a_search_or_a_diff_prints() -> None:
     blamed = "3f2a9c81 (Ann 2026-01-02 10:11:12 +0100 4) "
     for prefix in ("cfg.txt:11:", "cfg.txt-11-", "x:", "11:", "+", "-", "+  ", "- - ", blamed):
-        assert "battery" not in masked(f"first\n{prefix}password: correcthorsebattery\nlast"), prefix
-    assert "hunter2" not in masked("x:2:secret: hunter2xx9q")
+        assert "battery" not in mask_secrets(f"first\n{prefix}password: correcthorsebattery\nlast"), prefix
+    assert "hunter2" not in mask_secrets("x:2:secret: hunter2xx9q")
 
 
 _GREP = "\x1b[35m\x1b[K{}\x1b[m\x1b[K\x1b[36m\x1b[K:\x1b[m\x1b[K\x1b[32m\x1b[K3\x1b[m\x1b[K\x1b[36m\x1b[K:\x1b[m\x1b[K"
@@ -232,7 +236,7 @@ def test_a_password_is_masked_behind_what_programs_print_in_front_of_a_line(pref
         ("DB_PASS=Tr0ub4dor(3)xyz", "dor"),
         ("api_key='k3(z&8q!x@p)2m'", "z&8"),
     ):
-        assert secret not in masked(f"first\n{prefix}{line}\nlast"), line
+        assert secret not in mask_secrets(f"first\n{prefix}{line}\nlast"), line
 
 
 @pytest.mark.parametrize(
@@ -265,14 +269,14 @@ def test_a_password_is_masked_behind_what_programs_print_in_front_of_a_line(pref
     ],
 )
 def test_values_with_brackets_or_colours_are_masked_to_their_end(text: str, secret: str) -> None:
-    assert secret in text and secret not in masked(f"first\n{text}\nlast")
+    assert secret in text and secret not in mask_secrets(f"first\n{text}\nlast")
 
 
 def test_masking_takes_time_linear_in_the_length_of_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
     prefix = secret_names._LINE_PREFIX
     monkeypatch.setattr(secret_names, "_LINE_PREFIX", _Counting(prefix, looked))
-    masked("pass=a1(b)c2d3e4 " * 2_000)
+    mask_secrets("pass=a1(b)c2d3e4 " * 2_000)
     assert looked and max(looked) <= 400
 
 
@@ -291,8 +295,8 @@ def test_every_kind_is_masked_when_a_backslash_splits_it(text: str, secret: str,
     if "\n" in text:
         return
     middle = text.index(secret) + len(secret) // 2
-    clean = masked(f"x \\\n{text[:middle]}{line_break}{text[middle:]} y\\\nz")
-    assert secret[len(secret) // 2 :] not in clean and masked(clean) == clean
+    clean = mask_secrets(f"x \\\n{text[:middle]}{line_break}{text[middle:]} y\\\nz")
+    assert secret[len(secret) // 2 :] not in clean and mask_secrets(clean) == clean
 
 
 @pytest.mark.parametrize("prefix", ["", "11:", ".pgpass:2:", "cfg/pgpass-2-", "+", "-", "12\t"])
@@ -307,7 +311,7 @@ def test_every_kind_is_masked_when_a_backslash_splits_it(text: str, secret: str,
     ],
 )
 def test_a_line_with_a_password_is_masked(prefix: str, text: str, secret: str) -> None:
-    clean = masked(f"first\n{prefix}{text}\nlast")
+    clean = mask_secrets(f"first\n{prefix}{text}\nlast")
     assert secret not in clean and clean.startswith("first\n") and clean.endswith("\nlast")
 
 
@@ -358,9 +362,9 @@ RANDOM = "Zx9qPw7rTb2"
     ],
 )
 def test_secrets_of_configurations_commands_and_tables_are_masked(prefix: str, text: str, secret: str) -> None:
-    clean = masked(f"first\n{prefix}{text}\nlast")
+    clean = mask_secrets(f"first\n{prefix}{text}\nlast")
     assert secret in text.replace("\u200b", "").replace("\u2060", "") and secret not in clean
-    assert clean.startswith("first\n") and clean.endswith("\nlast") and masked(clean) == clean
+    assert clean.startswith("first\n") and clean.endswith("\nlast") and mask_secrets(clean) == clean
 
 
 @pytest.mark.parametrize("prefix", ["", "  ", "a.yml:{}:", "a.yml-{}-  ", "+", "-    ", "{}\t", "{}:"])
@@ -377,68 +381,68 @@ def test_secrets_of_configurations_commands_and_tables_are_masked(prefix: str, t
 )
 def test_a_value_in_the_line_below_its_name_is_masked(prefix: str, lines: tuple[str, str]) -> None:
     text = "".join(f"{prefix.format(n)}{line}\n" for n, line in enumerate(lines, 11))
-    clean = masked(text)
-    assert clean.count("\n") == 2 and marks_in(clean) and lines[1].split()[-1].strip('"') not in clean
-    assert reveal_marks(masked_lines(text), text) == text
+    clean = mask_secrets(text)
+    assert clean.count("\n") == 2 and find_marks(clean) and lines[1].split()[-1].strip('"') not in clean
+    assert reveal_marks(mask_lines(text), text) == text
 
 
 def test_a_split_secret_turns_back_into_what_the_file_holds() -> None:
     file = "x=1 \\\n  API_TOKEN=q8w7e6\\\nr5t4y3u2 \\\n  run\n"
-    shown = masked_lines(file)
+    shown = mask_lines(file)
     assert "r5t4" not in shown and shown.count("\n") == file.count("\n") and reveal_marks(shown, file) == file
 
 
 def test_a_text_is_not_cut_within_a_split_secret() -> None:
-    assert secrets.whole_until("one\ntwo \\\nthree \\\n") == 4
-    assert secrets.whole_until("one \\\ntwo \\\n") == len("one \\\ntwo \\\n")
+    assert secrets.find_safe_cut("one\ntwo \\\nthree \\\n") == 4
+    assert secrets.find_safe_cut("one \\\ntwo \\\n") == len("one \\\ntwo \\\n")
 
 
 def test_a_text_is_not_cut_between_a_name_and_its_value() -> None:
     for line in ("- name: DB_PASSWORD\n", '"key": "DB_PASSWORD",\r\n', "  password: >-\n"):
-        assert secrets.whole_until(f"one\n{line}") == secrets.whole_until(f"one\n{line}  val") == len("one\n")
-        assert secrets.whole_until(f"one\n{line}  value: x\n") == len(f"one\n{line}  value: x\n")
-    assert secrets.whole_until("one\n- name: LOG_LEVEL\n") == len("one\n- name: LOG_LEVEL\n")
+        assert secrets.find_safe_cut(f"one\n{line}") == secrets.find_safe_cut(f"one\n{line}  val") == len("one\n")
+        assert secrets.find_safe_cut(f"one\n{line}  value: x\n") == len(f"one\n{line}  value: x\n")
+    assert secrets.find_safe_cut("one\n- name: LOG_LEVEL\n") == len("one\n- name: LOG_LEVEL\n")
 
 
 def test_only_variables_with_secret_names_count() -> None:
     env = {"EDITOR": "long-value-1", "API_TOKEN": "long-value-2", "SSH_ASKPASS": "/usr/bin/x-askpass", "A_KEY": "abc"}
-    assert secret_names.of_environment(env) == ("long-value-2",)
+    assert secret_names.find_environment_values(env) == ("long-value-2",)
 
 
 def test_lines_of_a_file_keep_their_places() -> None:
     text = f"first\n{PEM}\nlast\n"
-    shown = masked_lines(text)
+    shown = mask_lines(text)
     assert shown.count("\n") == text.count("\n") and shown.endswith("\nlast\n")
-    assert masked(shown) == shown
+    assert mask_secrets(shown) == shown
 
 
 def test_a_mark_turns_back_into_what_the_file_holds() -> None:
     file = f"API_KEY=q8w7e6r5t4y3\nDEBUG=1\n{PEM}\n"
-    shown = masked_lines(file)
+    shown = mask_lines(file)
     assert "q8w7" not in shown and reveal_marks(shown, file) == file
-    assert reveal_marks(masked(file), file) == file
+    assert reveal_marks(mask_secrets(file), file) == file
     assert reveal_marks(shown, "DEBUG=1\n") == shown
-    (mark,) = marks_in(masked("API_KEY=q8w7e6r5t4y3"))
+    (mark,) = find_marks(mask_secrets("API_KEY=q8w7e6r5t4y3"))
     assert reveal_marks(mark, f"{file}{mark}") == mark  # a file that has the mark itself keeps it
 
 
 def test_a_mark_of_two_values_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(secrets, "mark", lambda kind, _value: f"[secret:{kind}:0000]")
+    monkeypatch.setattr(secrets, "make_mark", lambda kind, _value: f"[secret:{kind}:0000]")
     file = "A_KEY=q8w7e6r5t4y3\nB_KEY=z8x7c6v5b4n3\n"
     assert reveal_marks("A_KEY=[secret:key:0000]", file) == "A_KEY=[secret:key:0000]"
 
 
 def test_values_are_also_judged_by_the_name_above_them() -> None:
-    clean = masked_value({"password": "hunter2hunter2", "path": "src/hunter2hunter2.py", "n": [1, None, "x"]})
-    assert marks_in(clean) and "hunter2hunter2" not in clean["password"]
+    clean = mask_value({"password": "hunter2hunter2", "path": "src/hunter2hunter2.py", "n": [1, None, "x"]})
+    assert find_marks(clean) and "hunter2hunter2" not in clean["password"]
     assert clean["path"] == "src/hunter2hunter2.py" and clean["n"] == [1, None, "x"]
 
 
 def test_a_text_is_cut_behind_a_line_and_before_an_open_key() -> None:
-    assert secrets.whole_until("one\ntwo") == 4 and secrets.whole_until("one") == 3
+    assert secrets.find_safe_cut("one\ntwo") == 4 and secrets.find_safe_cut("one") == 3
     begun = PEM[:60]
-    assert secrets.whole_until(f"one\n{begun}\nmore") == 4
-    assert secrets.whole_until(f"one\n{PEM}\nmore") == len(f"one\n{PEM}\n")
+    assert secrets.find_safe_cut(f"one\n{begun}\nmore") == 4
+    assert secrets.find_safe_cut(f"one\n{PEM}\nmore") == len(f"one\n{PEM}\n")
 
 
 _PIECES = st.sampled_from([*(text for text, _ in KINDS.values()), "x", " ", "\n", "=", ": ", '"', "token", "ſK", "İ"])
@@ -446,10 +450,10 @@ _PIECES = st.sampled_from([*(text for text, _ in KINDS.values()), "x", " ", "\n"
 
 @given(st.lists(_PIECES, max_size=8).map("".join))
 def test_masking_twice_changes_nothing_more(text: str) -> None:
-    clean = masked(text)
-    assert masked(clean) == clean
+    clean = mask_secrets(text)
+    assert mask_secrets(clean) == clean
 
 
 @given(st.text(alphabet="abK1=:\"' \n-_/.@", max_size=300))
 def test_any_text_is_taken(text: str) -> None:
-    assert masked(masked(text)) == masked(text)
+    assert mask_secrets(mask_secrets(text)) == mask_secrets(text)

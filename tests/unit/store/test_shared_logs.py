@@ -113,9 +113,9 @@ async def test_few_rows_go_at_a_time_and_no_group_is_seen_without_its_lines(shar
 
     async def look() -> None:
         steps.append(await shared.read(rows))
-        for group in await shared.read(group_rows.groups, "r", "active"):
+        for group in await shared.read(group_rows.list_groups, "r", "active"):
             assert group.thread_id == "b" and group.kind == "observation"
-            held = await shared.read(memory_log.lines_where, "g.id = ?", (group.id,))
+            held = await shared.read(memory_log.select_lines, "g.id = ?", (group.id,))
             assert group.text == "\n".join(f"* {line.content}" for line, *_ in held)
             assert len(held) == LINES
 

@@ -54,7 +54,7 @@ def look(db: Database, path: Path) -> tuple[list[str], list[tuple[str, list[str]
     """Titles of the ready ones, of the blocked ones with what they wait for, the count that `ready` gives."""
     restless: Any = Restless(db, path)
     try:
-        seen = queries.board(restless, "/w", 0)
+        seen = queries.load_board(restless, "/w", 0)
         answer = queries.ready(restless, "/w", 9)
         assert restless.changes > 4
     finally:
@@ -72,7 +72,7 @@ async def test_a_board_is_never_torn(store: Store, tasks: Path) -> None:
 
 async def test_a_program_that_asks_once_sees_a_whole_board(store: Store, tasks: Path) -> None:
     handle = (await store.read(queries.find, "/w", "restless")).handle
-    assert opening.ask(tasks, look, tasks) == (["restless", "quiet"], [("waits", [handle])], 2)
+    assert opening.read_once(tasks, look, tasks) == (["restless", "quiet"], [("waits", [handle])], 2)
 
 
 async def test_a_question_that_fails_leaves_no_transaction(store: Store) -> None:

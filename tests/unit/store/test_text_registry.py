@@ -13,7 +13,7 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store import models, text_registry
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.secrets import MARK, masked
+from sakti.store.secrets import MARK, mask_secrets
 from sakti.store.threads import fork, messages, threads
 from sakti.tasks import service
 from sakti.tasks.service import Actor
@@ -104,15 +104,15 @@ def test_whatever_writes_words_goes_through_the_door() -> None:
 
 
 def test_a_model_lets_words_in_through_the_door() -> None:
-    assert models.ThreadRow.title.db_value(f"key {SECRET}") == masked(f"key {SECRET}")
+    assert models.ThreadRow.title.db_value(f"key {SECRET}") == mask_secrets(f"key {SECRET}")
     assert models.ThreadRow.id.db_value(SECRET) == SECRET
 
 
 def test_the_door_lets_no_text_into_a_column_that_has_none() -> None:
-    assert text_registry.entering("threads", "title", f"key {SECRET}") == masked(f"key {SECRET}")
-    assert text_registry.entering("prompt_history", "text", SECRET) == masked(SECRET) != SECRET
+    assert text_registry.mask_for_storage("threads", "title", f"key {SECRET}") == mask_secrets(f"key {SECRET}")
+    assert text_registry.mask_for_storage("prompt_history", "text", SECRET) == mask_secrets(SECRET) != SECRET
     with pytest.raises(KeyError):
-        text_registry.entering("steps", "model", "x")
+        text_registry.mask_for_storage("steps", "model", "x")
 
 
 async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None:
@@ -123,8 +123,8 @@ async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None
     await store.write(messages.append, Message("m", "t", "/w", "user", (TextPart(text),), now))
     await store.write(threads.rename, "t", f"now {SECRET}", now, by_user=True)
     await store.write(service.create, Actor("/w", "s", now), service.NewTask("k", f"task {SECRET}", description=text))
-    await store.write(fork.keep_carry_over, "t", "head", [fork.CarriedPiece("thread", "t", text)])
-    ((shown, preview, *_),) = await store.read(threads.summaries, "/w", 9)
+    await store.write(fork.store_carry_over, "t", "head", [fork.CarriedPiece("thread", "t", text)])
+    ((shown, preview, *_),) = await store.read(threads.list_summaries, "/w", 9)
     assert "hunter2secret99" not in f"{shown} {preview}" and SECRET not in f"{shown} {preview}"
 
     def indexed(db: Database) -> str:
@@ -151,7 +151,7 @@ async def test_no_answer_about_a_task_says_a_secret_of_its_title(store: Store) -
     await store.write(service.claim, actor, "k")
     told = [
         service.describe(await store.read(service.find, "/w", "k")),
-        await store.read(service.board, "/w", 0),
+        await store.read(service.load_board, "/w", 0),
         await store.read(lambda db: db.execute_sql("SELECT * FROM tasks").fetchall()),
         await store.read(lambda db: db.execute_sql("SELECT * FROM task_events").fetchall()),
     ]
@@ -181,7 +181,9 @@ async def test_what_an_earlier_sakti_stored_is_masked_when_it_is_brought_up_to_d
     store = await Store.open(path)
     thread = await store.read(threads.get, "old")
     assert (
-        thread is not None and thread.title == masked(f"key {SECRET}") and thread.metadata == {"current_task": "go on"}
+        thread is not None
+        and thread.title == mask_secrets(f"key {SECRET}")
+        and thread.metadata == {"current_task": "go on"}
     )
     rows = await store.read(
         lambda db: db.execute_sql("SELECT rowid FROM task_words WHERE task_words MATCH ?", (SECRET,)).fetchall()

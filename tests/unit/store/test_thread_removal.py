@@ -66,15 +66,15 @@ async def test_deleted_is_out_of_sight_and_comes_back_as_it_was(driver):
     store = driver.store
     before = await everything(store)
     assert await found(store, "xylophone") and await found(store, "scheduler") and await found(store, "zither")
-    gone = await store.read(thread_removal.contents, "t1")
+    gone = await store.read(thread_removal.count_contents, "t1")
     await delete(store, "t1", driver.clock.now())
     assert (gone.messages, gone.lines > 0) == (16, True)
     assert "16 messages" in gone.in_words()
-    assert await store.read(threads.recent, "workspace") == []
+    assert await store.read(threads.list_recent, "workspace") == []
     assert await store.read(threads.find, "workspace", "t1") == []
     for word in ("xylophone", "scheduler", "zither"):
         assert await found(store, word) == 0
-    assert await store.read(memory_log.carry_over, "workspace", "another") is None
+    assert await store.read(memory_log.build_carry_over, "workspace", "another") is None
     assert await store.read(memory_log.find_message, "workspace", driver.said[0].id) is None
     findings = await store.read(checks.check)
     assert all(f.ok for f in findings)
@@ -132,8 +132,8 @@ async def test_a_log_that_the_workspace_shares_keeps_its_lines_until_the_purge(t
         await driver.turn(f"question {n}", [{"text": f"answer {n} {LONG}"}])
         await driver.engine.wait_idle()
     store, record = driver.store, driver.engine.record_id
-    log = await store.read(memory_log.log_lines, record)
-    gone = await store.read(thread_removal.contents, "t1")
+    log = await store.read(memory_log.read_lines, record)
+    gone = await store.read(thread_removal.count_contents, "t1")
     await delete(store, "t1", driver.clock.now())
     assert (gone.lines, gone.shared_lines) == (0, len(log))
     assert f"{len(log)} lines stay in the log that the workspace shares until" in gone.in_words()
@@ -141,11 +141,11 @@ async def test_a_log_that_the_workspace_shares_keeps_its_lines_until_the_purge(t
     assert "; 1 line stays in the log" in replace(gone, shared_lines=1).in_words()
     (told,) = (await removal.purge(store, before=1 << 60, do=False)).in_words()
     assert told == gone.purged_in_words()
-    assert await store.read(memory_log.log_lines, record) == log
+    assert await store.read(memory_log.read_lines, record) == log
     hits = (await store.read(search.search, "scheduler", search.Scope("workspace"))).hits
     assert {h.kind for h in hits} == {"observation"}
     await purging.purge_thread(store, "t1")
-    assert await store.read(memory_log.log_lines, record) == []
+    assert await store.read(memory_log.read_lines, record) == []
     assert (await store.read(search.search, "scheduler", search.Scope("workspace"))).total == 0
     await driver.close()
 
@@ -229,12 +229,14 @@ async def test_others_no_longer_say_which_of_its_words_they_replace(store):
         says(db, "b4", f"it is blue{notes}", replaces=[first, second], files=["a.py"])
 
     await store.write(say)
-    await store.write(fork.keep_carry_over, "b", "head", [fork.CarriedPiece("line", "line-b4", f"* it is blue{notes}")])
+    await store.write(
+        fork.store_carry_over, "b", "head", [fork.CarriedPiece("line", "line-b4", f"* it is blue{notes}")]
+    )
     await store.write(thread_removal.delete_thread, "a", 5)
     await purging.purge_thread(store, "a")
     left = await everything(store)
     assert not [n for n, rows in left.items() for row in rows if "xylophone" in row]
-    (line,) = await store.read(memory_log.lines_where, "g.id = ?", ("b4",))
+    (line,) = await store.read(memory_log.select_lines, "g.id = ?", ("b4",))
     assert line[0].content == "it is blue [replaces 9:05: the port is 8080]"
     assert line[0].metadata == {"replaces": [second], "files": ["a.py"]}
     assert await store.read(fork.read_carried_text, "b") == f"head\n* {line[0].content}"

@@ -45,12 +45,14 @@ async def test_what_was_said_is_read_and_found_and_nothing_is_added(tmp_path: Pa
     kept = await filled(tmp_path / "m.db")
     copy = await Store.open(tmp_path / "m.db", clock=FakeClock(), keep=False)
     assert copy.not_saved and copy.read_only_reason is None and not kept.not_saved
-    assert [m.text for m in await copy.read(messages.after, "t1", -1)] == [f"the zebra number {n}" for n in range(3)]
-    before = await copy.read(messages.version)
+    assert [m.text for m in await copy.read(messages.list_after, "t1", -1)] == [
+        f"the zebra number {n}" for n in range(3)
+    ]
+    before = await copy.read(messages.read_data_version)
     await copy.write(messages.append, message(7, "an aardvark"))
     await kept.write(messages.append, message(8, "a lion"))
     assert (await copy.read(count), await kept.read(count)) == (4, 4)
-    assert await copy.read(messages.version) != before, "panes notice what is written"
+    assert await copy.read(messages.read_data_version) != before, "panes notice what is written"
     for store, own, other in ((copy, "aardvark", "lion"), (kept, "lion", "aardvark")):
         assert (await store.read(search.search, own, search.Scope("w"))).hits
         assert not (await store.read(search.search, other, search.Scope("w"))).hits

@@ -20,7 +20,7 @@ async def test_a_window_that_is_gone_leaves_its_draft_and_queue_to_the_next(tmp_
 
     mine, other = new_owner(), new_owner()
     store = await Store.open(tmp_path / "s.db", clock=FakeClock())
-    keep, take = user_state.keep_unsent, user_state.take_unsent
+    keep, take = user_state.save_unsent, user_state.take_unsent
     await store.write(keep, "w", DEAD, Unsent("half a"), 1)
     await store.write(keep, "w", DEAD, Unsent("half a sentence", ("first", "second")), 2)
     await store.write(keep, "w", other, Unsent("alive", ("not mine",)), 3)
@@ -41,7 +41,7 @@ async def test_a_window_that_is_gone_leaves_its_draft_and_queue_to_the_next(tmp_
 async def test_what_was_sent_before_it_was_forgotten_is_not_unsent(tmp_path):
     mine = "host:1:mine"
     store = await Store.open(tmp_path / "s.db", clock=FakeClock())
-    keep, take = user_state.keep_unsent, user_state.take_unsent
+    keep, take = user_state.save_unsent, user_state.take_unsent
     await store.write(threads.create, Thread("th", "w", "", 1, 1))
 
     async def say(text: str, role: Role, at: int) -> None:

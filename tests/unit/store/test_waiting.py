@@ -44,9 +44,9 @@ def test_it_tells_about_every_second_and_when_it_is_over() -> None:
     play(waiting)
     assert 4.0 <= time.now < 4.2 and waiting.waited >= 4.0
     assert [None if t is None else int(t) for t in told] == [0, 1, 2, 3]
-    waiting.over()
+    waiting.end_wait()
     assert told[-1] is None and waiting.waited == 0.0
-    waiting.over()
+    waiting.end_wait()
     assert told.count(None) == 1
 
 
@@ -54,7 +54,7 @@ def test_a_short_wait_says_nothing() -> None:
     time, told = Time(), list[float | None]()
     waiting = BusyHandler(0.4, told.append, clock=time.clock, sleep=time.sleep)
     assert play(waiting) > 5
-    waiting.over()
+    waiting.end_wait()
     assert told == []
 
 
@@ -62,7 +62,7 @@ def test_no_limit_means_one_try_and_given_up_ends_it() -> None:
     time = Time()
     assert play(BusyHandler(0, clock=time.clock, sleep=time.sleep)) == 0
     waiting = BusyHandler(90, clock=time.clock, sleep=time.sleep)
-    waiting.given_up = lambda: time.now > 1
+    waiting.is_cancelled = lambda: time.now > 1
     play(waiting)
     assert 1 < time.now < 1.2
 
@@ -87,10 +87,10 @@ async def test_a_write_goes_on_when_the_other_is_done(store: Store, lock: apsw.C
             lock.execute("COMMIT")
 
     store.on_wait = on_wait
-    await store.write(user_state.add_history, "/w", "kept", 1)
+    await store.write(user_state.add_prompt, "/w", "kept", 1)
     await asyncio.sleep(0)
     assert told[0] is not None and told[-1] is None
-    assert await store.read(user_state.history, "/w", 5) == ["kept"]
+    assert await store.read(user_state.list_prompts, "/w", 5) == ["kept"]
 
 
 async def test_it_gives_up_with_the_reason_and_runs_nothing(store: Store, lock: apsw.Connection) -> None:
@@ -105,14 +105,14 @@ async def test_it_gives_up_with_the_reason_and_runs_nothing(store: Store, lock: 
 async def test_who_is_cancelled_while_waiting_writes_nothing_later(store: Store, lock: apsw.Connection) -> None:
     waits = asyncio.Event()
     store.on_wait = lambda seconds: waits.set()
-    work = asyncio.create_task(store.write(user_state.add_history, "/w", "too late", 1))
+    work = asyncio.create_task(store.write(user_state.add_prompt, "/w", "too late", 1))
     await waits.wait()
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
     lock.execute("COMMIT")
-    await store.write(user_state.add_history, "/w", "next", 1)
-    assert await store.read(user_state.history, "/w", 5) == ["next"]
+    await store.write(user_state.add_prompt, "/w", "next", 1)
+    assert await store.read(user_state.list_prompts, "/w", 5) == ["next"]
 
 
 async def test_a_full_disk_is_named(store: Store) -> None:
@@ -122,10 +122,10 @@ async def test_a_full_disk_is_named(store: Store) -> None:
 
     await store.write(fill)
     with pytest.raises(StoreError, match="no space left") as caught:
-        await store.write(user_state.add_history, "/w", "x" * 100_000, 1)
+        await store.write(user_state.add_prompt, "/w", "x" * 100_000, 1)
     assert (caught.value.code, caught.value.retryable) == ("full", True)
     await store.write(lambda db: db.execute_sql("PRAGMA max_page_count = 1000000"))
-    await store.write(user_state.add_history, "/w", "x" * 100_000, 1)
+    await store.write(user_state.add_prompt, "/w", "x" * 100_000, 1)
 
 
 async def test_upkeep_never_waits(store: Store, lock: apsw.Connection) -> None:

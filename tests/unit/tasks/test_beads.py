@@ -66,7 +66,7 @@ async def test_every_field_has_a_place(store: Store, actor: Actor) -> None:
     assert any("'blocked' became open" in n for n in notes)
     assert any("'molecule' became task" in n for n in notes)
     assert any("tracks edge to bd-1 became related" in n for n in notes)
-    board = await store.read(queries.board, "/w", 0)
+    board = await store.read(queries.load_board, "/w", 0)
     assert [t.handle for t in board.ready] == ["bd-5"]
     assert [(t.handle, t.blocked_by) for t in board.blocked] == [("bd-4", ("bd-2",))]
     assert [(t.handle, t.assignee) for t in board.in_progress] == [("bd-2", "ann")]
@@ -98,7 +98,7 @@ async def test_again_it_changes_only_what_changed_there(store: Store, actor: Act
     assert "bd-5" in dict(third.skipped)
     two = await store.read(service.find, "/w", "bd-2")
     assert (two.title, two.priority, two.status) == ("theirs", 4, "closed")  # the priority was changed here alone
-    board = await store.read(queries.board, "/w", 0)
+    board = await store.read(queries.load_board, "/w", 0)
     assert [t.handle for t in board.ready] == ["bd-1", "bd-4"]  # nothing waits for bd-2, and it is no child any more
     assert [t.handle for t in board.blocked] == ["bd-8"]
 

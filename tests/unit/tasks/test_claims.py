@@ -95,12 +95,12 @@ async def test_what_a_dead_process_held_is_free_at_once(store: Store, chat: Acto
     ready = await store.read(queries.ready, "/w", 5)
     assert [(t["id"], t.get("claimEnded")) for t in ready["tasks"]] == [("task-a", True), ("task-b", None)]
     assert ready["readyCount"] == 2
-    (card,) = (await store.read(queries.board, "/w", 0)).in_progress
+    (card,) = (await store.read(queries.load_board, "/w", 0)).in_progress
     assert (card.held_by, card.abandoned) == ("fix login", True)
     other = replace(chat, session_id="b", thread_id="b")
     taken, _ = await store.write(service.claim_next, other)
     assert (taken.id, taken.session_id) == ("task-a", "b")
-    assert (await store.read(questions.history, "task-a"))[0]["action"] == "takeover"
+    assert (await store.read(questions.list_history, "task-a"))[0]["action"] == "takeover"
     with pytest.raises(TaskError):  # too late for the first
         await store.write(service.release, chat, "task-a")
 
@@ -153,7 +153,7 @@ async def told(run: Recorded) -> list[dict[str, Any]]:
     """What the tools of the thread answered."""
     thread = run.session.thread
     assert thread is not None
-    rows = await run.session.workspace.store.read(messages.after, thread.id, -1)
+    rows = await run.session.workspace.store.read(messages.list_after, thread.id, -1)
     return [json.loads(r.content) for m in rows for r in m.tool_results]
 
 
@@ -169,7 +169,7 @@ async def test_a_chat_that_is_resumed_goes_on_with_its_task(store: Store, tmp_pa
     await again.ask("go on")
     await again.ask("claim it again")
     assert (await told(again))[-1]["success"]
-    linked = await store.read(questions.linked_messages, made["task"]["id"])
+    linked = await store.read(questions.list_linked_messages, made["task"]["id"])
     assert [m["text"] for m in linked if m["role"] == "user"] == ["the pump leaks", "go on", "claim it again"]
     assert [m["relation"] for m in linked if m["role"] == "user"] == ["reference", "output", "output"]
     await again.session.close()
@@ -189,7 +189,7 @@ async def test_opening_a_thread_again_keeps_what_its_dead_process_held(store: St
     assert other.session.thread is not None
     again = await start(store, tmp_path / "w", calls(None), continue_last=True)
     assert again.session.thread is not None
-    thread = await store.read(threads.recent, str((tmp_path / "w").resolve()), 5)
+    thread = await store.read(threads.list_recent, str((tmp_path / "w").resolve()), 5)
     assert again.session.thread.id == thread[0].id
     task = await store.read(questions.get, task_id)
     assert task is not None
@@ -204,7 +204,7 @@ async def test_a_task_that_the_agent_makes_is_linked_to_what_the_user_said(store
     run = await start(store, tmp_path / "w", calls(mutate("create", title="x"), None))
     await run.ask("the pump leaks")
     (made,) = await told(run)
-    linked = await store.read(questions.linked_messages, made["task"]["id"])
+    linked = await store.read(questions.list_linked_messages, made["task"]["id"])
     assert [(m["role"], m["text"]) for m in linked] == [("user", "the pump leaks")]
     await run.session.close()
 
@@ -216,7 +216,7 @@ async def test_the_user_may_change_what_the_chat_of_the_window_holds(store: Stor
     other = await start(store, tmp_path / "w", calls(None))
     task_id = (await told(run))[0]["task"]["id"]
     with pytest.raises(TaskError, match='the thread "the pump leaks"'):
-        await changes.change(other.session, "close", task_id, "done")
-    assert "is open again" in await changes.change(run.session, "release", task_id)
+        await changes.change_task(other.session, "close", task_id, "done")
+    assert "is open again" in await changes.change_task(run.session, "release", task_id)
     for each in (run, other):
         await each.session.close()

@@ -14,7 +14,7 @@ from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import checks, upkeep
 from sakti.store.tasks import graph, questions, rows
-from sakti.store.tasks.deadlocks import Edge, WaitGraph, cycles, find_deadlocks
+from sakti.store.tasks.deadlocks import Edge, WaitGraph, find_cycles, find_deadlocks
 from sakti.tasks import queries, service, transfer
 from sakti.tasks.service import Actor, CycleError
 
@@ -68,7 +68,7 @@ def test_what_is_taken_in_can_be_done_and_what_is_refused_could_not(wanted: list
         else:
             assert cycle[0] == cycle[-1] == edge[0]
             assert len(cycle) == 2 or edge[1] in cycle
-    assert cycles(kept) == []
+    assert find_cycles(kept) == []
 
 
 async def test_a_container_ends_after_its_children(store: Store, actor: Actor) -> None:
@@ -194,7 +194,7 @@ async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store,
         await store.write(service.create, actor, service.NewTask(name, name))
     await store.write(service.depend, actor, "b", "a")
     await store.write(service.create, replace(actor, resource_id="/other"), service.NewTask("c", "c"))
-    right = await store.read(questions.counts, "/w")
+    right = await store.read(questions.read_counts, "/w")
     for harm in (
         "UPDATE task_counts SET count = count + 1 WHERE resource_id = '/w'",
         "UPDATE tasks SET held = 0 WHERE id = 'b'",
@@ -204,17 +204,17 @@ async def test_counts_that_are_out_of_step_are_found_and_made_anew(store: Store,
         await store.write(lambda db, sql=harm: db.execute_sql(sql))
         assert await store.read(graph.find_stale) == ["/w"], harm
         (seen,) = [f for f in await store.read(checks.check) if not f.ok]
-        assert (seen.name, seen.mendable) == ("task counts", True)
+        assert (seen.name, seen.is_repairable) == ("task counts", True)
         assert await store.read(graph.find_stale) == ["/w"]  # looking changes nothing
         (found,) = [f for f in await upkeep.check(store) if f.name == "task counts"]
         assert found.ok and "counted again" in found.detail
         assert await store.read(graph.find_stale) == []
-        assert await store.read(questions.counts, "/w") == right
-    assert await store.read(graph.reasons, ["b"]) == {"b": [("b", "a")]}
+        assert await store.read(questions.read_counts, "/w") == right
+    assert await store.read(graph.find_reasons, ["b"]) == {"b": [("b", "a")]}
 
 
 def one_by_one(edges: list[Edge]) -> list[tuple[str, ...]]:
-    """What `cycles` says, in the time of the square."""
+    """What `find_cycles` says, in the time of the square."""
     waiting = WaitGraph(())
     return [cycle for edge in edges if (cycle := waiting.add(edge)) is not None]
 
@@ -226,10 +226,10 @@ def test_the_cycles_of_components_are_those_of_the_whole(seed: int) -> None:
     kinds = ("blocks", "parent-child")
     drawn = sorted({(rng.choice(names), rng.choice(names), rng.choice(kinds)) for _ in range(rng.randint(1, 25))})
     edges = rng.sample(drawn, len(drawn))
-    assert [cycle[0] for cycle in cycles(edges)] == [cycle[0] for cycle in one_by_one(edges)]
+    assert [cycle[0] for cycle in find_cycles(edges)] == [cycle[0] for cycle in one_by_one(edges)]
 
 
 def test_each_of_many_rings_is_found() -> None:
     rings = [(f"{n}-{i}", f"{n}-{(i + 1) % 3}", "blocks") for n in range(2_000) for i in range(3)]
     random.Random(1).shuffle(rings)
-    assert {cycle[0].split("-")[0] for cycle in cycles(rings)} == {str(n) for n in range(2_000)}
+    assert {cycle[0].split("-")[0] for cycle in find_cycles(rings)} == {str(n) for n in range(2_000)}

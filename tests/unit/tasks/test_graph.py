@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.tasks.graph import BLOCKS, EDGE_TYPES, PARENT, Edge, Node, build, find_blockers, ready
-from tests.fakes.task_graph import find_cycle, unblocked_by
+from sakti.store.tasks.deadlocks import BLOCKS, EDGE_TYPES, PARENT
+from tests.fakes.task_graph import Edge, Node, build, find_blockers, find_cycle, ready, unblocked_by
 
 
 def nodes(*specs: tuple[str, str, int]) -> list[Node]:

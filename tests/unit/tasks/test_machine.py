@@ -419,7 +419,7 @@ class Board(RuleBasedStateMachine):
     @invariant()
     def the_board_is_as_the_model_says(self) -> None:
         model = self.model
-        board = self.do(self.store.read(queries.board, "/w", 0))
+        board = self.do(self.store.read(queries.load_board, "/w", 0))
         assert [t.title for t in board.ready] == model.ready()
         assert {t.title for t in board.blocked} == {
             t for t, f in model.tasks.items() if not f.deleted and f.status == "open" and model.held(t)

@@ -26,7 +26,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     """Every change and every question, on a board of many tasks, refusals too."""
     who, now = actor.resource_id, actor.now
     chat = replace(actor, session_id="th", thread_id="th", owner="host:1:2")
-    board = queries.board(db, who, 0, 20)
+    board = queries.load_board(db, who, 0, 20)
     first, second, third = (t.id for t in board.ready[:3])
     held, container = board.blocked[0].id, board.containers[0].id
 
@@ -58,7 +58,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     rows.adopt_claims(db, who, "th", "host:5:6")
     service.release(db, chat, first)
     service.close(db, actor, first, "completed", "done in src/a.py", force=True)
-    service.finished_containers(db, first)
+    service.list_finished_containers(db, first)
     epic = service.create(db, actor, service.NewTask(ids.new(), "epic", type="epic"))
     part = service.create(db, actor, service.NewTask(ids.new(), "part", parent=epic.id))
     service.close(db, actor, epic.id, "completed", "x", force=True)
@@ -81,13 +81,13 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
             queries.list_tasks(db, who, status=status, **more)
     queries.ready(db, who, 20)
     for task in (held, container):
-        queries.show(db, who, task)
-        queries.tree(db, who, task)
+        queries.show_task(db, who, task)
+        queries.build_tree(db, who, task)
         queries.explain(db, who, task)
     for query in ("token_12", "token session", "tokn sesion", '"of cache" -bug'):
         queries.search(db, who, query, 5, True)
-    questions.last_event(db, who)
-    rows.said_about(db, third)
+    questions.read_last_event(db, who)
+    rows.list_linked_messages(db, third)
     deadlocks.find_deadlocks(db, who)
     lines = transfer.export(db, who)
     copies = [{**line, "id": f"o{line['id']}", "dependencies": []} for line in lines[:9]]

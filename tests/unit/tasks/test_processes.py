@@ -16,8 +16,9 @@ import pytest
 
 from sakti.core.errors import TaskError
 from sakti.store.database import Store
-from sakti.tasks import graph, service
+from sakti.tasks import service
 from sakti.tasks.service import Actor
+from tests.fakes import task_graph as graph
 
 PROCESSES, ROUNDS = 8, 50
 SPAWN = mp.get_context("spawn")
@@ -114,8 +115,8 @@ def test_a_process_killed_in_mid_change_has_changed_nothing(tmp_path: Path, chan
     path = tmp_path / "x.db"
 
     def state(db: Any) -> Any:
-        tasks, pure = service.load(db, "/w")
-        board = service.board(db, "/w", 0)
+        tasks, pure = graph.load(db, "/w")
+        board = service.load_board(db, "/w", 0)
         assert [t.id for t in board.ready] == graph.ready(pure)
         assert {t.id for t in board.blocked} == {t for t in tasks if graph.find_blockers(pure, t)}
         return tasks, board

@@ -15,8 +15,9 @@ from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions, rows
 from sakti.store.threads import messages, threads
-from sakti.tasks import graph, queries, service, transfer
+from sakti.tasks import queries, service, transfer
 from sakti.tasks.service import Actor
+from tests.fakes import task_graph as graph
 
 GOLDEN = Path(__file__).parents[4] / "shared" / "golden" / "tasks.json"
 SAMPLE = Path(__file__).parents[2] / "golden_sample" / "tasks.json"
@@ -38,9 +39,9 @@ async def test_golden_scripts(store: Store, actor: Actor, case: dict[str, Any]) 
         except TaskError as e:
             errors.append({"op": number, "class": e.code})
     assert errors == [{"op": e["op"], "class": e["class"]} for e in wanted["errors"]]
-    _, state = await store.read(service.load, "/w")
+    _, state = await store.read(graph.load, "/w")
     assert graph.ready(state) == wanted["ready"]
-    asked = await store.read(service.board, "/w", 0)
+    asked = await store.read(service.load_board, "/w", 0)
     assert [t.id for t in asked.ready] == wanted["ready"]
     blocked = {t: why for t in state.nodes if (why := graph.find_blockers(state, t))}
     assert {t: sorted(w.by) for t, w in blocked.items()} == {t: sorted(b["by"]) for t, b in wanted["blocked"].items()}
@@ -108,7 +109,7 @@ async def test_closing_needs_a_summary_and_tells_what_it_freed(store: Store, act
     page = await store.read(search, "xylophone", Scope("/w"))
     assert [h.kind for h in page.hits] == ["task"]
     await store.write(service.reopen, actor, "a")
-    board = await store.read(service.board, "/w", 0)
+    board = await store.read(service.load_board, "/w", 0)
     assert [t.id for t in board.blocked] == ["b"]
 
 
@@ -127,7 +128,7 @@ async def test_links_need_a_message_that_exists(store: Store, actor: Actor) -> N
     await store.write(messages.append, Message("m", "th", "/w", "user", (TextPart("about it"),), 1))
     await store.write(service.create, actor, service.NewTask("a", "x"))
     await store.write(service.link, actor, "a", "m")
-    assert [m["id"] for m in await store.read(questions.linked_messages, "a")] == ["m"]
+    assert [m["id"] for m in await store.read(questions.list_linked_messages, "a")] == ["m"]
     with pytest.raises(TaskError):
         await store.write(service.link, actor, "a", "nope")
 
@@ -138,8 +139,8 @@ async def test_what_was_said_about_a_task_has_the_results_of_its_calls(store: St
     for n, (role, task) in enumerate((("user", None), ("assistant", "a"), ("tool", None), ("assistant", None))):
         message = Message(f"m{n}", "th", "/w", role, (TextPart(role),), n, task_id=task)  # type: ignore[arg-type]
         await store.write(messages.append, message)
-    assert await store.read(rows.said_about, "a") == ["m1", "m2"]
-    assert [m["id"] for m in await store.read(questions.linked_messages, "a")] == ["m1"]
+    assert await store.read(rows.list_linked_messages, "a") == ["m1", "m2"]
+    assert [m["id"] for m in await store.read(questions.list_linked_messages, "a")] == ["m1"]
 
 
 async def test_the_last_changes_are_undone_in_their_order(store: Store, actor: Actor) -> None:
@@ -152,11 +153,11 @@ async def test_the_last_changes_are_undone_in_their_order(store: Store, actor: A
     await store.write(service.delete, actor, "b")
     undone = await store.write(service.undo_changes, actor, 4)
     assert [a for a, _ in undone] == ["delete", "close", "update", "dep"]
-    board = await store.read(service.board, "/w", 0)
+    board = await store.read(service.load_board, "/w", 0)
     assert [(t.id, t.title) for t in board.ready] == [("a", "task a"), ("b", "task b")]
     assert (await store.read(service.find, "/w", "a")).labels == ("one",)
     await store.write(service.undo_changes, actor, 5)
-    assert (await store.read(service.board, "/w", 0)).ready == ()
+    assert (await store.read(service.load_board, "/w", 0)).ready == ()
     with pytest.raises(TaskError) as e:
         await store.write(service.undo_changes, actor)
     assert e.value.code == "nothing_to_undo"
@@ -169,7 +170,7 @@ async def test_deleting_frees_dependants_and_is_restored(store: Store, actor: Ac
     assert [t.id for t in freed] == ["b"]
     assert (await store.read(queries.search, "/w", "xylophone", 5))["tasks"] == []
     await store.write(service.restore, actor, "a")
-    assert [t.id for t in (await store.read(service.board, "/w", 0)).blocked] == ["b"]
+    assert [t.id for t in (await store.read(service.load_board, "/w", 0)).blocked] == ["b"]
     assert [t["id"] for t in (await store.read(queries.search, "/w", "xylophone", 5))["tasks"]] == ["a"]
 
 
@@ -178,7 +179,7 @@ async def test_a_container_is_offered_when_its_last_child_closes(store: Store, a
     await store.write(service.create, actor, service.NewTask("c", "child", parent="e"))
     assert [t["id"] for t in (await store.read(queries.ready, "/w", 5))["tasks"]] == ["c"]
     await store.write(service.close, actor, "c", "completed", "done")
-    assert [t.id for t in await store.read(service.finished_containers, "c")] == ["e"]
+    assert [t.id for t in await store.read(service.list_finished_containers, "c")] == ["e"]
     ready = (await store.read(queries.ready, "/w", 5))["tasks"]
     assert [(t["id"], t.get("readyToClose")) for t in ready] == [("e", True)]
 
@@ -193,7 +194,7 @@ async def test_an_epic_closes_with_its_open_parts_only_by_force(store: Store, ac
         await store.write(service.close, actor, "e", "completed", "shipped")
     closed, freed = await store.write(partial(service.close, force=True), actor, "e", "wontfix", "dropped")
     assert (closed.status, [t.id for t in freed]) == ("closed", ["waits"])
-    _, state = await store.read(service.load, "/w")
+    _, state = await store.read(graph.load, "/w")
     assert {t for t, node in state.nodes.items() if node.status == "closed"} == {"e", "inner", "a", "b", "c"}
     shown = await store.read(service.find, "/w", "c")
     assert (shown.close_reason, shown.summary) == ("wontfix", f"Closed with {closed.handle}: dropped")
@@ -283,8 +284,8 @@ async def test_a_takeover_is_recorded_and_messages_renew_a_claim(store: Store, a
     with pytest.raises(TaskError):
         await store.write(service.claim, other, "a")
     await store.write(service.claim, replace(other, now=late + service.CLAIM_MS + 1), "a")
-    assert next(e["action"] for e in await store.read(questions.history, "a")) == "takeover"
-    assert len(await store.read(questions.linked_messages, "a")) == 1
+    assert next(e["action"] for e in await store.read(questions.list_history, "a")) == "takeover"
+    assert len(await store.read(questions.list_linked_messages, "a")) == 1
 
 
 async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> None:
@@ -300,7 +301,7 @@ async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> Non
             edge["on"] += "2"
     copy = replace(actor, resource_id="/copy")
     assert (await store.write(transfer.import_tasks, copy, lines)).dependencies == 1
-    assert [t.id for t in (await store.read(service.board, "/copy", 0)).blocked] == ["b2"]
+    assert [t.id for t in (await store.read(service.load_board, "/copy", 0)).blocked] == ["b2"]
     cyclic = [
         {"id": "p", "title": "p", "dependencies": [{"on": "q"}]},
         {"id": "q", "title": "q", "dependencies": [{"on": "p"}]},
@@ -317,7 +318,7 @@ async def test_tasks_go_out_and_come_in_whole(store: Store, actor: Actor) -> Non
     [
         (
             '{"id": "b", "title": "x\\u0000"}',
-            "Line 3: the task.title has a NUL character at position 1; send it without.",
+            "Line 3: the task.title has a NUL character at position 1; remove it.",
         ),
         ('{"id": "b", "title": ""}', "Line 3: A task needs a title."),
         ('{"id": "b"', "Line 3 is not JSON"),
@@ -401,7 +402,7 @@ async def test_what_was_connected_while_a_task_was_gone_never_closes_a_cycle(sto
     with pytest.raises(TaskError, match="no task"):
         await store.read(service.find, "/w", "b")  # nothing of it was done
     await store.write(service.undo_changes, actor, 2)  # the newest first: the edge, then the deletion
-    assert [t.id for t in (await store.read(service.board, "/w", 0)).blocked] == ["a"]
+    assert [t.id for t in (await store.read(service.load_board, "/w", 0)).blocked] == ["a"]
 
 
 async def test_however_many_were_closed_today_their_number_is_right(store: Store, monkeypatch) -> None:
@@ -413,7 +414,7 @@ async def test_however_many_were_closed_today_their_number_is_right(store: Store
     await store.write(service.delete, Actor("/w", "s", 2_000), "k8")
     await store.write(lambda db: db.execute_sql("UPDATE tasks SET closed_at = NULL WHERE id = 'k0'"))
     for since in range(999, 1_010):
-        cards, total = await store.read(questions.closed_since, "/w", since, 2)
+        cards, total = await store.read(questions.list_closed_since, "/w", since, 2)
         assert (len(cards), total) == (min(2, total), len([n for n in range(1, 8) if 1_000 + n >= since]))
 
 
@@ -433,7 +434,7 @@ async def test_ready_begins_with_what_the_most_urgent_task_waits_for(store: Stor
     found = await store.read(queries.ready, "/w", 5)
     by_id = {t["id"]: t for t in found["tasks"]}
     assert list(by_id) == ["low", "middle", "part"]
-    handles = await store.read(questions.handles, ["urgent", "waits"])
+    handles = await store.read(questions.map_handles, ["urgent", "waits"])
     assert (by_id["low"]["for"], by_id["low"]["forPriority"]) == (handles["urgent"], 0)
     assert (by_id["part"]["for"], by_id["part"]["forPriority"]) == (handles["waits"], 1)
     assert "for" not in by_id["middle"]

@@ -16,18 +16,19 @@ from sakti.core.errors import TaskError
 from sakti.store.database import Store
 from sakti.store.tasks import graph as task_graph
 from sakti.store.tasks import questions as task_store
-from sakti.tasks import graph as g
+from sakti.store.tasks.deadlocks import BLOCKS, EDGE_TYPES, PARENT
 from sakti.tasks import queries, service
 from sakti.tasks.service import Actor
+from tests.fakes import task_graph as reference
 from tests.fakes.clock import FakeClock
 from tests.fakes.task_graph import find_cycle, unblocked_by
 
 NAMES = "abcdefg"
 name = st.sampled_from(NAMES)
 step = st.one_of(
-    st.tuples(st.just("dep"), name, name, st.sampled_from(g.EDGE_TYPES)),
-    st.tuples(st.just("dep"), name, name, st.sampled_from((g.BLOCKS, g.PARENT))),
-    st.tuples(st.just("undep"), name, name, st.sampled_from(g.EDGE_TYPES)),
+    st.tuples(st.just("dep"), name, name, st.sampled_from(EDGE_TYPES)),
+    st.tuples(st.just("dep"), name, name, st.sampled_from((BLOCKS, PARENT))),
+    st.tuples(st.just("undep"), name, name, st.sampled_from(EDGE_TYPES)),
     st.tuples(st.sampled_from(("close", "force", "reopen", "claim", "release", "delete", "restore", "undo")), name),
     st.tuples(st.just("priority"), name, st.integers(0, 4)),
     st.tuples(st.just("crash"), st.sampled_from(("force", "delete", "undo")), name),
@@ -41,7 +42,7 @@ def play(db: Any, actor: Actor, op: tuple[Any, ...]) -> None:
         case ("undep", task, on, kind):
             service.depend(db, actor, task, on, kind, add=False)
         case ("close" | "force" as how, task):
-            before = service.load(db, "/w")[1]
+            before = reference.load(db, "/w")[1]
             known = before.nodes.get(task)
             expected = unblocked_by(before, task) if known and known.status != "closed" else ()
             _, freed = service.close(db, actor, task, "completed", "done", force=how == "force")
@@ -69,34 +70,34 @@ async def crash(store: Store, actor: Actor, op: tuple[Any, ...]) -> Store:
         play(db, actor, op)
         raise InterruptedError
 
-    before = await store.read(task_store.all_live, "/w")
+    before = await store.read(task_store.list_live, "/w")
     with contextlib.suppress(InterruptedError, TaskError):
         await store.write(half)
     await store.close()
     again = await Store.open(store.path, clock=store.clock, ids=store.ids, synchronous="NORMAL")
-    assert await again.read(task_store.all_live, "/w") == before
+    assert await again.read(task_store.list_live, "/w") == before
     return again
 
 
 def same(db: Any) -> None:
-    tasks, state = service.load(db, "/w")
-    board = service.board(db, "/w", 0)
-    assert [t.id for t in board.ready] == g.ready(state)
-    assert [t["id"] for t in queries.ready(db, "/w", 50)["tasks"]] == g.ready(state)
-    blocked = {t: why for t in state.nodes if (why := g.find_blockers(state, t))}
-    found = task_graph.reasons(db, tasks)
+    tasks, state = reference.load(db, "/w")
+    board = service.load_board(db, "/w", 0)
+    assert [t.id for t in board.ready] == reference.ready(state)
+    assert [t["id"] for t in queries.ready(db, "/w", 50)["tasks"]] == reference.ready(state)
+    blocked = {t: why for t in state.nodes if (why := reference.find_blockers(state, t))}
+    found = task_graph.find_reasons(db, tasks)
     assert {t: sorted(found[t]) for t in blocked} == {
         t: sorted([(t, b) for b in w.by] + list(w.inherited)) for t, w in blocked.items()
     }
     assert {t.id for t in board.blocked} == {t for t in blocked if tasks[t].status == "open"}
     assert board.counts is not None
     assert board.counts[:2] == (len(board.ready), len(board.blocked))
-    edges = [g.Edge(*e) for e in task_graph.edges(db, "/w")]
+    edges = [reference.Edge(*e) for e in task_graph.edges(db, "/w")]
     for a in tasks:
-        assert set(task_graph.open_children(db, [a]).get(a, ())) == set(g.open_children(state, a))
+        assert set(task_graph.list_open_children(db, [a]).get(a, ())) == set(reference.open_children(state, a))
         for b in tasks:
-            for kind in (g.BLOCKS, g.PARENT):
-                wanted = find_cycle(edges, g.Edge(a, b, kind))
+            for kind in (BLOCKS, PARENT):
+                wanted = find_cycle(edges, reference.Edge(a, b, kind))
                 got = task_graph.find_deadlock(db, a, b, kind)
                 assert (wanted is None) == (got is None)
                 if wanted and got:

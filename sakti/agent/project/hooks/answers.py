@@ -26,7 +26,7 @@ from sakti.agent.tools.processes import Process, ProcessTree, spawn
 from sakti.core.resources import find_program
 from sakti.core.text import clean_surrogates, head_and_tail, one_line
 from sakti.core.types import Json
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 LONGEST = 10_000  # characters of one text that a hook gives
 BLOCKS = 2  # the exit code
@@ -98,7 +98,7 @@ class HookDecision(Struct, frozen=True):
 
 def short(text: str) -> str:
     """Return a hook's text as it is used: secrets masked, cut in its middle."""
-    return masked(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
+    return mask_secrets(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
 
 
 def _describe_failure(code: int, errors: str) -> str:
@@ -288,7 +288,7 @@ def _with_folder(word: str, workspace: Path) -> str:
 
 def variables(place: HookSurroundings) -> dict[str, str]:
     """Return a hook's environment: what commands get, never a key, and the folder of the project."""
-    more = environment.network_variables(place.own_env) if place.sandbox is None else {}
+    more = environment.choose_network_variables(place.own_env) if place.sandbox is None else {}
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
 
 
@@ -307,7 +307,7 @@ def _enclose(
     if place.sandbox is None:
         yield enclosing.SandboxedCommand(tuple(argv), cwd)
         return
-    write = () if hook.project else enclosing.given_folders(hook.write, place.home)
+    write = () if hook.project else enclosing.resolve_folders(hook.write, place.home)
     with place.sandbox.enclose(argv, cwd, write, place.read) as enclosed:
         yield enclosed
 

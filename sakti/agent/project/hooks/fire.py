@@ -339,4 +339,4 @@ def _get_matched_field(event: str) -> str:
 def _commands(text: str) -> Sequence[str] | None:
     """Return the single commands of a command line, or None if it is not understood."""
     script = shell.parse(text)
-    return [" ".join(c.argv) for c in shell.with_nested(script) if c.argv] if script.understood else None
+    return [" ".join(c.argv) for c in shell.list_commands(script) if c.argv] if script.understood else None

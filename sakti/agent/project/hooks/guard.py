@@ -10,7 +10,7 @@ from sakti.agent.project.hooks import answers, fire, payload
 from sakti.agent.project.hooks.answers import HookDecision
 from sakti.agent.project.hooks.fire import Hooks, HookSubject
 from sakti.agent.project.hooks.payload import Told
-from sakti.agent.tools.call_hooks import Denied, Judged
+from sakti.agent.tools.call_hooks import DeniedCall, GuardDecision
 from sakti.agent.tools.context import Outcome, ToolState
 from sakti.core.text import one_line
 from sakti.core.types import ToolCallPart
@@ -28,19 +28,19 @@ class HookGuard:
         reason, self._stop = self._stop, None
         return reason
 
-    async def before(self, call: ToolCallPart) -> Judged:
-        """Return what the hooks of PreToolUse decide. Raises `Denied`."""
+    async def before(self, call: ToolCallPart) -> GuardDecision:
+        """Return what the hooks of PreToolUse decide. Raises `DeniedCall`."""
         if not self._hooks.listens("PreToolUse"):
-            return Judged(call)
+            return GuardDecision(call)
         calls = self._convert_call(call)
         fields = [{**_name_call(t), "tool_use_id": call.id} for t in calls]
         decision = await self._hooks.fire("PreToolUse", fields, self._subject(call, calls))
         return self._apply_decision("PreToolUse", call, calls, decision)
 
-    async def ask_hooks(self, call: ToolCallPart) -> Judged:
-        """Return what the hooks of PermissionRequest answer in the user's place. Raises `Denied`."""
+    async def ask_hooks(self, call: ToolCallPart) -> GuardDecision:
+        """Return what the hooks of PermissionRequest answer in the user's place. Raises `DeniedCall`."""
         if not self._hooks.listens("PermissionRequest"):
-            return Judged(call)
+            return GuardDecision(call)
         calls = self._convert_call(call)
         decision = await self._hooks.fire(
             "PermissionRequest", [_name_call(t) for t in calls], self._subject(call, calls)
@@ -66,18 +66,20 @@ class HookGuard:
         about = {"tool_response": result, "tool_use_id": call.id, "duration_ms": duration_ms}
         return {**_name_call(told), **about, **how}
 
-    def _apply_decision(self, event: str, call: ToolCallPart, calls: list[Told], decision: HookDecision) -> Judged:
+    def _apply_decision(
+        self, event: str, call: ToolCallPart, calls: list[Told], decision: HookDecision
+    ) -> GuardDecision:
         if decision.stop is not None:
             self._stop = decision.stop.text or "A hook ended the turn."
-            raise Denied(f"Not run: {self._stop}", self._stop)
+            raise DeniedCall(f"Not run: {self._stop}", self._stop)
         source = decision.reasons[0].hook.source if decision.reasons else ""
         if decision.verdict == "deny":
             text = answers.delimit(event, decision.reasons)
-            raise Denied(f"Refused by a hook.\n{text}", f"hook of {source}: {one_line(decision.reason, 300)}")
+            raise DeniedCall(f"Refused by a hook.\n{text}", f"hook of {source}: {one_line(decision.reason, 300)}")
         call, change = _change_input(call, calls, decision)
         reason = f"A hook of {source} asks: {decision.reason}" if decision.reasons else ""
         note = "\n".join(n for n in (answers.delimit(event, decision.context), change) if n)
-        return Judged(call, decision.verdict, one_line(reason or "A hook asks", 300), note)
+        return GuardDecision(call, decision.verdict, one_line(reason or "A hook asks", 300), note)
 
     def _convert_call(self, call: ToolCallPart) -> list[Told]:
         return payload.translate_call(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
@@ -94,12 +96,12 @@ def _name_call(told: Told) -> dict[str, Any]:
 
 
 def _change_input(call: ToolCallPart, calls: list[Told], decision: HookDecision) -> tuple[ToolCallPart, str]:
-    """Return the call with the input that a hook gives it, and the note on that. Raises `Denied`."""
+    """Return the call with the input that a hook gives it, and the note on that. Raises `DeniedCall`."""
     if decision.input is None or decision.changed_by is None or decision.input == calls[0].input:
         return call, ""
     source = decision.changed_by.source
     if len(calls) > 1 or call.name == "apply_patch":
         why = f"a hook of {source} changes the input of {call.name}, which is not possible"
-        raise Denied(f"Refused: {why}.", why)
+        raise DeniedCall(f"Refused: {why}.", why)
     call = structs.replace(call, arguments=payload.ours(call.name, decision.input))
     return call, f"[A hook of {source} changed the input of this call: {payload.format_input(decision.input)}]"

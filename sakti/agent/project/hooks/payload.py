@@ -26,7 +26,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
 )
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
 
 # Of each approval mode; `auto` has a namesake there.
 MODES = {"plan": "plan", "ask": "default", "edits": "acceptEdits", "auto": "auto", "full": "bypassPermissions"}
@@ -119,7 +119,7 @@ def _convert_edit(given: Json, path: str) -> Told:
 
 def _convert_patch(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
     text = str(arguments.get("patch", ""))
-    named = patch.paths(text)
+    named = patch.list_paths(text)
     if not named:
         return [Told("apply_patch", dict(arguments))]
     return [Told("Edit", {"file_path": (full := resolve(p)), "patch": text}, (full,)) for p in named]
@@ -159,7 +159,7 @@ def _rename_edits(out: Json) -> None:
 
 def response(name: str, call: Told, outcome: Outcome) -> Json:
     """Return a tool's result in the shape that claude-code gives it, secrets masked."""
-    content = masked(outcome.content[:LONGEST])
+    content = mask_secrets(outcome.content[:LONGEST])
     if name == "bash":
         code = outcome.details.get("exit_code")
         return {"stdout": content, "stderr": "", "interrupted": False, "isImage": False, "exit_code": code}
@@ -183,12 +183,12 @@ def split_lines(text: str) -> Sequence[str]:
 
 def error_of(outcome: Outcome) -> str:
     """Return what went wrong with a call, as a hook reads it."""
-    return masked(head_and_tail(outcome.content, LONGEST)[0])
+    return mask_secrets(head_and_tail(outcome.content, LONGEST)[0])
 
 
 def format_input(given: Json) -> str:
     """Return a call's input on one line, for the model."""
-    return one_line(masked(json.dumps(given, ensure_ascii=False, default=str)), 400)
+    return one_line(mask_secrets(json.dumps(given, ensure_ascii=False, default=str)), 400)
 
 
 def format_transcript(messages: Iterable[Message], cwd: str, resolve: Callable[[str], str]) -> Iterator[str]:

@@ -18,8 +18,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.core import resources
-from sakti.core.config.check import wrong
-from sakti.core.config.conversion import table_of
+from sakti.core.config.check import explain_wrong_hook
+from sakti.core.config.conversion import convert_table
 from sakti.core.config.fields import EVENTS, TIMEOUT, HookSettings, event_name
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
@@ -222,7 +222,7 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _of_table(hook: HookSettings, source: str, *, project: bool) -> Hook:
     timeout = max(SHORTEST, hook.timeout)
     new_hook = Hook(event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project)
-    return replace(new_hook, write=() if project else hook.write, why_not=wrong(hook))
+    return replace(new_hook, write=() if project else hook.write, why_not=explain_wrong_hook(hook))
 
 
 def _of_project(data: bytes, source: str, problems: list[str]) -> list[Hook]:
@@ -237,7 +237,7 @@ def _of_project(data: bytes, source: str, problems: list[str]) -> list[Hook]:
     out: list[Hook] = []
     for number, table in enumerate(cast("list[Any]", tables)[:MOST], 1):
         try:
-            settings: HookSettings = table_of(HookSettings, table, f"hooks[{number}]", source)
+            settings: HookSettings = convert_table(HookSettings, table, f"hooks[{number}]", source)
         except ConfigError as e:
             problems.append(e.message)
             continue
@@ -308,5 +308,5 @@ def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *,
         return replace(
             hook, command=hook.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
         )
-    problem = wrong(HookSettings(event, hook.command, match if EVENTS.get(event) else "", hook.timeout))
+    problem = explain_wrong_hook(HookSettings(event, hook.command, match if EVENTS.get(event) else "", hook.timeout))
     return replace(hook, why_not=problem)

@@ -111,9 +111,9 @@ async def test_undo_names_changes_in_a_folder_added_to_the_session(store, tmp_pa
     overrides = ("approval.mode=edits", 'approval.allow=["bash"]')
     here = await start(store, tmp_path / "w", [Answer(calls=(call,)), "removed"], overrides=overrides, added=(added,))
     await here.ask("remove it")
-    preview = await undoing.of_session(here.session).preview(what="files")
-    assert f"Cannot be restored: {one_line(str(added / 'a.txt'), 80)}" in undo.lines(preview)
-    result = await undoing.of_session(here.session).undo(preview)
+    preview = await undoing.make_undoing(here.session).preview(what="files")
+    assert f"Cannot be restored: {one_line(str(added / 'a.txt'), 80)}" in undo.describe_preview(preview)
+    result = await undoing.make_undoing(here.session).undo(preview)
     assert not result.is_complete
     await here.session.close()
 

@@ -14,7 +14,7 @@ import pytest
 from sakti.agent.checkpoints import records
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.checkpoints.recorder import TurnRecorder
-from sakti.agent.checkpoints.records import Mark
+from sakti.agent.checkpoints.records import CallMark
 from sakti.agent.checkpoints.shadow import FirstLook
 from sakti.agent.tools import changes
 from sakti.agent.tools.context import ToolState
@@ -102,7 +102,7 @@ def test_changes_after_the_kill_are_asked_about(place: Place, monkeypatch: pytes
 def test_a_kill_after_the_record_does_not_double_it(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     before = tree(place.root)
     with monkeypatch.context() as patched:
-        patched.setattr(Mark, "end", lambda _self: os.kill(os.getpid(), signal.SIGKILL))
+        patched.setattr(CallMark, "end", lambda _self: os.kill(os.getpid(), signal.SIGKILL))
         kill_in(lambda: place.run("echo agent >> a"))
     place.shadow.recover()
     assert place.plan().conflicts == ()
@@ -127,7 +127,7 @@ def test_a_killed_file_tool_leaves_no_temporary_file(place: Place, monkeypatch: 
         state.recorder = recorder = TurnRecorder(place.opened(), lambda _why: None)
         recorder.begin("thread", 1)
         new = [changes.ChangedFile(place.root / name, name, None, "new\n", b"new\n") for name in ("a", "c")]
-        changes.put(state.context("call", "thread", "m"), new)
+        changes.write_changes(state.context("call", "thread", "m"), new)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
@@ -185,3 +185,22 @@ def test_a_background_command_does_not_take_what_other_calls_and_the_user_change
     place.shadow.after(job)
     assert place.shadow.jobs() == []
     assert {i.path: bool(i.conflict) for i in place.plan(5).items} == {"at once 5": False, "b": True}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("posix", "system"),
+        ("sakti.agent.checkpoints.places", "os.system"),
+        ("sakti.agent.checkpoints.records", "append"),
+    ],
+)
+def test_notes_of_a_call_name_no_function(place: Place, tmp_path: Path, names: tuple[str, str]) -> None:
+    """A file that somebody else wrote calls nothing when it is read."""
+    module, function = (name.encode() for name in names)
+    loading = b"\x80\x05" + b"".join(b"\x8c" + bytes([len(n)]) + n for n in (module, function)) + b"\x93"
+    mark = records.begin_call(place.shadow.folder, records.PendingCall("1", "t", 0, 0))
+    with mark.file.open("ab") as file:
+        file.write(loading + b"\x8c\x04true\x85R.")
+    assert mark.load() is None
+    mark.end()

@@ -53,7 +53,7 @@ async def worked(store, tmp_path):
 
 
 async def listed(store, session) -> list[str]:
-    return [t.id for t in await store.read(stored_threads.recent, session.workspace.resource_id)]
+    return [t.id for t in await store.read(stored_threads.list_recent, session.workspace.resource_id)]
 
 
 async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_again(store, tmp_path):
@@ -63,7 +63,7 @@ async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_a
     await here.ask("second question")
     first = session.thread.id
     for _ in range(2):
-        found = undoing.of_session(session)
+        found = undoing.make_undoing(session)
         await found.undo(await found.preview())
         store.clock.advance(5)
         await here.ask("asked again")
@@ -73,7 +73,7 @@ async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_a
     assert len(entry.undone) == 2 and {b.preview for b in entry.undone} == {"two", "again"}
     assert entry.undone[-1].thread.id == first
     rows = await line.run(Scope(session, lambda value: None), line.parse("/threads"))
-    assert "↶ 2 undone branches" in (await rows.instead()).text[0]
+    assert "↶ 2 undone branches" in (await rows.fallback()).text[0]
     await session.open_thread(first)
     await here.ask("on in the first")
     assert set(await listed(store, session)) == {first, latest}
@@ -85,7 +85,7 @@ async def test_the_branch_is_listed_and_continued_again_if_its_successor_is_dele
     await here.ask("first question")
     await here.ask("second question")
     first, session = here.session.thread.id, here.session
-    found = undoing.of_session(session)
+    found = undoing.make_undoing(session)
     await found.undo(await found.preview())
     await store.write(thread_removal.delete_thread, session.thread.id, store.clock.now())
     assert await listed(store, session) == [first]
@@ -101,8 +101,8 @@ def texts(found) -> list[str]:
 async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(store, tmp_path):
     here, root = await worked(store, tmp_path)
     session = here.session
-    first, whole, after = session.thread.id, await store.read(messages.after, session.thread.id, -1), tree(root)
-    found = undoing.of_session(session)
+    first, whole, after = session.thread.id, await store.read(messages.list_after, session.thread.id, -1), tree(root)
+    found = undoing.make_undoing(session)
     preview = await found.preview()
     assert [t.text for t in preview.turns] == ["now run it"]
     assert [(i.action, i.path) for i in preview.plan.items] == [
@@ -115,16 +115,16 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
     assert session.thread.id != first
     assert session.thread.title
     assert texts(await session.views.transcript(session.thread.id)) == ["write one", "written"]
-    assert await store.read(messages.after, first, -1) == whole
+    assert await store.read(messages.list_after, first, -1) == whole
     assert await listed(store, session) == [session.thread.id]  # the undone branch is no entry of its own
-    again = undoing.of_session(session)
+    again = undoing.make_undoing(session)
     assert [t.files for t in await again.turns()] == [1]  # what was before the fork is known in it
     fork = session.thread.id
     await again.redo()
     assert session.thread.id == first
     assert await listed(store, session) == [first]
     assert tree(root) == after
-    assert await store.read(messages.after, first, -1) == whole
+    assert await store.read(messages.list_after, first, -1) == whole
     gone = await store.read(thread_removal.list_deleted, session.workspace.resource_id)
     assert [c.thread.id for c in gone] == [fork]  # nothing was said in it
     await session.workspace.indexing.wait()
@@ -135,11 +135,11 @@ async def test_undo_restores_files_and_conversation_and_redo_brings_all_back(sto
 async def test_all_turns_are_undone_and_an_empty_thread_is_open(store, tmp_path):
     here, root = await worked(store, tmp_path)
     first = here.session.thread.id
-    found = undoing.of_session(here.session)
+    found = undoing.make_undoing(here.session)
     await found.undo(await found.preview(2))
     assert here.session.current.is_new
     assert {k: v[1] for k, v in tree(root).items()} == {"mine.txt": b"mine\n"}
-    await undoing.of_session(here.session).redo()
+    await undoing.make_undoing(here.session).redo()
     assert here.session.thread.id == first
     await here.session.close()
 
@@ -147,7 +147,7 @@ async def test_all_turns_are_undone_and_an_empty_thread_is_open(store, tmp_path)
 async def test_files_alone_leave_the_conversation(store, tmp_path):
     here, root = await worked(store, tmp_path)
     first = here.session.thread.id
-    found = undoing.of_session(here.session)
+    found = undoing.make_undoing(here.session)
     await found.undo(await found.preview(1, "files"))
     assert here.session.thread.id == first
     assert not (root / "two.txt").exists()
@@ -167,14 +167,14 @@ async def test_files_alone_leave_the_conversation(store, tmp_path):
 async def test_conversation_alone_leaves_the_files(store, tmp_path):
     here, root = await worked(store, tmp_path)
     after = tree(root)
-    found = undoing.of_session(here.session)
+    found = undoing.make_undoing(here.session)
     await found.undo(await found.preview(1, "conversation"))
     assert tree(root) == after
     assert texts(await here.session.views.transcript(here.session.thread.id)) == ["write one", "written"]
     await here.ask("go on")
     fork = here.session.thread.id
-    await undoing.of_session(here.session).redo()
-    assert await store.read(thread_removal.contents, fork)  # kept: something was said in it
+    await undoing.make_undoing(here.session).redo()
+    assert await store.read(thread_removal.count_contents, fork)  # kept: something was said in it
     await here.session.close()
 
 
@@ -184,10 +184,10 @@ async def test_memory_of_the_undone_turn_stays_with_its_thread(store, tmp_path):
     await session.compact()
     await here.ask("and then?")
     first, log = session.thread.id, session.current.engine.status().observations
-    found = undoing.of_session(session)
+    found = undoing.make_undoing(session)
     await found.undo(await found.preview(3))
     assert session.current.engine.status().observations.tokens == 0
-    await undoing.of_session(session).redo()
+    await undoing.make_undoing(session).redo()
     assert session.thread.id == first
     assert session.current.engine.status().observations == log
     await session.close()
@@ -197,7 +197,7 @@ async def test_what_the_user_changed_is_named_and_kept(store, tmp_path):
     here, root = await worked(store, tmp_path)
     (root / "mine.txt").write_text("mine again\n")
     scope = Scope(here.session, lambda _value: None)
-    shown = await (await line.run(scope, line.parse("/undo files"))).instead()
+    shown = await (await line.run(scope, line.parse("/undo files"))).fallback()
     assert "M mine.txt  (changed since)" in shown.text
     done = await line.run(scope, line.parse("/undo files yes"))
     assert "Left as they are: mine.txt" in done.sentence
@@ -209,7 +209,7 @@ async def test_what_the_user_changed_is_named_and_kept(store, tmp_path):
 async def test_words_come_back_where_there_is_no_prompt_too(store, tmp_path):
     here, _ = await worked(store, tmp_path)
     scope = Scope(here.session, lambda _value: None)
-    shown = await (await line.run(scope, line.parse("/undo yes"))).instead()
+    shown = await (await line.run(scope, line.parse("/undo yes"))).fallback()
     assert shown.lines[1] == "Your prompt was: now run it"
     await here.session.close()
 
@@ -219,7 +219,7 @@ async def test_a_redo_is_shown_first_where_files_changed_since(store, tmp_path):
     scope = Scope(here.session, lambda _value: None)
     await line.run(scope, line.parse("/undo files yes"))
     (root / "mine.txt").write_text("mine again\n")
-    shown = await (await line.run(scope, line.parse("/redo"))).instead()
+    shown = await (await line.run(scope, line.parse("/redo"))).fallback()
     assert "M mine.txt  (changed since)" in shown.lines and "/redo yes does it." in shown.lines
     assert not (root / "two.txt").exists()
     done = await line.run(scope, line.parse("/redo yes all"))
@@ -231,7 +231,7 @@ async def test_a_redo_is_shown_first_where_files_changed_since(store, tmp_path):
 async def test_a_kill_between_files_and_conversation_leaves_no_second_thread(store, tmp_path, monkeypatch):
     here, root = await worked(store, tmp_path)
     first, after = here.session.thread.id, tree(root)
-    found = undoing.of_session(here.session)
+    found = undoing.make_undoing(here.session)
     preview = await found.preview()
 
     async def killed(*_: object) -> None:
@@ -241,12 +241,12 @@ async def test_a_kill_between_files_and_conversation_leaves_no_second_thread(sto
         patched.setattr(undoing.Undoing, "_fork", killed)
         await found.undo(preview)
     assert here.session.thread.id == first and not (root / "two.txt").exists()
-    again = undoing.of_session(here.session)
+    again = undoing.make_undoing(here.session)
     await again.redo()
     assert tree(root) == after and here.session.thread.id == first
     await again.undo(await again.preview())
     assert here.session.thread.id != first and not (root / "two.txt").exists()
-    await undoing.of_session(here.session).redo()
+    await undoing.make_undoing(here.session).redo()
     assert tree(root) == after and here.session.thread.id == first
     await here.session.close()
 
@@ -255,11 +255,11 @@ async def test_undo_right_after_a_compaction(store, tmp_path):
     here, root = await worked(store, tmp_path)
     first, after = here.session.thread.id, tree(root)
     await here.session.compact()
-    found = undoing.of_session(here.session)
+    found = undoing.make_undoing(here.session)
     result = await found.undo(await found.preview())
     assert result.prompt == "now run it" and not (root / "two.txt").exists()
     assert texts(await here.session.views.transcript(here.session.thread.id)) == ["write one", "written"]
-    await undoing.of_session(here.session).redo()
+    await undoing.make_undoing(here.session).redo()
     assert tree(root) == after and here.session.thread.id == first
     await here.session.close()
 
@@ -336,7 +336,7 @@ async def test_a_thread_whose_first_turn_is_undone_goes_on_empty(store, tmp_path
     await here.ask("first question")
     first = here.session.thread.id
     if live:
-        found = undoing.of_session(here.session)
+        found = undoing.make_undoing(here.session)
         await found.undo(await found.preview())
     await here.session.close()
     if not live:
@@ -345,7 +345,7 @@ async def test_a_thread_whose_first_turn_is_undone_goes_on_empty(store, tmp_path
     assert again.session.thread.id != first
     await again.ask("second question")
     assert [m.text for m in again.provider.requests[-1].messages] == ["second question"]
-    assert [m.text for m in await store.read(messages.after, first, -1)] == ["first question", "first answer"]
+    assert [m.text for m in await store.read(messages.list_after, first, -1)] == ["first question", "first answer"]
     await again.session.close()
     last = await start(store, root, ["third answer"], continue_last=True)
     assert last.session.thread.id == again.session.thread.id
@@ -375,7 +375,7 @@ async def test_a_thread_that_was_undone_counts_again_once_something_is_said_in_i
     store.clock.advance(5)
     named = await start(store, root, ["second answer"], resume=first)
     await named.ask("second question")
-    assert [t.text for t in await undoing.of_session(named.session).turns()] == ["first question", "second question"]
+    assert [t.text for t in await undoing.make_undoing(named.session).turns()] == ["first question", "second question"]
     await named.session.close()
     last = await start(store, root, [], continue_last=True)
     assert last.session.thread.id == first
@@ -408,10 +408,10 @@ async def test_changes_of_a_background_command_are_undone_with_its_turn(store, t
     while not (root / "now.txt").exists():  # else both turns see it appear, at one time of the fake clock
         await asyncio.sleep(0.02)
     await here.ask("leave something")
-    found = undoing.of_session(here.session)
+    found = undoing.make_undoing(here.session)
     assert len((await found.preview(2)).remains.jobs) == 2
     last = await found.preview(1)
-    assert "Still running, and may change more files" in "\n".join(undo.lines(last))
+    assert "Still running, and may change more files" in "\n".join(undo.describe_preview(last))
     assert last.remains.new_ignored == ("y.log",)
     store.clock.advance(1)
     (root / "go").touch()

@@ -6,11 +6,11 @@ import asyncio
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.project import trust
 from sakti.agent.reports import doctor, trust_view
@@ -20,7 +20,7 @@ from sakti.core.errors import SaktiError
 from sakti.core.events import ApprovalRequested, MessageSaved, Notice, ToolFinished, TurnFinished
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, ModelInfo, Request
-from sakti.providers.history import context_text
+from sakti.providers.history import format_context
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 from sakti.store.database import Store
 from sakti.store.tasks import questions
@@ -63,7 +63,7 @@ def told(folder: Path, event: str) -> list[Any]:
 def sent(request: Request) -> str:
     """What a request holds, with the volatile facts of its messages."""
     parts = [p for m in request.messages for p in m.parts]
-    texts = [context_text(p.text) if isinstance(p, ContextPart) else str(p) for p in parts]
+    texts = [format_context(p.text) if isinstance(p, ContextPart) else str(p) for p in parts]
     return "\n".join([*(b.text for b in request.system), *texts, request.tail])
 
 
@@ -371,7 +371,7 @@ async def test_hooks_hear_of_memory_and_tasks(store: Store, tmp_path: Path) -> N
     ]
     run = await start(store, tmp_path / "w", [*close_task, *(Answer("noted") for _ in range(6))], config=settings)
     await run.ask("I always want tabs in this project, please remember that")
-    tasks = await store.read(questions.all_live, run.session.workspace.resource_id)
+    tasks = await store.read(questions.list_live, run.session.workspace.resource_id)
     actor = service.Actor(run.session.workspace.resource_id, "user:you", store.clock.now())
     await store.write(service.close, actor, tasks[0].id, "completed", "shipped in main.py")
     await run.ask("and I prefer pytest over unittest")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.judge.repositories import has_repository, list_tracked, names_program
+from sakti.agent.judge.repositories import find_program_setting, has_repository, list_tracked
 from sakti.agent.judge.workspace_view import LevelName, WorkspaceView
 from tests.unit.agent.judge.conftest import Ask
 
@@ -49,7 +49,7 @@ def test_a_repository_as_git_makes_it_names_no_program(repository: Path, tmp_pat
     clone = tmp_path / "clone"
     run_git(tmp_path, "clone", "-q", str(repository), str(clone))
     run_git(clone, "branch", "-q", "-u", "origin/HEAD")
-    assert names_program(clone) == ""
+    assert find_program_setting(clone) == ""
     assert has_repository(clone / "src")
     assert not has_repository(tmp_path)
 
@@ -66,14 +66,14 @@ def test_a_repository_that_is_not_complete_does_not_hide_the_one_around_it(repos
     run_git(repository, "config", "core.pager", "evil")
     (repository / "src" / ".git").mkdir()
     (repository / "src" / ".git" / "config").write_text("")
-    assert names_program(repository / "src") == "core.pager"
+    assert find_program_setting(repository / "src") == "core.pager"
 
 
 def test_a_folder_without_a_valid_head_does_not_hide_the_repository_around_it(repository: Path) -> None:
     run_git(repository, "config", "core.pager", "evil")
     make_bare(repository / "src" / ".git", "")
     (repository / "src" / ".git" / "HEAD").write_text("garbage\n")
-    assert names_program(repository / "src") == "core.pager"
+    assert find_program_setting(repository / "src") == "core.pager"
 
 
 def test_files_that_name_a_repository_in_an_unusual_way_count_as_programs(tmp_path: Path) -> None:
@@ -81,12 +81,12 @@ def test_files_that_name_a_repository_in_an_unusual_way_count_as_programs(tmp_pa
         folder = tmp_path / str(number)
         make_bare(folder / "good", "")
         (folder / ".git").write_text(link)
-        assert names_program(folder) == ".git", link
+        assert find_program_setting(folder) == ".git", link
     worktree = tmp_path / "worktree"
     make_bare(worktree / "good", "")
     (worktree / "good" / "commondir").write_text(" ../c\n")
     (worktree / ".git").write_text("gitdir: good\n")
-    assert names_program(worktree) == "commondir"
+    assert find_program_setting(worktree) == "commondir"
 
 
 def test_a_repository_with_more_folders_than_are_searched_counts(
@@ -96,11 +96,11 @@ def test_a_repository_with_more_folders_than_are_searched_counts(
     run_git(repository, "init", "-q", str(inner))
     run_git(inner, "commit", "-q", "--allow-empty", "-m", "x")
     run_git(repository, "add", "z")
-    assert names_program(repository) == ""
+    assert find_program_setting(repository) == ""
     for number in range(4):
         (repository / f"f{number}").mkdir()
     monkeypatch.setattr("sakti.agent.judge.repositories.MOST_FOLDERS", 2)
-    assert "folders" in names_program(repository)
+    assert "folders" in find_program_setting(repository)
 
 
 def test_settings_of_a_repository_in_the_index_count(repository: Path, bash: Ask) -> None:
@@ -115,7 +115,7 @@ def test_settings_of_a_repository_in_the_index_count(repository: Path, bash: Ask
     commit = run_git(inner, "rev-parse", "HEAD")
     run_git(repository, "update-index", "--add", "--cacheinfo", f"160000,{commit},sub")
     assert bash("git status").verdict == "ask"
-    assert names_program(repository / "src") == "core.fsmonitor"
+    assert find_program_setting(repository / "src") == "core.fsmonitor"
 
 
 def test_settings_of_a_submodule_count(repository: Path, tmp_path: Path) -> None:
@@ -124,10 +124,10 @@ def test_settings_of_a_submodule_count(repository: Path, tmp_path: Path) -> None
     run_git(other, "init", "-q")
     run_git(other, "commit", "-qm", "x", "--allow-empty")
     run_git(repository, "submodule", "add", "-q", str(other), "lib")
-    assert names_program(repository) == ""
+    assert find_program_setting(repository) == ""
     run_git(repository / "lib", "config", "core.sshCommand", "evil")
-    assert names_program(repository) == "core.sshcommand"
-    assert names_program(repository / "lib") == "core.sshcommand"
+    assert find_program_setting(repository) == "core.sshcommand"
+    assert find_program_setting(repository / "lib") == "core.sshcommand"
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_settings_of_a_submodule_count(repository: Path, tmp_path: Path) -> None
 )
 def test_only_settings_that_are_known_to_be_harmless_are(repository: Path, text: str, named: str) -> None:
     (repository / ".git" / "config").write_text(text)
-    assert names_program(repository) == named
+    assert find_program_setting(repository) == named
 
 
 def test_a_hook_that_runs_for_the_command_counts(repository: Path, bash: Ask) -> None:

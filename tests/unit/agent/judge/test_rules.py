@@ -123,7 +123,7 @@ WORDS = st.lists(st.text(min_size=1, max_size=9), min_size=1, max_size=4)
 @example(["git", "commit", "-m", "fix # 3"], {})
 @given(WORDS, st.dictionaries(st.from_regex(r"[\w./]{1,9}", fullmatch=True), st.just("ab12"), max_size=2))
 def test_a_rule_that_is_written_is_read_as_it_was(words: list[str], hashes: dict[str, str]) -> None:
-    read = policy.command_rule(policy.write_rule("bash", words, hashes), "bash")
+    read = policy.parse_command_rule(policy.format_rule("bash", words, hashes), "bash")
     assert read is not None
     assert (read.words, dict(read.hashes)) == (tuple(words), hashes)
 
@@ -190,8 +190,8 @@ OTHER_CODE = [
 @pytest.mark.parametrize("level", ["unsandboxed", "sandboxed"])
 def test_a_rule_covers_no_other_code(bash: Ask, place: WorkspaceView, rule: str, command: str, level: str) -> None:
     (place.workspace / "run.sh").write_text("x")
-    files = execution.hashes(tuple(command.split()), place)
-    saved = policy.write_rule("bash", rule.split(), files)
+    files = execution.hash_files_run(tuple(command.split()), place)
+    saved = policy.format_rule("bash", rule.split(), files)
     assert bash(command, "ask", replace(place, level=level), allow=(saved,)).verdict == "ask"
 
 

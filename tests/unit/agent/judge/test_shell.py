@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sakti.agent.judge.shell import MAX_NESTED, list_unclear, parse, with_nested
+from sakti.agent.judge.shell import MAX_NESTED, list_commands, list_unclear, parse
 from tests.unit.agent.judge.cases import HARMFUL, READS, SECRETS
 
 
@@ -150,7 +150,7 @@ OTHERS = (
 
 @pytest.mark.parametrize("text", OTHERS)
 def test_wrappers_start_the_command_behind_their_options(text: str) -> None:
-    assert any(c.argv[:2] == ("git", "push") for c in with_nested(parse(text)))
+    assert any(c.argv[:2] == ("git", "push") for c in list_commands(parse(text)))
 
 
 def test_commands_in_commands_are_found() -> None:
@@ -168,12 +168,12 @@ def test_commands_in_commands_are_found() -> None:
         "if true; then rm x; fi",
         "sh -c 'sh -c \"rm x\"'",
     ):
-        assert ("rm", "x") in [c.argv for c in with_nested(parse(text))], text
+        assert ("rm", "x") in [c.argv for c in list_commands(parse(text))], text
 
 
 def test_commands_in_too_many_others_are_not_understood() -> None:
     script = parse("strace " * 300 + "ls")
-    assert len(list(with_nested(script))) <= MAX_NESTED
+    assert len(list(list_commands(script))) <= MAX_NESTED
     assert "nests commands too deeply" in list(list_unclear(script))
 
 
@@ -188,7 +188,7 @@ def test_a_character_far_beyond_ascii_does_not_end_the_program(text: str) -> Non
 @given(st.text(max_size=200) | SHUFFLED)
 @settings(max_examples=200)
 def test_any_text_is_read(text: str) -> None:
-    list(with_nested(parse(text)))
+    list(list_commands(parse(text)))
     assert parse("$(x); " + text).unclear
 
 

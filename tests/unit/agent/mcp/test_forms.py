@@ -104,10 +104,12 @@ class Answering:
         return ApprovalAnswer(True, answers=answers), decision
 
 
-async def elicit(schema: dict[str, Any], user: Answering) -> tuple[types.ElicitResult, list[str]]:
+async def elicit(schema: dict[str, Any], user: Answering, url: str = "") -> tuple[types.ElicitResult, list[str]]:
     notices: list[str] = []
     place = SimpleNamespace(new_id=lambda: "q", emit=lambda notice: notices.append(notice.message))
-    params = types.ElicitRequestFormParams(message="Fill it", requested_schema=schema)
+    params: types.ElicitRequestParams = types.ElicitRequestFormParams(message="Fill it", requested_schema=schema)
+    if url:
+        params = types.ElicitRequestURLParams(message="Open it", url=url, elicitation_id="1")
     server = SimpleNamespace(name="srv")
     return await elicitation.elicit(cast("Any", place), cast("Any", user), cast("Any", server), params), notices
 
@@ -136,3 +138,27 @@ async def test_a_form_that_cannot_be_shown_is_declined_with_a_notice(schema: dic
 async def test_a_form_without_fields_is_confirmed_by_the_user() -> None:
     result, _ = await elicit({"properties": {}}, Answering({"mcp": [""]}))
     assert result.action == "decline"
+
+
+async def test_the_address_that_opens_is_the_one_that_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr(elicitation.webbrowser, "open", opened.append)
+    long = f"https://example.org/login?state={'a' * 1_500}"
+    user = Answering({"mcp": [""]})
+    monkeypatch.setattr(user, "ask", choose_first(user.cards))
+    result, notices = await elicit({}, user, long)
+    assert result.action == "accept" and opened == [long] and not notices
+    assert user.cards[0][0].question.endswith(f"\n{long}")
+    for url in (f"{long}{'a' * 4_000}", "https://example.org/\nhttps://other.example"):
+        result, notices = await elicit({}, user, url)
+        assert result.action == "decline" and "cannot be shown" in notices[0]
+    assert opened == [long]
+
+
+def choose_first(cards: list[tuple[CardQuestion, ...]]) -> Any:
+    async def ask(request: ApprovalRequested, decision: Any, decide: Any) -> tuple[ApprovalAnswer, Any]:
+        cards.append(request.questions)
+        first = request.questions[0]
+        return ApprovalAnswer(True, answers=(CardAnswer(first.header, (first.options[0].label,)),)), decision
+
+    return ask

@@ -90,7 +90,7 @@ def test_binary_content_is_saved_under_a_plain_ending(tmp_path: Path) -> None:
     kinds = {"audio/wav\x1b[31m": ".bin", "application/pdf": ".pdf", "../../x": ".bin", "": ".bin", "a/b": ".bin"}
     for mime_type, ending in kinds.items():
         block = types.AudioContent(type="audio", data=base64.b64encode(b"x").decode(), mime_type=mime_type)
-        text = tools.block_text(block, run)
+        text = tools.read_block(block, run)
         assert text.endswith(f"{ending}]") and "\x1b" not in text, mime_type
 
 

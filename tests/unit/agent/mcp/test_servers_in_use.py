@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.agent.checkpoints import undoing
 from sakti.agent.judge.policy import Rules
@@ -64,7 +65,7 @@ async def session(
     store: Store, workspace: Path, answers: Any, servers: dict[str, Any], **options: Any
 ) -> AsyncGenerator[Recorded]:
     overrides = ("memory.model=extractive", *options.pop("overrides", ()))
-    config = dataclasses.replace(load(overrides=overrides).config, mcp=servers)
+    config = replace(load(overrides=overrides).config, mcp=servers)
     run = await start(store, workspace, answers, config=config, **options)
     try:
         yield run
@@ -577,7 +578,7 @@ async def test_an_undo_restores_files_a_server_changed_and_names_what_stays(stor
             await ready(run)
             await run.ask("go")
             assert (workspace / "a.txt").read_text() == "x"
-            undo = undoing.of_session(run.session)
+            undo = undoing.make_undoing(run.session)
             preview = await undo.preview(1)
             lost = ", ".join(preview.remains.lost)
             assert "anything that `mcp web · echo` changed elsewhere" in lost and "fake" not in lost

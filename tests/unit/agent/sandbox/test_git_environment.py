@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.sandbox.environment import variables
-from sakti.agent.tools.bash import OWN, bash
+from sakti.agent.sandbox.environment import make_git_variables
+from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import Outcome, ToolState
 from sakti.core.clock import SystemClock, TimeIds
 from tests.fakes.repository import Trap, lacking_objects, nested, plain, run_git, touch
@@ -28,9 +28,12 @@ def tools_at(folder: Path, tmp_path: Path, env: Mapping[str, str] = USER) -> Too
     return ToolState(folder, folder, tmp_path / "out", clock, TimeIds(clock), whole, own_env=whole)
 
 
-async def model_runs(tools: ToolState, command: str, *, reads: bool = True, outside: str = "") -> Outcome:
+async def model_runs(
+    tools: ToolState, command: str, *, reads: bool = True, outside: str = "", by_user: bool = False
+) -> Outcome:
     run = tools.context("call-1", "t", "m")
     run.read_only = reads
+    run.is_user_command = by_user
     return await bash(run, {"command": command, "outside": outside})
 
 
@@ -166,8 +169,18 @@ async def test_hooks_of_the_repository_run_when_a_command_commits(tmp_path: Path
 async def test_the_users_own_command_gets_the_users_git(tmp_path: Path, trap: Trap) -> None:
     folder = plain(tmp_path / "w")
     external(folder, trap)
-    await model_runs(tools_at(folder, tmp_path), "git diff", outside=OWN)
+    await model_runs(tools_at(folder, tmp_path), "git diff", by_user=True)
     assert trap.sprung == ["external"]
+
+
+@pytest.mark.parametrize("outside", ["", "the user's own command", "it needs the network"])
+async def test_no_argument_of_the_model_gives_it_the_users_variables(tmp_path: Path, outside: str) -> None:
+    tools = tools_at(tmp_path, tmp_path, USER)
+    tools.own_env = {**USER, "ANTHROPIC_API_KEY": "canary"}
+    done = await model_runs(tools, "env", outside=outside)
+    assert "canary" not in done.content
+    done = await model_runs(tools, "env", by_user=True)
+    assert "canary" in done.content
 
 
 def settings_in(env: Mapping[str, str]) -> list[tuple[str, str]]:
@@ -185,14 +198,14 @@ def test_settings_of_the_users_environment_are_kept_and_win(tmp_path: Path) -> N
     env = {"GIT_CONFIG_COUNT": str(len(own))}
     for number, (key, value) in enumerate(own):
         env |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    made = settings_in(variables(env, tmp_path, tmp_path, reads=False))
+    made = settings_in(make_git_variables(env, tmp_path, tmp_path, reads=False))
     assert made[-3:] == own[:3] and ("core.fsmonitor", "false") in made
     assert not [key for key, _ in made if key == "safe.bareRepository"], "one value for each setting"
 
 
 @pytest.mark.parametrize("count", ["", "x", "-1", "9" * 40, "2"])
 def test_a_damaged_count_of_settings_does_no_harm(count: str, tmp_path: Path) -> None:
-    made = settings_in(variables({"GIT_CONFIG_COUNT": count}, tmp_path, tmp_path, reads=True))
+    made = settings_in(make_git_variables({"GIT_CONFIG_COUNT": count}, tmp_path, tmp_path, reads=True))
     assert ("safe.bareRepository", "explicit") in made and ("core.hooksPath", "/dev/null") in made
 
 
@@ -203,12 +216,12 @@ def test_the_filter_for_large_files_is_the_usual_one(own: str, smudge: str, tmp_
     work.mkdir()
     (tmp_path / ".gitconfig").write_text(f'[filter "lfs"]\n\tprocess = git-lfs filter-process {own}\n')
     env = {"PATH": str(programs), "HOME": str(tmp_path)}
-    assert ("filter.lfs.process", "") in settings_in(variables(env, work, work, reads=False))
+    assert ("filter.lfs.process", "") in settings_in(make_git_variables(env, work, work, reads=False))
     (programs / "git-lfs").write_text("#!/bin/sh\n")
     (programs / "git-lfs").chmod(0o755)
-    made = settings_in(variables(env, work, work, reads=False))
+    made = settings_in(make_git_variables(env, work, work, reads=False))
     assert ("filter.lfs.smudge", smudge) in made and ("filter.lfs.required", "true") in made
-    assert ("filter.lfs.process", "") in settings_in(variables(env, tmp_path, tmp_path, reads=False)), (
+    assert ("filter.lfs.process", "") in settings_in(make_git_variables(env, tmp_path, tmp_path, reads=False)), (
         "of the workspace"
     )
 
@@ -219,4 +232,4 @@ def test_configurations_that_include_one_another_end(tmp_path: Path) -> None:
     for number in range(80):
         (git / f"c{number}").write_text("".join(f"[include]\n\tpath = c{n}\n" for n in range(80)))
     (git / "config").write_text("[include]\n\tpath = c0\n[include]\n\tpath = ~nosuch/x\n")
-    assert ("diff.external", "") not in settings_in(variables({}, tmp_path, tmp_path, reads=True))
+    assert ("diff.external", "") not in settings_in(make_git_variables({}, tmp_path, tmp_path, reads=True))

@@ -19,7 +19,7 @@ from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 from tests.fakes.tools import call
 
 pytestmark = pytest.mark.skipif(
-    backends.landlock_version() < backends.LANDLOCK_LEAST, reason="this kernel has no Landlock to speak of"
+    backends.read_landlock_version() < backends.LANDLOCK_LEAST, reason="this kernel has no Landlock to speak of"
 )
 
 
@@ -122,7 +122,7 @@ def test_libraries_of_the_workspace_are_loaded_inside_only(place: Path, tmp_path
 
 
 def test_a_failed_self_test_is_no_sandbox(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = backends.landlock_rules
+    real = backends.open_landlock_rules
     everything = (Path("/"),)
     monkeypatch.setattr(backends, "landlock_rules", lambda b, temporary: real(replace(b, write=everything), temporary))
     found = LinuxSandbox(place, home=place.parent, state=tmp_path / "state").level
@@ -143,7 +143,7 @@ def test_no_rule_is_made_for_what_a_command_could_replace_by_a_link(tmp_path: Pa
     inside, beside = tmp_path / "w" / "AGENTS.md", tmp_path / "python"
     found = backends.list_readable(Boundary((tmp_path / "w",), read_only=(inside, beside), temporary=(tmp_path,)))
     assert beside in (rules := list(found)) and inside not in rules
-    assert backends.outermost_paths((tmp_path / "w", tmp_path / "w" / "cache", beside)) == [tmp_path / "w", beside]
+    assert backends.select_outermost((tmp_path / "w", tmp_path / "w" / "cache", beside)) == [tmp_path / "w", beside]
 
 
 HOOK = "#!/bin/sh\nexit 0\n"

@@ -19,7 +19,7 @@ from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox import proxy
-from sakti.agent.sandbox.proxy import Asked, Network, Proxy, RefusedRequest
+from sakti.agent.sandbox.proxy import Network, Proxy, ProxyRequest, RefusedRequest
 from sakti.agent.sandbox.sandbox import LinuxSandbox
 from sakti.agent.tools.bash import bash
 from sakti.core import network
@@ -66,7 +66,7 @@ from tests.fakes.session import start
     ],
 )
 def test_a_name_is_covered_by_whole_labels(entry: str, name: str, port: int, allowed: bool) -> None:
-    assert network.allows((entry,), name, port) is allowed
+    assert network.is_allowed((entry,), name, port) is allowed
 
 
 @pytest.mark.parametrize(
@@ -101,8 +101,8 @@ def test_public_addresses_are(address: str) -> None:
 
 @given(st.text(max_size=60), st.integers(0, 70_000))
 def test_reading_a_name_never_fails(text: str, port: int) -> None:
-    network.read(text)
-    assert network.allows(("example.org",), text, port) in (True, False)
+    network.parse_host(text)
+    assert network.is_allowed(("example.org",), text, port) in (True, False)
 
 
 REST = "host: h\r\nconnection: close\r\n\r\n"
@@ -113,17 +113,17 @@ REST = "host: h\r\nconnection: close\r\n\r\n"
 @pytest.mark.parametrize(
     ("head", "asked"),
     [
-        ("CONNECT example.org:443 HTTP/1.1\r\nHost: example.org\r\n", Asked("example.org", 443)),
+        ("CONNECT example.org:443 HTTP/1.1\r\nHost: example.org\r\n", ProxyRequest("example.org", 443)),
         (
             "GET http://Example.org/a?b#c HTTP/1.1\r\nHost: other.org\r\nProxy-Authorization: x\r\nAccept: */*\r\n",
-            Asked(
+            ProxyRequest(
                 "example.org",
                 80,
                 b"GET /a?b HTTP/1.1\r\nhost: example.org\r\naccept: */*\r\nconnection: close\r\n\r\n",
             ),
         ),
         *(
-            (f"GET http://h{path} HTTP/1.1\r\n", Asked("h", 80, f"GET {sent} HTTP/1.1\r\n{REST}".encode()))
+            (f"GET http://h{path} HTTP/1.1\r\n", ProxyRequest("h", 80, f"GET {sent} HTTP/1.1\r\n{REST}".encode()))
             for path, sent in (
                 ("", "/"),
                 ("?x=/y", "/?x=/y"),
@@ -135,14 +135,14 @@ REST = "host: h\r\nconnection: close\r\n\r\n"
         ),
         (
             "POST http://h/ HTTP/1.1\r\ntransfer-encoding: Chunked\r\n",
-            Asked(
+            ProxyRequest(
                 "h", 80, b"POST / HTTP/1.1\r\nhost: h\r\ntransfer-encoding: Chunked\r\nconnection: close\r\n\r\n", None
             ),
         ),
     ],
 )
-def test_a_request_is_read(head: str, asked: Asked) -> None:
-    assert proxy.read(f"{head}\r\n".encode()) == asked
+def test_a_request_is_read(head: str, asked: ProxyRequest) -> None:
+    assert proxy.parse_request(f"{head}\r\n".encode()) == asked
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_a_request_is_read(head: str, asked: Asked) -> None:
 )
 def test_what_two_readers_could_understand_differently_is_refused(head: str, status: int) -> None:
     with pytest.raises(RefusedRequest) as e:
-        proxy.read(f"{head}\r\n".encode())
+        proxy.parse_request(f"{head}\r\n".encode())
     assert e.value.status == status
 
 
 @given(st.binary(max_size=200))
 def test_reading_a_request_fails_in_one_way_only(head: bytes) -> None:
     with contextlib.suppress(RefusedRequest):
-        proxy.read(head)
+        proxy.parse_request(head)
 
 
 # --- the proxy -------------------------------------------------------------------------------------------------------
@@ -374,7 +374,7 @@ async def test_nothing_is_left_of_a_network(server: Any) -> None:
     ],
 )
 def test_hosts_that_a_command_names(command: str, found: tuple[str, ...] | None) -> None:
-    assert judge_decide.hosts_of(command.split()) == found
+    assert judge_decide.find_hosts(command.split()) == found
 
 
 def decide(

@@ -14,7 +14,7 @@ from sakti.agent.judge.workspace_view import LevelName, WorkspaceView
 from sakti.agent.project.files import TABLE, Location
 from sakti.agent.sandbox import backends, environment, quarantine, sandbox
 from sakti.agent.sandbox import boundary as boundaries
-from sakti.agent.sandbox.boundary import Boundary, OpenFolders, draw_boundary, impossible
+from sakti.agent.sandbox.boundary import Boundary, OpenFolders, draw_boundary, explain_impossible
 from sakti.agent.tools.bash import bash
 from sakti.core.config import SessionMode
 
@@ -28,7 +28,7 @@ def _follows(argv: Sequence[str], *words: str) -> int:
 
 def test_what_lies_over_something_comes_after_it() -> None:
     w = Path("/w")
-    argv = backends.bwrap_arguments(
+    argv = backends.list_bwrap_options(
         Boundary((w,), (w / ".git",), (w / ".git/hooks",), (w / ".env",), (Path("/h/.ssh"),))
     )
     order = [
@@ -57,12 +57,12 @@ def test_what_is_protected_is_pinned_with_the_folders_above_it(tmp_path: Path) -
 
 @pytest.mark.parametrize("folder", ["/", "/proc/1", "/tmp", "/dev"])
 def test_no_boundary_is_drawn_around_the_system(folder: str) -> None:
-    assert impossible(Path(folder))
+    assert explain_impossible(Path(folder))
 
 
 @pytest.mark.parametrize(("machine", "arch", "ptrace"), [("x86_64", 0xC000003E, 101), ("aarch64", 0xC00000B7, 117)])
 def test_the_filter_names_its_architecture_and_refuses_calls(machine: str, arch: int, ptrace: int) -> None:
-    code = backends.program(machine)
+    code = backends.make_call_filter(machine)
     assert code is not None and len(code) % 8 == 0
     steps = [struct.unpack_from("=HBBI", code, i) for i in range(0, len(code), 8)]
     assert steps[1] == (0x15, 1, 0, arch)
@@ -73,7 +73,7 @@ def test_the_filter_names_its_architecture_and_refuses_calls(machine: str, arch:
 
 
 def test_an_unknown_machine_has_no_filter(tmp_path: Path) -> None:
-    assert backends.program("riscv64") is None
+    assert backends.make_call_filter("riscv64") is None
     assert sandbox.LinuxSandbox(tmp_path, system="darwin").level.name == "unsandboxed"
 
 
@@ -99,7 +99,9 @@ def test_a_failed_self_test_is_said_and_kept(tmp_path: Path, monkeypatch: pytest
         level = sandbox.LinuxSandbox(tmp_path / "w", state=tmp_path / "state", system="linux", machine="x86_64").level
         assert (level.name, level.holds) == ("unsandboxed", False)
         assert "it leaks" in level.text
-    assert len(tried) == (1 if backends.landlock_version() < backends.LANDLOCK_LEAST else 2), "each way is tried once"
+    assert len(tried) == (1 if backends.read_landlock_version() < backends.LANDLOCK_LEAST else 2), (
+        "each way is tried once"
+    )
 
 
 def test_more_files_than_are_looked_at_are_no_whole_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,8 +171,8 @@ def test_commands_get_no_key_and_what_the_user_names() -> None:
     assert environment.choose_variables(env, ["LD_PRELOAD"]) == {"PATH": "/bin", "LC_ALL": "C"}, (
         "bubblewrap gets these, too"
     )
-    assert environment.loading(env, ["LD_PRELOAD"]) == {"LD_LIBRARY_PATH": "/w/lib", "LD_PRELOAD": "/w/x.so"}
-    assert environment.network_variables(env) == {"LD_LIBRARY_PATH": "/w/lib"}
+    assert environment.choose_loaders(env, ["LD_PRELOAD"]) == {"LD_LIBRARY_PATH": "/w/lib", "LD_PRELOAD": "/w/x.so"}
+    assert environment.choose_network_variables(env) == {"LD_LIBRARY_PATH": "/w/lib"}
     assert environment.choose_variables(env, ["MINE"]) == {"PATH": "/bin", "LC_ALL": "C", "MINE": "y"}
 
 

@@ -29,7 +29,7 @@ from tests.fakes.session import start
 @pytest.fixture(params=["bubblewrap", "landlock"])
 def sandbox(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LinuxSandbox:
     if request.param == "landlock":
-        if backends.landlock_version() < backends.LANDLOCK_LEAST:
+        if backends.read_landlock_version() < backends.LANDLOCK_LEAST:
             pytest.skip("this kernel has no Landlock to speak of")
         monkeypatch.setattr(backends, "find_bwrap", lambda _workspace: ("", "bubblewrap is not installed"))
     added = tmp_path / "added"
@@ -174,7 +174,7 @@ def test_a_boundary_for_reading_writes_nothing_but_what_is_kept(tmp_path: Path) 
 )
 def test_which_commands_only_read(command: str, reads: bool, tmp_path: Path) -> None:
     place = WorkspaceView(tmp_path, tmp_path)
-    assert commands.read(command, place).only_reads is reads
+    assert commands.analyse(command, place).only_reads is reads
     decision = judge(bash, {"command": command}, mode="ask", rules=Rules(), place=place)
     assert decision.only_reads is reads
 

@@ -167,9 +167,9 @@ def test_a_secret_is_hidden_although_its_folder_was_dated_back(place: Path, tmp_
     ],
 )
 def test_a_setting_is_found_however_it_is_written(text: str, tmp_path: Path) -> None:
-    assert "core.fsmonitor" in repositories.settings(text)
+    assert "core.fsmonitor" in repositories.list_settings(text)
     (tmp_path / "config").write_text(text)
-    assert repositories.runs(tmp_path) == [tmp_path / "config"]
+    assert repositories.list_running_files(tmp_path) == [tmp_path / "config"]
 
 
 def test_settings_of_a_usual_clone_run_nothing(tmp_path: Path) -> None:
@@ -177,4 +177,4 @@ def test_settings_of_a_usual_clone_run_nothing(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(text)
     (tmp_path / "hooks").mkdir()
     (tmp_path / "hooks" / "pre-commit.sample").touch()
-    assert repositories.runs(tmp_path) == []
+    assert repositories.list_running_files(tmp_path) == []

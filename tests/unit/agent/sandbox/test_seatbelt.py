@@ -25,7 +25,7 @@ BOUNDARY = Boundary(
     shown=(HOME / ".config" / "sakti" / "skills",),
     emptied=(HOME / ".npmrc",),
 )
-TEXT = backends.seatbelt_profile(BOUNDARY, Path("/private/tmp/x"), Path('/private/tmp/n"t/proxy'))
+TEXT = backends.make_seatbelt_profile(BOUNDARY, Path("/private/tmp/x"), Path('/private/tmp/n"t/proxy'))
 _RULE = re.compile(r"\((allow|deny) ([a-z*\- ]+?)((?: \(.*\))?)\)$")
 _FILTER = re.compile(r'\(regex #"([^"]*)"\)|\((literal|subpath) "([^"]*)"\)')
 
@@ -85,11 +85,11 @@ def test_everything_is_denied_first_and_the_proxy_named_last() -> None:
     lines = TEXT.splitlines()
     assert lines[:2] == ["(version 1)", "(deny default)"]
     assert lines[-1] == '(allow network-outbound (remote unix-socket (path-literal "/private/tmp/n\\"t/proxy")))'
-    assert "network-outbound" not in backends.seatbelt_profile(BOUNDARY, Path("/private/tmp/x"))
+    assert "network-outbound" not in backends.make_seatbelt_profile(BOUNDARY, Path("/private/tmp/x"))
 
 
 def test_no_name_ends_a_rule() -> None:
-    odd = backends.seatbelt_profile(Boundary((Path('/w")(allow default) "'),)), Path("/t"))
+    odd = backends.make_seatbelt_profile(Boundary((Path('/w")(allow default) "'),)), Path("/t"))
     assert "(allow default)" not in odd and all(line.count('"') % 2 == 0 for line in odd.splitlines())
     assert odd.count("(") - odd.count("\\(") == odd.count(")") - odd.count("\\)")
 
@@ -136,7 +136,7 @@ def test_a_profile_that_does_not_hold_is_no_sandbox(stand_in: str, reason: str, 
 
 
 def test_one_hole_is_enough_to_fail(tmp_path: Path, bubblewrap: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    written = backends.seatbelt_profile
+    written = backends.make_seatbelt_profile
     monkeypatch.setattr(
         backends,
         "seatbelt_profile",

@@ -31,8 +31,8 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     from sakti.agent.tools import child
 
     if request.param == "own":
-        monkeypatch.setattr("sakti.agent.tools.child.ripgrep", lambda: None)
-        monkeypatch.setattr("sakti.agent.tools.files.ripgrep", lambda: None)
-    elif child.ripgrep() is None:
+        monkeypatch.setattr("sakti.agent.tools.child.find_ripgrep", lambda: None)
+        monkeypatch.setattr("sakti.agent.tools.files.find_ripgrep", lambda: None)
+    elif child.find_ripgrep() is None:
         pytest.skip("there is no ripgrep for this platform")
     return request.param

@@ -147,7 +147,7 @@ def placed(value: Any, workspace: Path) -> Any:
 
 
 async def called(tools: ToolState, name: str, given: dict[str, Any]) -> Outcome:
-    tool, arguments = forms.call(name, placed(given, tools.workspace), tools.cwd)
+    tool, arguments = forms.translate_call(name, placed(given, tools.workspace), tools.cwd)
     return await TOOLS[tool](tools.context("c", "t", "m", lambda _: None), arguments)
 
 
@@ -225,7 +225,7 @@ def test_right_calls_come_back_as_they_are(tmp_path: Path) -> None:
         "bash": {"command": "ls", "timeout": 3, "background": False},
         "glob": {"pattern": "src/**/*.py"},
     }.items():
-        assert forms.call(name, right, tmp_path) == (name, right)
+        assert forms.translate_call(name, right, tmp_path) == (name, right)
 
 
 async def test_what_means_nothing_is_still_refused(tools: ToolState, source: Path) -> None:
@@ -313,10 +313,10 @@ def test_braces_fences_and_double_encoding_lose_nothing(arguments: dict[str, Any
 
 
 def test_only_a_heredoc_that_is_nothing_else_is_a_patch() -> None:
-    assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF") == ("", PATCH)
-    assert forms.heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
-    assert forms.heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
-    assert forms.heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
+    assert forms.read_heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF") == ("", PATCH)
+    assert forms.read_heredoc(f"cd 'a b' && apply_patch << EOF\n{PATCH}\nEOF\n") == ("a b", PATCH)
+    assert forms.read_heredoc(f"apply_patch <<'EOF'\n{PATCH}\nEOF\nrm x") is None
+    assert forms.read_heredoc(f"cd $(x) && apply_patch <<'EOF'\n{PATCH}\nEOF") is None
 
 
 NAMES = sorted({*forms.TOOLS, *forms.FOREIGN.editors, *TOOLS, "nothing"})
@@ -344,11 +344,11 @@ VALUES = st.recursive(
 def test_whatever_is_called_is_read_or_refused_in_words(name: str, given_: dict[str, Any]) -> None:
     cwd = Path("/tmp")
     try:
-        tool, arguments = forms.call(name, given_, cwd)
+        tool, arguments = forms.translate_call(name, given_, cwd)
     except ToolError:
         return
     if not forms.is_translated(tool):
         return
-    assert forms.call(tool, arguments, cwd)[0] == tool
+    assert forms.translate_call(tool, arguments, cwd)[0] == tool
     with contextlib.suppress(ToolError):
         TOOLS[tool].check(arguments, cwd)

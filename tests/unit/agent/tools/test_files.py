@@ -15,7 +15,7 @@ from sakti.agent.judge.decide import judge
 from sakti.agent.judge.policy import Rules
 from sakti.agent.tools import textfile
 from sakti.agent.tools.bash import bash
-from sakti.agent.tools.changes import unified_diff
+from sakti.agent.tools.changes import make_diff
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.edit import edit, write
 from sakti.agent.tools.read import ls, read
@@ -201,7 +201,7 @@ def test_a_diff_says_what_changed_and_where(head: list[str], old: list[str], new
     out: list[str] = []
     at = 0
     texts = ["".join(row + "\n" for row in rows) for rows in (before, after)]
-    for row in unified_diff("f", *texts).split("\n")[2:] if before != after else ():
+    for row in make_diff("f", *texts).split("\n")[2:] if before != after else ():
         if hunk := re.match(r"@@ -(\d+)(?:,(\d+))? \+", row):
             start = int(hunk[1]) - (hunk[2] != "0")
             out += before[at:start]
@@ -250,7 +250,7 @@ async def test_a_large_image_is_scaled(tools: ToolState) -> None:
     done = await call(tools, read, path="a.png")
     (image,) = done.images
     assert (image.width, image.height) == (1568, 784)
-    assert core_content.look(base64.b64decode(image.data)) == (image.media_type, 1568, 784)
+    assert core_content.read_image_header(base64.b64decode(image.data)) == (image.media_type, 1568, 784)
     assert "3000 × 1500" in done.content
 
 
@@ -291,7 +291,7 @@ async def test_a_cut_image_is_unreadable(tools: ToolState, form: str) -> None:
         (tools.workspace / "cut").write_bytes(data)
         with pytest.raises(ToolError, match="cut cannot be shown: .*([Tt]runcated|broken)"):
             await call(tools, read, path="cut")
-        assert number or core_content.look(data) is not None, "it looks like an image"
+        assert number or core_content.read_image_header(data) is not None, "it looks like an image"
 
 
 @pytest.mark.parametrize("form", FORMATS)

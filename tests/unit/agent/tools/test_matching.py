@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.agent.tools.matching import Change, apply
+from sakti.agent.tools.matching import Change, apply_change
 from sakti.core.errors import ToolError
 
 DEFINITION = "def f():\n\tif a:\n\t\treturn 1\n\treturn 2\n"
@@ -42,7 +42,7 @@ DEFINITION = "def f():\n\tif a:\n\t\treturn 1\n\treturn 2\n"
     ],
 )  # fmt: skip
 def test_what_is_meant_is_replaced_and_nothing_else(text: str, old: str, new: str, expected: str) -> None:
-    assert apply(text, Change(old, new), "f") == expected
+    assert apply_change(text, Change(old, new), "f") == expected
 
 
 @pytest.mark.parametrize(
@@ -63,13 +63,15 @@ def test_what_is_meant_is_replaced_and_nothing_else(text: str, old: str, new: st
 def test_what_is_not_clear_is_refused(text: str, old: str, words: str) -> None:
     new = {"": "x", "a": "a" if words == "are the same" else "z", "def old():": "def new():"}.get(old, "z")
     with pytest.raises(ToolError, match=words):
-        apply(text, Change(old, new), "f")
+        apply_change(text, Change(old, new), "f")
 
 
 def test_all_replaces_every_match_of_the_first_level_that_has_one() -> None:
-    assert apply("a \nb\na\n", Change("a", "c", all=True), "f") == "c \nb\nc\n"
-    assert apply("\tx = 1\n    x = 1\n", Change("  x = 1\n", "  x = 2\n", all=True), "f") == "\tx = 1\n    x = 2\n"
-    assert apply("a\r\nb\r\na\r\nb\r\n", Change("a\nb\n", "c\n", all=True), "f") == "c\r\nc\r\n"
+    assert apply_change("a \nb\na\n", Change("a", "c", all=True), "f") == "c \nb\nc\n"
+    assert (
+        apply_change("\tx = 1\n    x = 1\n", Change("  x = 1\n", "  x = 2\n", all=True), "f") == "\tx = 1\n    x = 2\n"
+    )
+    assert apply_change("a\r\nb\r\na\r\nb\r\n", Change("a\nb\n", "c\n", all=True), "f") == "c\r\nc\r\n"
 
 
 LINES = st.lists(st.text("ab \t“é\r", max_size=5), min_size=1, max_size=6)
@@ -82,4 +84,4 @@ def test_an_exact_match_is_what_str_replace_makes_of_it(bodies: list[str], data:
     old = text[start : data.draw(st.integers(start, len(text)))]
     new = data.draw(st.text("abc\n “", max_size=6))
     if old and old != new and text.count(old) == 1:
-        assert apply(text, Change(old, new), "f") == text.replace(old, new)
+        assert apply_change(text, Change(old, new), "f") == text.replace(old, new)

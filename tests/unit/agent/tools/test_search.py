@@ -12,7 +12,7 @@ from sakti.agent.mentions import with_files
 from sakti.agent.tools import child
 from sakti.agent.tools import files as tools_files
 from sakti.agent.tools.context import ToolState
-from sakti.agent.tools.files import braces
+from sakti.agent.tools.files import expand_braces
 from sakti.agent.tools.grep import grep
 from sakti.agent.tools.read import glob, ls
 from sakti.core.errors import ToolError
@@ -264,7 +264,7 @@ def children() -> set[int]:
 
 
 async def test_cancelling_ends_the_search(tools: ToolState, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sakti.agent.tools.child.ripgrep", lambda: None)
+    monkeypatch.setattr("sakti.agent.tools.child.find_ripgrep", lambda: None)
     (tools.workspace / "a.txt").write_text("a" * 40 + "!\n")
     before = children()
     task = asyncio.create_task(call(tools, grep, pattern="(a+)+$", path="a.txt"))
@@ -277,17 +277,17 @@ async def test_cancelling_ends_the_search(tools: ToolState, monkeypatch: pytest.
 
 
 def test_ripgrep_is_the_one_that_is_installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    child.ripgrep.cache_clear()
-    before = child.ripgrep()
+    child.find_ripgrep.cache_clear()
+    before = child.find_ripgrep()
     (tmp_path / "rg").write_text("#!/bin/sh\n")
     (tmp_path / "rg").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    child.ripgrep.cache_clear()
-    assert child.ripgrep() == before
+    child.find_ripgrep.cache_clear()
+    assert child.find_ripgrep() == before
     assert before is None or Path(before).is_absolute()
 
 
 def test_braces() -> None:
-    assert braces("a.{b,c{d,e}}") == ["a.b", "a.cd", "a.ce"]
-    assert braces("app/{id}/x") == ["app/{id}/x"]
-    assert len(braces("{a,b}" * 20)) <= 201
+    assert expand_braces("a.{b,c{d,e}}") == ["a.b", "a.cd", "a.ce"]
+    assert expand_braces("app/{id}/x") == ["app/{id}/x"]
+    assert len(expand_braces("{a,b}" * 20)) <= 201

@@ -61,7 +61,7 @@ def test_an_edit_leaves_every_other_byte_alone(
     body, end = lines[number]
     # C1 characters of Latin-1 look like signs of cp1252, or with a letter before them like UTF-8
     shown = body.encode(encoding).decode(found.encoding, found.errors)
-    after = matching.apply(found.text, Change(shown, f"{shown}new"), "f")
+    after = matching.apply_change(found.text, Change(shown, f"{shown}new"), "f")
     head = "".join(b + e for b, e in lines[:number]).encode(encoding)
     tail = (end + "".join(b + e for b, e in lines[number + 1 :])).encode(encoding)
     assert found.encode(after) == found.mark + head + f"{body}new".encode(encoding) + tail
@@ -78,13 +78,13 @@ def test_an_edit_of_several_lines_keeps_those_that_stay(
         return
     first = data.draw(st.integers(0, len(lines) - 2))
     last = data.draw(st.integers(first + 1, len(lines) - 1))
-    shown = [line.body for line in textfile.lines(found.text)]
+    shown = [line.body for line in textfile.split_lines(found.text)]
     if shown != [body for body, _ in lines]:
         return  # a file of several kinds of line ends, read as one
     old = "\n".join(shown[first : last + 1])
     changed = data.draw(st.integers(first, last))
     new = "\n".join(body + ("+" if n == changed else "") for n, body in enumerate(shown[first : last + 1], first))
-    after = matching.apply(found.text, Change(old, new), "f")
+    after = matching.apply_change(found.text, Change(old, new), "f")
     expected = "".join(body + ("+" if n == changed else "") + end for n, (body, end) in enumerate(lines))
     assert found.encode(after) == found.mark + expected.encode(encoding)
 

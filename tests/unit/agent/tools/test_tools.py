@@ -90,10 +90,10 @@ async def test_finding_respects_gitignore_with_and_without_ripgrep(
     found = (await call(tools, glob, pattern="**/*.py")).content.split("\n")
     assert sorted(found) == ["src/a.py", "src/deep/b.py"]
     expected = ["src/a.py:1:needle here", "src/deep/b.py:1:needle here"]
-    if child.ripgrep():
+    if child.find_ripgrep():
         assert (await call(tools, grep, pattern="needle")).content.split("\n") == expected
-    monkeypatch.setattr("sakti.agent.tools.child.ripgrep", lambda: None)
-    monkeypatch.setattr("sakti.agent.tools.files.ripgrep", lambda: None)
+    monkeypatch.setattr("sakti.agent.tools.child.find_ripgrep", lambda: None)
+    monkeypatch.setattr("sakti.agent.tools.files.find_ripgrep", lambda: None)
     assert (await call(tools, grep, pattern="needle")).content.split("\n") == expected
     assert (await call(tools, grep, pattern="NEEDLE", ignore_case=True, include="b.*")).content == expected[1]
     assert (await call(tools, grep, pattern="nowhere")).content == "No match."

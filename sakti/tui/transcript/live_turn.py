@@ -19,9 +19,9 @@ from sakti.tui.transcript.blocks import (
     ThinkingBlock,
     WaitingBlock,
 )
-from sakti.tui.transcript.build import message_blocks, tool_gap, user_blocks
+from sakti.tui.transcript.build import make_message_blocks, make_user_blocks, needs_gap
+from sakti.tui.transcript.chunks import Splitter
 from sakti.tui.transcript.document import Document
-from sakti.tui.transcript.split import Splitter
 from sakti.tui.transcript.tool import ToolBlock
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class LiveTurn:
     `draw` then updates the document. `clock` returns seconds.
 
     Blocks added while an answer streams that are not part of it (a user's command, a notice, a card) wait below the
-    answer until its step is stored: the last `_held` blocks.
+    answer until its step is stored: the last `_waiting_below` blocks.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class LiveTurn:
         self.document = document
         self.answer: list[str] = []
         self.seen: set[str] = set()
-        self.placed = 0  # blocks so far that are no part of an answer
+        self.outside_count = 0  # blocks so far that are no part of an answer
         self._draw_soon = changed
         self._clock = clock
         self._splitter: Splitter | None = None
@@ -68,15 +68,15 @@ class LiveTurn:
         self._thinking: ThinkingBlock | None = None
         self._tools: dict[str, ToolBlock] = {}
         self.children: dict[str, ToolBlock] = {}  # running child threads: the call of each
-        self._own: list[OwnCommand] = []  # commands of the user's whose message is not stored yet
+        self._own_commands: list[OwnCommand] = []  # commands of the user's whose message is not stored yet
         self._stale: set[int] = set()
         self._speaker = ""
         self._step_start = 0
         self._in_turn = False
         self._streaming = False  # something of a step is shown that is not stored yet
-        self._held = 0
+        self._waiting_below = 0
         self._wait: Waiting | None = None
-        self._carriage = False
+        self._has_carriage_return = False
 
     def reset(self, keep: Sequence[Block] = ()) -> str:
         """Reset for another thread or a cleared screen; the blocks `keep` stay.
@@ -87,9 +87,9 @@ class LiveTurn:
         self._open_tail = self._streaming = False
         kept_ids = set(map(id, keep))
         self._tools = {i: b for i, b in self._tools.items() if id(b) in kept_ids}
-        self._own = [o for o in self._own if id(o.call) in kept_ids]
+        self._own_commands = [o for o in self._own_commands if id(o.call) in kept_ids]
         self._stale.clear()
-        self._step_start = self._sealed = self._held = 0
+        self._step_start = self._sealed = self._waiting_below = 0
         self._speaker = ""
         awaited, self._wait = self._wait.block.text if self._wait is not None else "", None
         return awaited
@@ -120,7 +120,7 @@ class LiveTurn:
     # --- clocks -----------------------------------------------------------------------------------------------
 
     @property
-    def ticking(self) -> bool:
+    def has_clock(self) -> bool:
         """Return whether a clock is shown."""
         return self._wait is not None or any(b.state in ("running", "waiting") for b in self._tools.values())
 
@@ -130,7 +130,7 @@ class LiveTurn:
         blocks = [*self._tools.values(), *([self._wait.block] if self._wait is not None else [])]
         for block in blocks:
             if block.tick(now):
-                self._touch(block)
+                self._mark_stale(block)
 
     # --- what the user did --------------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class LiveTurn:
             self._step_start = self._blocks
             return
         self._end_step()
-        self.document.append(*user_blocks(message))
+        self.document.append(*make_user_blocks(message))
         self._speaker = "you"
         self.answer = []
         self._step_start = self._blocks
@@ -158,26 +158,26 @@ class LiveTurn:
     def begin_shell(self, command: str) -> ToolBlock:
         """Show a `!command` of the user, with its output below."""
         call = ToolBlock(name="bash", own=True)
-        call.enter("running", self._clock())
+        call.set_state("running", self._clock())
         blocks = (Label(who="you"), TextBlock(text=f"!{command}"), call)
-        self._own.append(OwnCommand(command, call, blocks))
+        self._own_commands.append(OwnCommand(command, call, blocks))
         self._place(*blocks)
         return call
 
     def fail_shell(self, call: ToolBlock) -> None:
         """Mark a command of the user's as not run."""
-        self._own = [o for o in self._own if o.call is not call]
+        self._own_commands = [o for o in self._own_commands if o.call is not call]
         if call.state == "running":
-            call.enter("stopped", 0.0)
-            self._touch(call)
+            call.set_state("stopped", 0.0)
+            self._mark_stale(call)
 
     def _claim_own(self, command: str, message_id: str) -> None:
         """Give the blocks of a command of the user's to its message, which is stored."""
-        for pending in self._own:
+        for pending in self._own_commands:
             if pending.command == command and pending.call.call_id:
                 for block in pending.blocks:
                     block.message_id = message_id
-                self._own.remove(pending)
+                self._own_commands.remove(pending)
                 return
 
     # --- what a step brings -------------------------------------------------------------------------------------
@@ -227,13 +227,13 @@ class LiveTurn:
             self._add(self._thinking)
             self._draw_soon(True)
         self._thinking.text += delta
-        self._touch(self._thinking)
+        self._mark_stale(self._thinking)
 
     def write_call(self, call_id: str, name: str, text: str) -> None:
         """Show that the model is writing a call's arguments."""
         block = self._tool(call_id, one_line(name, 40))
         block.write(sanitise(text))
-        self._touch(block)
+        self._mark_stale(block)
 
     def start_tool(self, call: ToolCallPart, *, own: bool = False) -> None:
         """Show that a call begins; `own`: the user started it."""
@@ -244,29 +244,29 @@ class LiveTurn:
         self._finish_step()
         if block.state != "waiting":  # its question arrives before its start
             block.start(call, self._clock())
-        self._touch(block)
+        self._mark_stale(block)
 
     def _start_own(self, call: ToolCallPart) -> None:
         command = str((call.arguments or {}).get("command", ""))
-        if not any(o.command == command and not o.call.call_id for o in self._own):
+        if not any(o.command == command and not o.call.call_id for o in self._own_commands):
             self.begin_shell(command)
-        block = next(o.call for o in self._own if o.command == command and not o.call.call_id)
+        block = next(o.call for o in self._own_commands if o.command == command and not o.call.call_id)
         block.call_id, block.arguments = call.id, call.arguments or {}
-        block.enter("running", self._clock())
+        block.set_state("running", self._clock())
         self._tools[call.id] = block
-        self._touch(block)
+        self._mark_stale(block)
 
     def set_state(self, call_id: str, state: Literal["waiting", "running"]) -> None:
         """Show that a call waits for the user's answer, or does so no longer."""
         if (block := self._tools.get(call_id)) is not None:
-            block.enter(state, self._clock())
-            self._touch(block)
+            block.set_state(state, self._clock())
+            self._mark_stale(block)
 
     def add_output(self, call_id: str, text: str, progress: str = "") -> None:
         if block := self._tools.get(call_id):
             block.add_output(text)
             block.progress = one_line(progress, 120) or block.progress
-            self._touch(block)
+            self._mark_stale(block)
 
     def show_child(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
         """Show how a child thread goes on, at the call that started it."""
@@ -278,7 +278,7 @@ class LiveTurn:
             block.show_progress(event)
             if isinstance(event, AgentFinished):
                 del self.children[event.child_id]
-            self._touch(block)
+            self._mark_stale(block)
 
     def show_stored_children(self, children: Iterable[ListedChild]) -> None:
         """Show at the calls of a thread that was loaded how their child threads are by now."""
@@ -291,12 +291,12 @@ class LiveTurn:
                 self.children[block.child_id] = block
             if block.child_state != child.state or not block.progress:
                 block.show_run(child.state, child.in_words)
-                self._touch(block)
+                self._mark_stale(block)
 
     def finish_tool(self, result: ToolResultPart, duration_ms: int) -> None:
         if block := self._tools.pop(result.call_id, None):
             block.finish(result, duration_ms)
-            self._touch(block)
+            self._mark_stale(block)
 
     def discard_step(self, reason: str) -> None:
         """Remove the streamed blocks of this step."""
@@ -309,7 +309,7 @@ class LiveTurn:
         self.document.remove(self._step_start, self._end)
         if not any(isinstance(b, Label) and b.who == "sakti" for b in self.document.blocks[: self._end][-1:]):
             self._speaker = "" if self._speaker == "sakti" else self._speaker
-        self._release()
+        self._keep_waiting()
         self.add_block(NoticeBlock(tone="warning", title="Started over", text=reason))
 
     def attach(self, message: Message) -> None:
@@ -326,7 +326,7 @@ class LiveTurn:
                 block.message_id = block.message_id or message.id
             self._date_label(message)
             self._finish_step()
-        _name_results(mine, message)
+        _attach_results(mine, message)
 
     def _date_label(self, message: Message) -> None:
         """Show the time of the first message of an answer at its heading, as for stored messages."""
@@ -334,7 +334,7 @@ class LiveTurn:
         label = next(labels, None)
         if label is not None and label.who == "sakti" and not label.created_at:
             label.created_at = message.created_at
-            self._touch(label)
+            self._mark_stale(label)
 
     def _plan_calls(self, message: Message, shown: Set[str]) -> None:
         """Complete the blocks of calls that were written, and add those that were not."""
@@ -343,13 +343,13 @@ class LiveTurn:
                 block = self._tool(call.id, one_line(call.name, 40))
                 if block.state == "writing":
                     block.plan(call)
-                    self._touch(block)
+                    self._mark_stale(block)
 
     def add_stored(self, messages: Sequence[Message]) -> None:
         """Append messages that another window wrote, oldest first."""
         self._end_step()
         self._finish_stored_calls(messages)
-        blocks = message_blocks(messages)
+        blocks = make_message_blocks(messages)
         if blocks and isinstance(blocks[0], Label) and blocks[0].who == self._speaker == "sakti":
             del blocks[0]
         for block in blocks:
@@ -369,15 +369,15 @@ class LiveTurn:
                 if (call := calls.get(result.call_id)) is not None:
                     call.finish(result, None)
                     call.result_id = message.id
-                    self._touch(call)
+                    self._mark_stale(call)
 
-    def take_up(self, thinking: str, text: str) -> None:
+    def resume(self, thinking: str, text: str) -> None:
         """Go on with a running turn: its open calls, and the streamed part of its answer."""
         for block in self.document.blocks:
             if isinstance(block, ToolBlock) and block.state == "stopped" and not block.result_id:
-                block.enter("running", self._clock())
+                block.set_state("running", self._clock())
                 self._tools[block.call_id] = block
-                self._touch(block)
+                self._mark_stale(block)
         if not self._tools:
             self.begin_step()
         if thinking:
@@ -390,8 +390,8 @@ class LiveTurn:
         self._end_step()
         for block in self._tools.values():
             if not block.own:
-                block.enter("stopped", 0.0)
-                self._touch(block)
+                block.set_state("stopped", 0.0)
+                self._mark_stale(block)
         self._tools = {i: b for i, b in self._tools.items() if b.own}
         self._in_turn = False
         self._request_draw()
@@ -401,7 +401,7 @@ class LiveTurn:
         self._place(block)
 
     @property
-    def speaking(self) -> bool:
+    def has_content(self) -> bool:
         """Return whether a turn has something on the screen already."""
         return self._speaker != ""
 
@@ -411,20 +411,20 @@ class LiveTurn:
         return "".join(self.answer).strip()
 
     def _clean(self, delta: str) -> str:
-        if self._carriage:
-            delta, self._carriage = "\r" + delta, False
+        if self._has_carriage_return:
+            delta, self._has_carriage_return = "\r" + delta, False
         if delta.endswith("\r"):
-            delta, self._carriage = delta[:-1], True
+            delta, self._has_carriage_return = delta[:-1], True
         return sanitise(delta)
 
     # --- placing blocks -----------------------------------------------------------------------------------------
 
     def _place(self, *blocks: Block) -> None:
         """Place blocks outside the answer: below it while it streams, above it while it is awaited."""
-        self.placed += len(blocks)
+        self.outside_count += len(blocks)
         if self._streaming:
             self.document.append(*blocks)
-            self._held += len(blocks)
+            self._waiting_below += len(blocks)
             self._request_draw()
             return
         awaited = self._wait.block if self._wait is not None else None
@@ -460,11 +460,11 @@ class LiveTurn:
     def _finish_step(self) -> None:
         """Finish the streamed part of a step; blocks that waited below it stay there."""
         self._streaming = False
-        self._release()
+        self._keep_waiting()
 
-    def _release(self) -> None:
+    def _keep_waiting(self) -> None:
         held = self.document.blocks[self._end :]
-        self._held = 0
+        self._waiting_below = 0
         if any(isinstance(b, Label) for b in held):
             self._speaker = "you"
 
@@ -486,11 +486,11 @@ class LiveTurn:
     @property
     def _end(self) -> int:
         """Return where the answer goes on."""
-        return self._blocks - self._held
+        return self._blocks - self._waiting_below
 
     def _add(self, *blocks: Block) -> None:
         """Add blocks of the answer, above the blocks that wait below it."""
-        if self._held:
+        if self._waiting_below:
             self.document.insert(self._end, blocks)
         else:
             self.document.append(*blocks)
@@ -508,7 +508,7 @@ class LiveTurn:
             self._close_thinking()
             self._begin_content()
             above = self.document.blocks[max(0, self._end - 1) : self._end]
-            block = ToolBlock(call_id=call_id, name=name, gap=tool_gap(above))
+            block = ToolBlock(call_id=call_id, name=name, gap=needs_gap(above))
             self._tools[call_id] = block
             self._add(block)
         return block
@@ -525,7 +525,7 @@ class LiveTurn:
     def _close_thinking(self) -> None:
         if self._thinking is not None:
             self._thinking.done = True
-            self._touch(self._thinking)
+            self._mark_stale(self._thinking)
             self._thinking = None
 
     def _drop_tail(self) -> None:
@@ -536,12 +536,12 @@ class LiveTurn:
     def _request_draw(self) -> None:
         self._draw_soon(False)
 
-    def _touch(self, block: Block) -> None:
+    def _mark_stale(self, block: Block) -> None:
         self._stale.add(id(block))
         self._request_draw()
 
 
-def _name_results(blocks: Iterable[Block], message: Message) -> None:
+def _attach_results(blocks: Iterable[Block], message: Message) -> None:
     """Note at the calls among `blocks` that `message` has their results."""
     answered = {r.call_id for r in message.tool_results}
     for block in blocks:

@@ -46,13 +46,13 @@ class Splitter:
         self._partial: list[str] = []  # pieces of the line that has not ended yet
         self._partial_size = 0
         self._fence: str | None = None  # the marker that opened the fence that is open
-        self._top = False  # that fence is at the top level
+        self._is_top_level = False  # that fence is at the top level
         self._margin = 0  # spaces that it is indented by, as its lines are
-        self._item = False  # the open chunk begins with a list
+        self._is_list = False  # the open chunk begins with a list
         self._language = ""
         self._fence_first = True
-        self._blank = False  # the open chunk ends with a blank line
-        self._content = False  # and it holds more than blank lines
+        self._ends_blank = False  # the open chunk ends with a blank line
+        self._has_content = False  # and it holds more than blank lines
         self._gap = True
 
     def feed(self, text: str) -> list[Chunk]:
@@ -64,7 +64,7 @@ class Splitter:
             line = "".join(self._partial)
             self._partial.clear()
             self._partial_size = 0
-            self._line(line, done)
+            self._add_line(line, done)
             head, newline, rest = rest.partition("\n")
         if head:
             self._partial.append(head)
@@ -77,7 +77,7 @@ class Splitter:
         """Return the open chunk as it can be shown now; None when nothing is open."""
         if not self._lines and not self._partial:
             return None
-        return self._chunk(self._lines, "".join(self._partial), last=False)
+        return self._make_chunk(self._lines, "".join(self._partial), last=False)
 
     def finish(self) -> list[Chunk]:
         """End the stream and return the remaining chunks."""
@@ -86,60 +86,60 @@ class Splitter:
             line = "".join(self._partial)
             self._partial.clear()
             self._partial_size = 0
-            self._line(line, done)
+            self._add_line(line, done)
         if self._lines:
             self._close(done, gap=True)
         self._fence = None
         return done
 
-    def _line(self, line: str, done: list[Chunk]) -> None:
+    def _add_line(self, line: str, done: list[Chunk]) -> None:
         if self._fence is not None:
-            self._line_of_code(line, done)
+            self._add_code_line(line, done)
         elif not line.strip():
             self._push(line)
-            self._blank = True
+            self._ends_blank = True
             if self._size > CAP:
                 self._close(done, gap=True)
         else:
-            self._line_of_text(line, done)
+            self._add_text_line(line, done)
 
-    def _line_of_code(self, line: str, done: list[Chunk]) -> None:
+    def _add_code_line(self, line: str, done: list[Chunk]) -> None:
         self._push(line)
-        if self._closes(line):
-            if self._top:
+        if self._is_fence_end(line):
+            if self._is_top_level:
                 self._close(done, gap=True, last=True)
             self._fence = None
-            self._blank = False
-        elif (self._top and len(self._lines) >= FENCE_LINES) or self._size > CAP:
+            self._ends_blank = False
+        elif (self._is_top_level and len(self._lines) >= FENCE_LINES) or self._size > CAP:
             self._close(done, gap=False, last=False)
 
-    def _line_of_text(self, line: str, done: list[Chunk]) -> None:
+    def _add_text_line(self, line: str, done: list[Chunk]) -> None:
         self._close_before(line, done)
         match = _FENCE.match(line.rstrip("\n"))
-        if match and not (self._item and self._content and len(match[1]) > 1):
+        if match and not (self._is_list and self._has_content and len(match[1]) > 1):
             if "`" in match[2] and "`" in match[3]:  # inline code
                 self._push(line)
                 return
             self._open_fence(match, done)
         elif match := _NESTED_FENCE.match(line):
-            self._fence, self._top = match[1], False
-        if not self._content:
-            self._item = _ITEM.match(line) is not None
-        self._content = True
+            self._fence, self._is_top_level = match[1], False
+        if not self._has_content:
+            self._is_list = _ITEM.match(line) is not None
+        self._has_content = True
         self._push(line)
 
     def _close_before(self, line: str, done: list[Chunk]) -> None:
         """End the open chunk if `line` begins another one."""
-        if self._blank and self._content and not line[0].isspace():
+        if self._ends_blank and self._has_content and not line[0].isspace():
             self._close(done, gap=True)
         elif self._size > CAP:
-            self._close(done, gap=self._blank)
-        self._blank = False
+            self._close(done, gap=self._ends_blank)
+        self._ends_blank = False
 
     def _open_fence(self, match: Match[str], done: list[Chunk]) -> None:
-        if self._content:
+        if self._has_content:
             self._close(done, gap=True)
-        self._fence, self._top, self._fence_first = match[2], True, True
+        self._fence, self._is_top_level, self._fence_first = match[2], True, True
         self._margin = len(match[1])
         self._language = match[3].strip()
 
@@ -151,9 +151,9 @@ class Splitter:
         """Cut an overlong line, at a space if possible; its first part becomes a chunk."""
         text = "".join(self._partial)
         cut = text.rfind(" ", CAP // 2) + 1 or len(text)
-        if self._blank and self._content and self._fence is None:
+        if self._ends_blank and self._has_content and self._fence is None:
             self._close(done, gap=True)
-        self._blank = False
+        self._ends_blank = False
         self._push(text[:cut])
         self._close(done, gap=False, last=False)
         self._partial = [text[cut:]] if text[cut:] else []
@@ -161,16 +161,16 @@ class Splitter:
 
     def _close(self, done: list[Chunk], *, gap: bool, last: bool = True) -> None:
         if self._lines:
-            done.append(self._chunk(self._lines, "", last=last))
+            done.append(self._make_chunk(self._lines, "", last=last))
         self._lines = []
         self._size = 0
-        self._content = False
+        self._has_content = False
         self._gap = gap
         self._fence_first = False
 
-    def _chunk(self, lines: list[str], partial: str, *, last: bool) -> Chunk:
+    def _make_chunk(self, lines: list[str], partial: str, *, last: bool) -> Chunk:
         source = "".join(lines) + partial
-        if self._fence is None or not self._top:
+        if self._fence is None or not self._is_top_level:
             return Chunk(source, gap=self._gap)
         code = "".join(self._fenced_lines([*lines, partial] if partial else list(lines)))
         code = code.rstrip("\n") if last else code.removesuffix("\n")  # in a cut block, a blank line is content
@@ -181,17 +181,17 @@ class Splitter:
         if self._fence_first:
             while body and not body.pop(0).strip():  # blank lines may precede the fence
                 pass
-        if body and self._closes(body[-1]):
+        if body and self._is_fence_end(body[-1]):
             body = body[:-1]
         if self._margin:
             margin = self._margin
             body = [line[min(margin, len(line) - len(line.lstrip(" "))) :] for line in body]
         return body
 
-    def _closes(self, line: str) -> bool:
+    def _is_fence_end(self, line: str) -> bool:
         """Tell whether `line` ends the open fence; at the top level, one that is further in is code."""
         fence, bare = self._fence or "", line.strip()
-        indented = self._top and len(line) - len(line.lstrip(" ")) > 3
+        indented = self._is_top_level and len(line) - len(line.lstrip(" ")) > 3
         return not indented and len(bare) >= len(fence) and not bare.strip(fence[:1])
 
 

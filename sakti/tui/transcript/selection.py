@@ -10,18 +10,18 @@ from sakti.core.text import counted
 from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock, ThinkingBlock
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.tool import ToolBlock
-from sakti.tui.transcript.wrap import Line, Row, row_of, rows_text
+from sakti.tui.transcript.wrap import Line, Row, get_source_text, to_row
 
 _WORD = lazy_pattern(r"[\w./:@#%+~-]+|\s+|.")
 
 
-def code_of(document: Document, index: int) -> str | None:
+def get_code(document: Document, index: int) -> str | None:
     """Return the code of the block at `index`, or of the first code block nested in it."""
     block = document.blocks[index]
     if isinstance(block, ChunkBlock) and block.chunk.language is not None:
         return _fenced_code(document, index, block)
     lines = document.lines(index) if isinstance(block, ChunkBlock) else ()
-    return next((row.copies for line in lines if (row := row_of(line)).copies), None)
+    return next((row.copies for line in lines if (row := to_row(line)).copies), None)
 
 
 def _fenced_code(document: Document, index: int, block: ChunkBlock) -> str:
@@ -38,20 +38,20 @@ def _fenced_code(document: Document, index: int, block: ChunkBlock) -> str:
     return "\n".join(parts)
 
 
-def message_of(document: Document, index: int) -> str:
+def get_message_text(document: Document, index: int) -> str:
     """Return the text of the message at block `index`; for a label, of everything up to the next one.
 
     Without message text, as for a tool call, returns the text that is shown.
     """
     here = document.blocks[index]
     is_label = isinstance(here, Label)
-    selected = [b for b in _labelled_with(document.blocks, index) if is_label or b.message_id == here.message_id]
+    selected = [b for b in _find_labelled(document.blocks, index) if is_label or b.message_id == here.message_id]
     return copy_text(selected) or (
-        here.plain() if not is_label else "\n\n".join(p for b in selected if (p := b.plain()))
+        here.get_plain_text() if not is_label else "\n\n".join(p for b in selected if (p := b.get_plain_text()))
     )
 
 
-def _labelled_with(blocks: Sequence[Block], index: int) -> Sequence[Block]:
+def _find_labelled(blocks: Sequence[Block], index: int) -> Sequence[Block]:
     """Return the blocks under the same label as block `index`, with the label."""
     first = last = index
     while first > 0 and not isinstance(blocks[first], Label):
@@ -74,7 +74,7 @@ def copy_text(blocks: Iterable[Block]) -> str:
     return out.strip("\n")
 
 
-def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -> str:
+def get_range_text(document: Document, start: tuple[int, int], end: tuple[int, int]) -> str:
     """Return the text between two places (line, character).
 
     Blocks that are fully selected are copied as source, partial ones as shown.
@@ -83,7 +83,7 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
     if first is None or last is None:
         return ""
     if first[0] == last[0]:
-        return rows_text(document.lines(first[0])[first[1] : last[1] + 1], start[1], end[1])
+        return get_source_text(document.lines(first[0])[first[1] : last[1] + 1], start[1], end[1])
     out: list[str] = []
     goes_on = False  # the block before does, in this one
     for index in range(first[0], last[0] + 1):
@@ -92,25 +92,25 @@ def range_of(document: Document, start: tuple[int, int], end: tuple[int, int]) -
         high, right = (last[1], end[1]) if index == last[0] else (len(lines) - 1, None)
         is_complete = _is_complete(block, lines, (low, high), (begin, right))
         if block.source is not None and is_complete:
-            out.append(_source_of(block, block.source, goes_on=goes_on, gap=bool(out) and not low))
-            goes_on = _goes_on(block)
+            out.append(_get_source(block, block.source, goes_on=goes_on, gap=bool(out) and not low))
+            goes_on = _continues(block)
         elif lines:
-            out.append(rows_text(lines[low : high + 1], begin, right) + "\n")
+            out.append(get_source_text(lines[low : high + 1], begin, right) + "\n")
             goes_on = False
     return "".join(out).removesuffix("\n")
 
 
-def _source_of(block: Block, source: str, *, goes_on: bool, gap: bool) -> str:
+def _get_source(block: Block, source: str, *, goes_on: bool, gap: bool) -> str:
     """Return a block's source; it ends with one line end unless the next block continues it.
 
     `goes_on`: it continues the block before it. `gap`: the blank line before the block is copied, too.
     """
     if not goes_on:
         source = "\n" * (gap and block.gap) + source.lstrip("\n")
-    return source if _goes_on(block) else source.rstrip("\n") + "\n"
+    return source if _continues(block) else source.rstrip("\n") + "\n"
 
 
-def _goes_on(block: Block) -> bool:
+def _continues(block: Block) -> bool:
     """Return whether the source of a block continues in the next one."""
     return isinstance(block, ChunkBlock) and not block.chunk.last
 
@@ -123,12 +123,12 @@ def _is_complete(block: Block, lines: list[Line], rows: tuple[int, int], columns
 
 def _covers(lines: list[Line], wanted: int, left: int, right: int | None) -> bool:
     """Return whether all of these lines are in it, and they are as many as wanted."""
-    if len(lines) != wanted or left > row_of(lines[0]).skip:
+    if len(lines) != wanted or left > to_row(lines[0]).skip:
         return False
-    return right is None or right >= len("".join(s.text for s in lines[-1])) - row_of(lines[-1]).tail
+    return right is None or right >= len("".join(s.text for s in lines[-1])) - to_row(lines[-1]).tail
 
 
-def word_at(line: Line, x: int) -> tuple[int, int]:
+def find_word(line: Line, x: int) -> tuple[int, int]:
     """Return (start, end) of the word at character `x`, as a double click selects it."""
     text = "".join(s.text for s in line)
     for match in _WORD.finditer(text):
@@ -137,7 +137,7 @@ def word_at(line: Line, x: int) -> tuple[int, int]:
     return len(text), len(text)
 
 
-def whole_line(document: Document, y: int) -> tuple[int, int]:
+def find_source_line(document: Document, y: int) -> tuple[int, int]:
     """Return the first and the last drawn line of the line of the source that line `y` belongs to."""
 
     def join(at: int) -> str | None:
@@ -153,7 +153,7 @@ def whole_line(document: Document, y: int) -> tuple[int, int]:
     return first, last
 
 
-def amount(text: str) -> str:
+def describe_amount(text: str) -> str:
     """Return how much was copied, for people."""
     lines = text.count("\n") + 1
     if lines > 1:
@@ -161,56 +161,60 @@ def amount(text: str) -> str:
     return counted(len(text), "character")
 
 
-DRAWN = 12  # blocks of one message
-UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
+MAX_DRAWN = 12  # blocks of one message
+MAX_UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
 
 
-def pattern_of(words: Iterable[str]) -> re.Pattern[str] | None:
+def make_pattern(words: Iterable[str]) -> re.Pattern[str] | None:
     """Return a case-insensitive pattern for any of `words`, longest first; None without words."""
     ordered = sorted({w.lower() for w in words if w.strip()}, key=len, reverse=True)
     return re.compile("|".join(map(re.escape, ordered)), re.IGNORECASE) if ordered else None
 
 
-def seek(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
+def find_best_match(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
     """Return (block, line) with the most words of a message, unfolding the blocks it examines.
 
-    At most `DRAWN` blocks, those with the most words, are examined. None without a match.
+    At most `MAX_DRAWN` blocks, those with the most words, are examined. None without a match.
     """
-    counts = {i: len(_words(_text(b), pattern)) for i, b in enumerate(document.blocks) if b.holds(message_id)}
+    counts = {
+        i: len(_find_words(_get_full_text(b), pattern))
+        for i, b in enumerate(document.blocks)
+        if b.shows_message(message_id)
+    }
     best: tuple[int, int] | None = None
     most = 0
-    for index in sorted((i for i, n in counts.items() if n), key=lambda i: -counts[i])[:DRAWN]:
+    for index in sorted((i for i, n in counts.items() if n), key=lambda i: -counts[i])[:MAX_DRAWN]:
         block = document.blocks[index]
         if _is_folded(block):
             block.toggle()
             document.redraw(index)
         for number, line in enumerate(document.lines(index)):
-            count = len(_words("".join(s.text for s in line), pattern))
+            count = len(_find_words("".join(s.text for s in line), pattern))
             if count > most:
                 best, most = (index, number), count
     return best
 
 
-def rows_with(document: Document, message_id: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
+def find_rows(document: Document, message_id: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
     """Return the lines of a message, by block and line, in which `pattern` finds something."""
     return [
         (index, number)
         for index, block in enumerate(document.blocks)
-        if block.holds(message_id) and pattern.search(_text(block))
+        if block.shows_message(message_id) and pattern.search(_get_full_text(block))
         for number, line in enumerate(document.lines(index))
         if pattern.search("".join(s.text for s in line))
     ]
 
 
-def _words(text: str, pattern: re.Pattern[str]) -> set[str]:
+def _find_words(text: str, pattern: re.Pattern[str]) -> set[str]:
     return {m[0].lower() for m in pattern.finditer(text)}
 
 
-def _text(block: Block) -> str:
+def _get_full_text(block: Block) -> str:
     """Return the full text that a block can show."""
     if isinstance(block, ToolBlock):
         return "\n".join((block.summary, block.output, block.diff, *map(str, block.arguments.values())))
-    return block.plain()
+    return block.get_plain_text()
 
 
 def _is_folded(block: Block) -> bool:
@@ -219,6 +223,6 @@ def _is_folded(block: Block) -> bool:
         case ToolBlock(open=False) | ThinkingBlock(open=False):
             return True
         case TextBlock(open=False):
-            return block.foldable and len(block.text) <= UNFOLDED
+            return block.is_foldable and len(block.text) <= MAX_UNFOLDED
         case _:
             return False

@@ -14,14 +14,14 @@ from sakti.tui.chat.conversation import Conversation
 from sakti.tui.host import Host
 from sakti.tui.widgets.status import StatusLine
 
-TWICE = 2.0  # seconds in which a second ctrl+c quits
-CONFIRM = 6.0  # seconds in which a second press quits while something runs
-AGAIN = "ctrl+c again quits"
-SOON = 0.5  # seconds after which the last line names a command: most are done by then
+QUIT_AGAIN_S = 2.0  # seconds in which a second ctrl+c quits
+CONFIRM_S = 6.0  # seconds in which a second press quits while something runs
+QUIT_HINT = "ctrl+c again quits"
+NAME_DELAY_S = 0.5  # seconds after which the last line names a command: most are done by then
 TURN = "turn"
 
 
-class Stopping:
+class StopControl:
     """Interrupts activities, and quits on a double press.
 
     Esc and the first ctrl+c stop the newest activity; a second ctrl+c quits, and asks once if something still runs.
@@ -54,7 +54,7 @@ class Stopping:
 
     def _interrupt_turn(self) -> None:
         """Keep the partial answer, and return queued messages to the prompt."""
-        self._conversation.take_back_queue()  # before it stops: nothing of it is sent while it does
+        self._conversation.unqueue_all()  # before it stops: nothing of it is sent while it does
         self._host.start_worker(self._interrupt, group="interrupt")
 
     async def _interrupt(self) -> None:
@@ -66,24 +66,24 @@ class Stopping:
     @contextmanager
     def compaction(self, text: str) -> Generator[None]:
         """Show `text` in the last line while a compaction runs."""
-        self._status_line.work(text)
+        self._status_line.show_work(text)
         try:
-            with self.activities.current_task("compaction"):
+            with self.activities.own_current_task("compaction"):
                 yield
         finally:
-            self._status_line.work("")
+            self._status_line.show_work("")
 
     @contextmanager
     def command(self, name: str) -> Generator[None]:
         """Own a slash command; the last line names it if it takes long."""
-        with self.activities.current_task(f"/{name}"):
-            self._status_line.set_timer(SOON, self.name_newest)
+        with self.activities.own_current_task(f"/{name}"):
+            self._status_line.set_timer(NAME_DELAY_S, self.name_newest)
             yield
 
     def name_newest(self) -> None:
         """Name the activity that Esc would stop, and one that is about to end."""
         activities, line = self.activities, self._status_line
-        line.stops, line.stopping = activities.newest(stopping=False), activities.newest(stopping=True)
+        line.stops, line.stopping = activities.newest_name(stopping=False), activities.newest_name(stopping=True)
 
     # --- keys -------------------------------------------------------------------------------------------------
 
@@ -94,8 +94,8 @@ class Stopping:
                 self._host.exit(0)
             return
         if not self.interrupt():
-            self._prompt.drop()
-        self._arm(AGAIN, TWICE)
+            self._prompt.clear_text()
+        self._arm(QUIT_HINT, QUIT_AGAIN_S)
 
     @property
     def is_armed(self) -> bool:
@@ -129,7 +129,7 @@ class Stopping:
         """Stop the newest activity; false if nothing runs."""
         if stopped := self.activities.stop_newest():
             if stopped.startswith("/"):
-                self._host.set_hint(f"{stopped} stopped", TWICE)
+                self._host.set_hint(f"{stopped} stopped", QUIT_AGAIN_S)
             return True
         if self._host.session.busy and TURN not in self._owned:  # not begun yet: it waits for its lease
             self._interrupt_turn()
@@ -139,9 +139,9 @@ class Stopping:
     def may_quit(self) -> bool:
         """Return whether the window may close: asks once if something still runs."""
         running = self._still_running()
-        if not running or (self.is_armed and self._hint != AGAIN):
+        if not running or (self.is_armed and self._hint != QUIT_HINT):
             return True
-        self._arm(one_line(f"still running: {', '.join(running)} · ctrl+c stops all and quits", 300), CONFIRM)
+        self._arm(one_line(f"still running: {', '.join(running)} · ctrl+c stops all and quits", 300), CONFIRM_S)
         return False
 
     def _still_running(self) -> list[str]:

@@ -1,6 +1,7 @@
-"""Pages of working memory: stable facts of a workspace or a thread, with all versions.
+"""Working memory: pages of stable facts of a workspace or a thread, with all versions.
 
-`Pages` decides which pages requests carry, and who may write which.
+A page begins as a template and is Markdown or, with a schema, JSON. `Pages` decides which pages a request carries and
+who may write which; `WorkingPage` merges an update into one of them.
 """
 
 from __future__ import annotations
@@ -12,23 +13,113 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct
 
+from sakti.core import json_schema
 from sakti.core.config import MemorySettings
-from sakti.core.errors import MemoryFailure
+from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.lazy import lazy_pattern
-from sakti.core.resources import read_prompt
+from sakti.core.resources import config_home, fill_prompt, read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
-from sakti.memory.working import schema as page_schema
 from sakti.store.database import Store
 from sakti.store.memory import records as rows
-from sakti.store.secrets import masked
+from sakti.store.secrets import mask_secrets
+
+TEMPLATE_SETTING = "memory.working_memory.template"
+TEMPLATE_CHARACTERS = 8_000  # characters: about what a page may have
+_MARKDOWN = (".md", ".markdown")
+
+
+def resolve_path(setting: str, name: str, workspace: Path) -> Path:
+    """Return the path of file `name`, relative to the workspace, with links resolved.
+
+    Raises `ConfigError` where it is outside of the workspace and of the user's configuration.
+    """
+    path = (workspace / Path(name).expanduser()).resolve()
+    if not any(path.is_relative_to(folder.resolve()) for folder in (workspace, config_home())):
+        raise ConfigError(f"{setting}: {path} must be in the workspace or in {config_home()}.")
+    return path
+
+
+def read_file(setting: str, path: Path, longest: int) -> str:
+    """Read a file of at most `longest` characters. Raises `ConfigError`."""
+    try:
+        if not path.is_file():
+            raise ConfigError(f"{setting}: there is no file {path}.")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(longest + 1)
+    except (OSError, UnicodeDecodeError) as e:
+        raise ConfigError(f"{setting}: {path} cannot be read: {e}.") from e
+    if len(text) > longest:
+        raise ConfigError(f"{setting}: {path} has more than {longest} characters.")
+    return text
+
+
+def load_template(name: str | None, workspace: Path) -> str:
+    """Return the initial page: the Markdown file `name`, or the built-in one for None.
+
+    Raises `ConfigError`.
+    """
+    if name is None:
+        return read_prompt("working-memory")
+    path = resolve_path(TEMPLATE_SETTING, name, workspace)
+    if path.suffix.lower() not in _MARKDOWN:
+        raise ConfigError(f"{TEMPLATE_SETTING}: {path} must be a Markdown file ({' or '.join(_MARKDOWN)}).")
+    return read_file(TEMPLATE_SETTING, path, TEMPLATE_CHARACTERS).strip()
+
+
+SCHEMA_SETTING = "memory.working_memory.schema"
+SCHEMA_CHARACTERS = 20_000  # characters: the prompt contains all of it
+
+
+def load_schema(name: str | None, workspace: Path) -> Json | None:
+    """Load the schema in the file `name`, relative to the workspace; None if none is set.
+
+    Raises `ConfigError` for a file without a schema, and for one outside of workspace and configuration.
+    """
+    if name is None:
+        return None
+    path = resolve_path(SCHEMA_SETTING, name, workspace)
+    text = read_file(SCHEMA_SETTING, path, SCHEMA_CHARACTERS)
+    try:
+        schema: Any = json.loads(text)
+    except (ValueError, RecursionError) as e:
+        raise ConfigError(f"{SCHEMA_SETTING}: {path} cannot be read as JSON: {e}.") from e
+    try:
+        json_schema.check_schema(schema)
+    except json_schema.UnusableSchema as e:
+        raise ConfigError(f"{SCHEMA_SETTING}: {path} {e}.") from e
+    if not isinstance(schema, dict):
+        raise ConfigError(f"{SCHEMA_SETTING}: {path} must hold a JSON object.")
+    return cast("Json", schema)
+
+
+def check_schema(page: str, schema: Json) -> None:
+    """Raise `MemoryFailure` (schema), which names the place, for a page that violates `schema`."""
+    try:
+        value: Any = json.loads(page)
+    except ValueError:
+        raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="schema") from None
+    try:
+        violations = json_schema.find_violations(value, schema)
+    except json_schema.UnusableSchema as e:
+        raise MemoryFailure(f"The page's schema {e}.", code="schema") from e
+    for path, message in violations[:1]:
+        raise MemoryFailure(f"Working memory would break its schema at {path}: {message}.", code="schema")
+
+
+def schema_instructions(schema: Json | None) -> str:
+    """Return the instructions on the schema, empty without one."""
+    if schema is None:
+        return ""
+    return fill_prompt("working-memory#schema", schema=json.dumps(schema, ensure_ascii=False, separators=(",", ":")))
+
 
 LIMIT_TOKENS = 2_000
 _HEADING = lazy_pattern(r"^(#{1,6})[ \t]+(.+?)[ \t]*#*[ \t]*$")
 _FENCE = lazy_pattern(r"^[ \t]*(```|~~~)")
 
 
-def sections(page: str) -> list[tuple[str, str]]:
+def split_sections(page: str) -> list[tuple[str, str]]:
     """Split a page into (heading line, body); text before the first heading has an empty one.
 
     Headings inside code fences are text.
@@ -45,32 +136,33 @@ def sections(page: str) -> list[tuple[str, str]]:
     return [(heading, "\n".join(body).strip("\n")) for heading, body in out if heading or "".join(body).strip()]
 
 
-def _name(heading: str) -> str:
+def _title(heading: str) -> str:
     match = _HEADING.match(heading)
-    return match[2].strip().casefold() if match else ""
+    return match[2] if match else ""
 
 
-def merge(page: str, update: str) -> tuple[str, tuple[str, ...]]:
+def _name(heading: str) -> str:
+    return _title(heading).strip().casefold()
+
+
+def merge_sections(page: str, update: str) -> tuple[str, tuple[str, ...]]:
     """Merge the sections of `update` into `page`; return it and the headings that changed.
 
     A section replaces the one with the same heading (whatever its level or case), new ones are appended; text before
     the first heading replaces that of the page ("" among the headings).
     """
-    out = sections(page)
+    out = split_sections(page)
     changed: list[str] = []
-    for heading, body in sections(update):
-        name = _name(heading)
-        place = next((i for i, (h, _) in enumerate(out) if _name(h) == name), None)
+    for heading, body in split_sections(update):
+        place = next((i for i, (other, _) in enumerate(out) if _name(other) == _name(heading)), None)
         if place is None:
             out.insert(0 if not heading else len(out), (heading, body))
         elif out[place][1] == body:
             continue
         else:
             out[place] = (out[place][0], body)
-        match = _HEADING.match(heading)
-        changed.append(match[2] if match else "")
-    text = "\n\n".join("\n".join(t for t in (heading, body) if t) for heading, body in out)
-    return text, tuple(changed)
+        changed.append(_title(heading))
+    return "\n\n".join(f"{heading}\n{body}".strip("\n") for heading, body in out), tuple(changed)
 
 
 def merge_json(page: Json, update: Json) -> tuple[Json, tuple[str, ...]]:
@@ -101,31 +193,32 @@ def as_json(text: str) -> Json | None:
     return cast("Json", value) if isinstance(value, dict) else None
 
 
-def _merge(page: str, update: str, *, known: bool, replace: bool, ruled: bool) -> tuple[str, tuple[str, ...]]:
-    """Merge JSON into a page of JSON or Markdown into a page of Markdown; a new page takes either.
+def merge_update(page: str, update: str, *, needs_json: bool) -> tuple[str, tuple[str, ...]]:
+    """Merge JSON into a page of JSON, or Markdown into a page of Markdown; return it and what changed.
 
-    `ruled`: a schema requires JSON.
+    Raises `MemoryFailure` (bad_json) if the two differ, or the page `needs_json`.
     """
-    new, old = as_json(update), as_json(page)
-    is_new = replace or not known
-    if ruled and new is None:
-        raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
-    if not is_new:
-        _check_kinds(old, new, ruled=ruled)
-    if new is None or (old is None and not is_new):
-        return merge("" if replace else page, update)
-    merged, changed = merge_json({} if is_new or old is None else old, new)
-    return json.dumps(merged, ensure_ascii=False, indent=2), changed
-
-
-def _check_kinds(old: Json | None, new: Json | None, *, ruled: bool) -> None:
-    """Raise `MemoryFailure` (bad_json) if an update cannot be merged into a page; None is Markdown."""
-    if ruled and old is None:
+    old, new = as_json(page), as_json(update)
+    if needs_json and old is None:
         raise MemoryFailure(
             "The page is Markdown, but its schema requires JSON: replace the whole page.", code="bad_json"
         )
-    if old is not None and new is None:
+    if old is None:
+        return merge_sections(page, update)
+    if new is None:
         raise MemoryFailure("The page is JSON: give a JSON object, or replace the whole page.", code="bad_json")
+    return _merge_objects(old, new)
+
+
+def _merge_objects(old: Json, new: Json) -> tuple[str, tuple[str, ...]]:
+    merged, changed = merge_json(old, new)
+    return json.dumps(merged, ensure_ascii=False, indent=2), changed
+
+
+def start_page(template: str, content: str) -> tuple[str, tuple[str, ...]]:
+    """Return a new page, of JSON or of Markdown over its `template`, and its headings or keys."""
+    values = as_json(content)
+    return merge_sections(template, content) if values is None else _merge_objects({}, values)
 
 
 def check_size(page: str, counter: Counter) -> int:
@@ -160,14 +253,10 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
     schema: Json | None = None
     template: str | None = None
 
-    async def _load(self) -> tuple[str, int]:
-        """Return text and version; version 0 is the template."""
-        page = await self.store.read(rows.working_memory, self.scope, self.owner_id)
+    async def read(self) -> tuple[str, int]:
+        """Return text and version; before the first version the template and 0."""
+        page = await self.store.read(rows.read_working_memory, self.scope, self.owner_id)
         return page or (read_prompt("working-memory") if self.template is None else self.template, 0)
-
-    async def read(self) -> str:
-        """Return the page, or the template if there is no page yet."""
-        return (await self._load())[0]
 
     async def update(self, content: str, *, replace: bool = False, actor: str = "") -> tuple[str, tuple[str, ...]]:
         """Merge `content` into the page, or replace it; return the page and the changed headings.
@@ -176,13 +265,18 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
         """
         if not content.strip():
             raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
-        before, version = await self._load()
-        page, changed = _merge(before, content, known=version > 0, replace=replace, ruled=self.schema is not None)
+        before, version = await self.read()
+        if self.schema is not None and as_json(content) is None:
+            raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
+        if replace or not version:
+            page, changed = start_page("" if replace else before, content)
+        else:
+            page, changed = merge_update(before, content, needs_json=self.schema is not None)
         if not changed or (replace and page == before):
             return before, ()
         tokens = check_size(page, self.counter)
         if self.schema is not None:
-            page_schema.check(page, self.schema)
+            check_schema(page, self.schema)
         await self.store.write(
             rows.put_working_memory,
             rows.PageVersion(
@@ -201,8 +295,8 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
 
     async def add_note(self, note: str, *, actor: str = "user") -> str:
         """Add a line to the section "Notes", creating it if needed; return the page. Raises as `update`."""
-        page = await self.read()
-        body = next((b for h, b in sections(page) if _name(h) == NOTES.casefold()), "")
+        page, _ = await self.read()
+        body = next((b for h, b in split_sections(page) if _name(h) == NOTES.casefold()), "")
         line = f"- {' '.join(note.split())}"
         content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
         facts = as_json(page)
@@ -233,14 +327,14 @@ class Pages:
     def schema(self) -> Json | None:
         """Return the JSON schema of the pages. Blocks at the first call; raises `ConfigError`."""
         if self._schema is None:
-            self._schema = page_schema.load(self.settings.working_memory.schema, Path(self.resource_id))
+            self._schema = load_schema(self.settings.working_memory.schema, Path(self.resource_id))
         return self._schema
 
     async def template(self) -> str:
         """Return the initial page. Raises `ConfigError`."""
         if self._template is None:
             name, workspace = self.settings.working_memory.template, Path(self.resource_id)
-            self._template = await asyncio.to_thread(page_schema.template, name, workspace)
+            self._template = await asyncio.to_thread(load_template, name, workspace)
         return self._template
 
     async def read_for_request(self, thread_id: str) -> tuple[str, ...]:
@@ -253,32 +347,29 @@ class Pages:
         usual = self.settings.working_memory
         texts: list[str] = []
         for scope in SCOPES:
-            page = await self.store.read(rows.working_memory, scope, self._owner(scope, thread_id))
+            page = await self.store.read(rows.read_working_memory, scope, self._owner(scope, thread_id))
             text = page[0] if page else await self.template() if usual.template and scope == usual.scope else ""
             if text.strip():
-                texts.append(f'<working-memory scope="{scope}">\n{masked(text.strip())}\n</working-memory>')
+                texts.append(f'<working-memory scope="{scope}">\n{mask_secrets(text.strip())}\n</working-memory>')
         return tuple(texts)
 
     async def read(self, thread_id: str | None = None) -> str:
         """Return the page of the workspace or of a thread; the template before the first version."""
         scope: Scope = "thread" if thread_id else "resource"
-        page = await self.store.read(rows.working_memory, scope, self._owner(scope, thread_id or ""))
+        page = await self.store.read(rows.read_working_memory, scope, self._owner(scope, thread_id or ""))
         return page[0] if page else await self.template()
 
-    async def own(self, thread_id: str) -> str:
+    async def read_thread_page(self, thread_id: str) -> str:
         """Return a thread's own page; empty if it has none."""
-        page = await self.store.read(rows.working_memory, "thread", thread_id)
+        page = await self.store.read(rows.read_working_memory, "thread", thread_id)
         return page[0] if page else ""
 
     async def update(
         self, thread_id: str, content: str, *, scope: Scope | None = None, replace: bool = False, actor: str
     ) -> tuple[str, tuple[str, ...]]:
-        """Merge `content` into a page, or replace it; return the page and the changed headings.
+        """Update a page as `WorkingPage.update` does: that of the settings' scope unless `scope` names one.
 
-        A version is stored.
-
-        The page is that of the settings' scope unless one is named. Raises `MemoryFailure`: off, read_only, and as
-        `WorkingPage.update`.
+        Raises `MemoryFailure` also for off and read_only.
         """
         self.must_write()
         scope = scope or self.settings.working_memory.scope

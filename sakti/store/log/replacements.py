@@ -1,7 +1,7 @@
-"""Mark what newer lines of a log replace; computed from stored rows, so that older text never changes.
+"""Mark words of log lines that newer lines replace; computed from stored rows, so that older text never changes.
 
-A newer line keeps in its metadata the words of the older line that it replaces. Marks and notes also occur, in the
-same form, in texts that were written later than both.
+The metadata of the newer line has the words of the older one that it replaces. Reflections repeat marks and notes in
+the same form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
 KEY = "replaces"  # of a line's metadata: a list of {"text", "date", "time"}
-NOTED = 60  # characters of what is replaced that a newer line repeats
+NOTE_LIMIT = 60  # characters of replaced words that a newer line repeats
 MARK = lazy_pattern(r" ?\[earlier; see (?P<when>[^\[\]\n]{1,60})\]")
 NOTE = lazy_pattern(r" ?\[replaces (?P<when>[^\[\]\n:]{1,40}(?::\d\d)?): (?P<text>[^\[\]\n]{1,200})\]")
 _YEAR = lazy_pattern(r",?\s+\d{4}$")
@@ -56,24 +56,24 @@ def mark(date: str, time: str, seen_from: str) -> str:
     return f" [earlier; see {format_moment(date, time, seen_from)}]"
 
 
-def note(replaced: Earlier, seen_from: str) -> str:
+def format_note(replaced: Earlier, seen_from: str) -> str:
     """Format the note of a newer line on the words it replaces.
 
     `replaced` has the older line's date and time.
     """
     words = " ".join(replaced.text.translate({ord("["): "(", ord("]"): ")"}).split())
-    short = words if len(words) <= NOTED else words[: NOTED - 1].rstrip() + "…"
+    short = words if len(words) <= NOTE_LIMIT else words[: NOTE_LIMIT - 1].rstrip() + "…"
     return f" [replaces {format_moment(replaced.date, replaced.time, seen_from)}: {short}]"
 
 
-def with_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
+def add_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
     """Return a line's text with one mark behind each replaced part."""
     plain = MARK.sub("", content)
-    ends = ((place(plain, one.text), mark(one.date, one.time, date)) for one in earlier)
-    return insert(content, {end: words for end, words in ends if end is not None})
+    ends = ((find_end(plain, one.text), mark(one.date, one.time, date)) for one in earlier)
+    return insert_marks(content, {end: words for end, words in ends if end is not None})
 
 
-def place(content: str, text: str) -> int | None:
+def find_end(content: str, text: str) -> int | None:
     """Return the offset in a line at which the words of `text` end; None if it lacks them."""
     match = re.search(re.escape(text), content, re.IGNORECASE) if text else None
     note_at = NOTE.search(content)
@@ -82,7 +82,7 @@ def place(content: str, text: str) -> int | None:
     return match.end()
 
 
-def insert(text: str, marks: Mapping[int, str]) -> str:
+def insert_marks(text: str, marks: Mapping[int, str]) -> str:
     """Insert marks into a text at offsets that ignore existing marks, never two at one place."""
     moved: list[tuple[int, str]] = []
     for end, words in marks.items():
@@ -107,7 +107,7 @@ def find_replacements(rows: Sequence[MarkRow]) -> dict[str, tuple[Earlier, ...]]
         for one in () if newer.dead else newer.metadata.get(KEY, ()):
             entry, words = Earlier(one["text"], newer.date, newer.time), one["text"].casefold()
             for n in range(number):
-                if words in folded[n] and place(plain[n], entry.text) is not None:
+                if words in folded[n] and find_end(plain[n], entry.text) is not None:
                     out[rows[n].id] = _with_entry(out.get(rows[n].id, ()), entry)
     return out
 

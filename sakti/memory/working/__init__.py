@@ -1,1 +1,0 @@
-"""Keep working memory: one page of stable facts, in versions."""

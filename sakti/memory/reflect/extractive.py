@@ -42,7 +42,7 @@ TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
 ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.89
 
 # What a sentence costs beside its own tokens. If that is little, the shortest stay, which say too little to answer a
-# question about them: LoCoMo, evidence in the log and the window, any: 6 tokens 61.8 %, 12 63.8 %, 20 to 30 65.1 %.
+# question about them: LoCoMo, evidence in the log and the window, any: 6 tokens 61.8 %, 12 63.8 %, 20 to 30 about 65 %.
 LINE_TOKENS = 20
 OF_AGENT = 0.85  # what the agent's words count against the user's
 OF_OTHERS = 0.5  # what a further sentence of a line counts

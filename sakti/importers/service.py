@@ -254,7 +254,7 @@ class _ProgramImport:
 
     def _add_beginning(self, before: SourceState) -> None:
         """Count what an earlier import read of the current source, but no thread twice."""
-        now = self._figures()
+        now = self._read_figures()
         self._report.unchanged += before.counts.get("messages", 0)
         self._report.threads += max(0, before.counts.get("threads", 0) - now["threads"] + self._start["threads"])
         self._report.child_threads += max(

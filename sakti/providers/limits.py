@@ -159,7 +159,8 @@ def _seconds_until(time: datetime) -> float:
 
 def outer_object(body: Any) -> Json:
     """Return the object of a server's error, the first one of a list; {} without one."""
-    node: Any = cast("list[Any]", body)[0] if isinstance(body, list) and body else body
+    nodes = cast("list[Any]", body) if isinstance(body, list) else [body]
+    node = nodes[0] if nodes else None
     return cast("Json", node) if isinstance(node, dict) else {}
 
 

@@ -130,7 +130,7 @@ async def adopt(scope: Scope, old: str) -> Value:
 async def show(scope: Scope, thread: str) -> Value:
     """Show the messages of a thread."""
     shown = (await _find_threads(scope, thread))[0]
-    rows = thread_removal.exclude_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
+    rows = thread_removal.skip_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
     lines = tuple(
         f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows
     )

@@ -141,8 +141,8 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
     """Report what would hold commands in this workspace."""
     home = Path(env.get("HOME") or Path.home()).resolve()
     off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
-    level = sandboxes.LinuxSandbox(workspace.resolve(), home=home, off=off).level
-    return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
+    level = sandboxes.SystemSandbox(workspace.resolve(), home=home, off=off).level
+    return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.remedy, optional=True)
 
 
 def _web(config: Config) -> list[Line]:

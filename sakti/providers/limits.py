@@ -159,7 +159,9 @@ def _seconds_until(time: datetime) -> float:
 
 def outer_object(body: Any) -> Json:
     """Return the object of a server's error, the first one of a list; {} without one."""
-    node: Any = cast("list[Any]", body)[0] if isinstance(body, list) and body else body
+    node: Any = body
+    if isinstance(node, list) and node:
+        node = cast("list[Any]", node)[0]
     return cast("Json", node) if isinstance(node, dict) else {}
 
 

@@ -218,7 +218,7 @@ class _Run:
     def _print_warnings(self) -> None:
         workspace = self._session.workspace
         warnings = (*workspace.options.warnings, workspace.not_saved) if self._output != "text" else ()
-        for text in filter(None, (*warnings, workspace.options.told)):
+        for text in filter(None, (*warnings, workspace.options.project_notice)):
             print(f"sakti: {sanitise(text)}", file=sys.stderr)
 
     async def _answer_lines(self, lines: int, status: str) -> str:

@@ -71,7 +71,7 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
             stored_threads.list_summaries, where, limit if live is None else 100, origin or ""
         )
         listed = [session_queries.ThreadSummary.of(row) for row in rows]
-        titles = thread_titles.told_apart(s.thread for s in listed)
+        titles = thread_titles.number_equal_titles(s.thread for s in listed)
         summaries = [each for s in listed for each in (s, *s.children)]
 
         async def go_on(number: int) -> None:

@@ -144,7 +144,7 @@ def make_options(
     folders = tuple(dict.fromkeys(map(_resolve_added, added)))
     chosen: dict[str, Any] = {"overrides": more, "model_flag": model, "full": full, "added": folders, **thread}
     if trusted is None:
-        return sessions.Options.load_unasked(**chosen)
+        return sessions.Options.load_without_project(**chosen)
     return sessions.Options.load(trusted=trusted, interactive=False, **chosen)
 
 

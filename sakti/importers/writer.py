@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from sakti.agent.titles import first_title
+from sakti.agent.titles import make_first_title
 from sakti.core.clock import Ids
 from sakti.core.tokens import Counter, count_parts, message_tokens
 from sakti.core.types import MarkerPart, Message, Part, Thread
@@ -253,7 +253,7 @@ class _Batch:
         stored = messages.append(self._db, message, index_text=text)
         self.counts.masked += stored.parts is not parts
         self._times[thread.id] = time
-        if first.role == "user" and not thread.title and (title := first_title(stored.text)):
+        if first.role == "user" and not thread.title and (title := make_first_title(stored.text)):
             self._rename(replace(thread, updated_at=time), title)
         return stored
 

@@ -7,7 +7,7 @@ from typing import TypeAlias, assert_never
 
 from msgspec import Struct, field
 
-from sakti.agent.reports.memory_report import stale_leases
+from sakti.agent.reports.memory_report import describe_stale_leases
 from sakti.core.events import (
     AgentFinished,
     AgentProgress,
@@ -289,7 +289,7 @@ class Speech(Struct):
 def _format_memory(event: StaleLeases | MemoryActivation | MemoryOperation | CompactionFinished) -> list[str]:
     match event:
         case StaleLeases():
-            return [f"memory: {stale_leases(event)}"]
+            return [f"memory: {describe_stale_leases(event)}"]
         case MemoryActivation():
             return [words.describe_activation(event)]
         case MemoryOperation(kind="failed", operation_type=operation, fields={"code": "stopped"}):

@@ -53,7 +53,7 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
         ("import sakti; sakti.events", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.Session", SDKS | STORE | SCREEN),
         (
-            "from sakti.agent.session.session import Options, Session\nSession(Options.load_unasked())",
+            "from sakti.agent.session.session import Options, Session\nSession(Options.load_without_project())",
             SDKS | STORE | SCREEN,
         ),
         ("import sakti.headless", SDKS | STORE | SCREEN),

@@ -184,7 +184,7 @@ class Views:
         if thread.status is None:  # none is open, or it is being loaded
             return Windows()
         prepared = thread.engine.preview()
-        if thread.made_toolbox is None or not prepared.messages:
+        if thread.existing_toolbox is None or not prepared.messages:
             return Windows(prepared.status)
         tokens = sum(b.tokens for b in self._blocks_of(prepared))
         return Windows(prepared.status, tokens, thread.running.estimate.tokens)

@@ -188,11 +188,11 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     undone = undoing.make_undoing(session)
     await undone.undo(await undone.preview(1, "conversation"))
     assert not await board(store, run) and session.current.approval_mode == "plan"
-    assert plans.current(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
+    assert plans.find_plan(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
     await undoing.make_undoing(session).redo()
     assert [(t.id, t.status) for t in await board(store, run)] == [(t.id, t.status) for t in before]
     assert await store.read(graph.list_edges, session.workspace.board_id) == edges
-    assert session.current.approval_mode == "edits" and plans.current(session.thread.metadata) is not None
+    assert session.current.approval_mode == "edits" and plans.find_plan(session.thread.metadata) is not None
     await store.write(tasks.claim, session.current.task_actor(), before[1].id)
     from_shell = undoing.Undoing(store, session.workspace.root, store.clock, session.thread, None)
     await session.close()
@@ -230,7 +230,7 @@ async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path)
     for _ in range(2):  # the plan was approved in the other thread: an undo here leaves it
         undone = undoing.make_undoing(session)
         await undone.undo(await undone.preview(1, "conversation"))
-        assert plans.current(session.thread.metadata) is not None and await board(store, run) == tasks_before
+        assert plans.find_plan(session.thread.metadata) is not None and await board(store, run) == tasks_before
         assert session.current.approval_mode == "edits"
         await run.ask("go on")
     assert "1. Add the column" in next(b.text for b in run.provider.requests[-1].system if b.kind == "plan")

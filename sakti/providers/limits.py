@@ -159,8 +159,9 @@ def _seconds_until(time: datetime) -> float:
 
 def outer_object(body: Any) -> Json:
     """Return the object of a server's error, the first one of a list; {} without one."""
-    nodes = cast("list[Any]", body) if isinstance(body, list) else [body]
-    node = nodes[0] if nodes else None
+    node: Any = body
+    if isinstance(node, list) and node:
+        node = cast("list[Any]", node)[0]
     return cast("Json", node) if isinstance(node, dict) else {}
 
 

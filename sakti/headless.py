@@ -13,6 +13,7 @@ from typing import Any, TypeAlias, assert_never
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
+from sakti.agent import program_io
 from sakti.agent.session import lifecycle
 from sakti.agent.session.lifecycle import observe_on_exit
 from sakti.agent.session.session import Options, Session
@@ -56,14 +57,10 @@ from sakti.core.events import (
     TurnStarted,
     to_json,
 )
-from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
 from sakti.core.text import counted, json_line, one_line, sanitise
 from sakti.core.types import Json, Usage, display_name, join_values
 from sakti.store.secrets import MaskedStream, mask_output, mask_secrets
-
-with lazy_imports:
-    from sakti.agent import plans, program_io
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
@@ -324,7 +321,7 @@ class _Run:
         result = self._describe(status, text, error) | self._name_left_out()
         if self._plan is not None:
             result["plan"] = self._plan
-            result["text"] = text = text or plans.to_markdown(plans.read_plan(self._plan))
+            result["text"] = text = text or Session.describe_plan(self._plan)
         if self._schema is not None:
             result["structured_output"] = value
         self._print_result(result, text)

@@ -18,13 +18,10 @@ from typing import Any, cast
 
 from sakti.agent.judge.workspace_view import WorkspaceView, make_secret_filter
 from sakti.agent.repository import git
+from sakti.agent.tools import files
 from sakti.core import resources
-from sakti.core.lazy import lazy_imports, lazy_pattern
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import counted, one_line, sanitise
-
-with lazy_imports:
-    from sakti.agent.tools import files
-
 
 LINES = 40  # folders that are named
 ROOT_FILES = 25

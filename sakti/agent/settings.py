@@ -27,12 +27,9 @@ from sakti.core.config import (
     replace_setting,
 )
 from sakti.core.errors import ConfigError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line
-
-with lazy_imports:
-    from sakti.memory import pages as memory_pages
-    from sakti.memory import policy
+from sakti.memory import pages as memory_pages
+from sakti.memory import policy
 
 HERE = "this window"  # set on the command line, or while it runs
 

@@ -11,17 +11,15 @@ from msgspec import Struct
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.events import ModelChanged
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
-with lazy_imports:
-    from sakti.providers import keys as stored_keys
-    from sakti.providers import presets
-    from sakti.providers import serving as server_probe
-    from sakti.providers.local import model as local_model
+from sakti.providers import keys as stored_keys
+from sakti.providers import presets
+from sakti.providers import serving as server_probe
+from sakti.providers.local import model as local_model
 
 SHOWN = "welcomed"  # the name that having been shown is kept under
 

@@ -18,8 +18,6 @@ from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
 from sakti.agent.repository import GitState, git_state, scrub_env
-from sakti.agent.session.models import Models
-from sakti.agent.threads.reindexing import Indexing
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import SessionMode, model_choices
@@ -52,7 +50,9 @@ with lazy_imports:
     from sakti.agent.project.hooks import settings as hook_settings
     from sakti.agent.sandbox import environment, proxy
     from sakti.agent.sandbox import sandbox as sandboxes
+    from sakti.agent.session import models as session_models
     from sakti.agent.subagents import files as agent_files
+    from sakti.agent.threads import reindexing
     from sakti.agent.tools import context as tool_context
     from sakti.agent.tools import web as web_tools
     from sakti.memory import engine as memory_engine
@@ -182,8 +182,6 @@ class Workspace:
         self._use_options(options)
         self.clock: Clock = clock or SystemClock()
         self.counter: Counter = counter or O200k()
-        self.models = Models(options.config, options.env, self.emit)
-        self.indexing = Indexing()
         self.owner = ""
         self.level: Level | None = None
         self._sandbox: Sandbox | None = None
@@ -237,6 +235,19 @@ class Workspace:
     @property
     def env(self) -> Mapping[str, str]:
         return self.options.env
+
+    @cached_property
+    def models(self) -> session_models.Models:
+        return session_models.Models(self.config, self.env, self.emit)
+
+    @cached_property
+    def indexing(self) -> reindexing.Indexing:
+        return reindexing.Indexing()
+
+    @cached_property
+    def file_list(self) -> file_list.FileList:
+        """Return the paths of the workspace, for completing `@path`."""
+        return file_list.FileList(self.root, trusted=lambda: self.options.trusted)
 
     @cached_property
     def pages(self) -> web.WebPages:
@@ -495,8 +506,8 @@ class Workspace:
         level = self.try_sandbox()
         if level.holds:
             return ""
-        mend = f" {level.mend}" if level.mend else ""
-        return f"auto needs a sandbox, and this is {level.text}.{mend} edits still edits files freely."
+        remedy = f" {level.remedy}" if level.remedy else ""
+        return f"auto needs a sandbox, and this is {level.text}.{remedy} edits still edits files freely."
 
     def forbidden_paths(self) -> tuple[Path, ...]:
         """Return sakti's folders, the database with SQLite's files beside it, and the closed paths: no tool's."""
@@ -558,7 +569,7 @@ def make_sandbox(workspace: Workspace) -> Sandbox:
     """Make the sandbox of this machine; from then on no other process of this user may look into this one."""
     environment.disable_ptrace()
     settings, root = workspace.config.sandbox, workspace.root
-    return sandboxes.LinuxSandbox(
+    return sandboxes.SystemSandbox(
         root,
         own=workspace.hidden_paths(),
         write=sandboxes.resolve_folders(settings.write, workspace.home),

@@ -191,6 +191,11 @@ def format_duration(ms: int) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"
 
 
+def whole_seconds(since: float, now: float) -> int:
+    """Return the seconds of a running clock; two that began or tick some milliseconds apart agree."""
+    return max(0, int(now - since + 0.05))
+
+
 def format_minute(time_ms: int) -> str:
     """Format a Unix time in ms as local date and time: `2026-01-15 14:30`."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
@@ -199,9 +204,14 @@ def format_minute(time_ms: int) -> str:
 FOLD_LINES = 50  # lines from which a pasted block is shown as a sign
 
 
+def count_lines(text: str) -> int:
+    """Return how many lines a text has; line breaks at its end begin none."""
+    return text.rstrip("\n").count("\n") + 1 if text.strip() else 0
+
+
 def pasted_size(text: str) -> str:
     """Return what the sign of a pasted block says."""
-    lines = text.removesuffix("\n").count("\n") + 1
+    lines = count_lines(text)
     return f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters"
 
 

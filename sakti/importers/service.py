@@ -231,6 +231,8 @@ class _ProgramImport:
         self._messages = earlier.counts.get("messages", 0) if earlier is not None else 0
         self._start, self._skipped = self._figures(), False
         read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
+        if earlier is not None:
+            self._add_beginning(earlier)
         if self._service.is_stopped():
             return
         await self._import_todos(source)
@@ -259,6 +261,15 @@ class _ProgramImport:
         self._report.unchanged += before.counts.get("messages", 0)
         self._report.threads += before.counts.get("threads", 0)
         self._report.child_threads += before.counts.get("children", 0)
+
+    def _add_beginning(self, before: SourceState) -> None:
+        """Count what an earlier import read of the current source, but no thread twice."""
+        now = self._figures()
+        self._report.unchanged += before.counts.get("messages", 0)
+        self._report.threads += max(0, before.counts.get("threads", 0) - now["threads"] + self._start["threads"])
+        self._report.child_threads += max(
+            0, before.counts.get("children", 0) - now["children"] + self._start["children"]
+        )
 
     async def _choose_threads(self, source: Source) -> set[str] | None:
         """Return the threads of a source that are recent enough; None: all."""

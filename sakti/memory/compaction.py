@@ -8,6 +8,7 @@ from typing import Any
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import CompactionFinished, Notice
+from sakti.core.text import counted
 from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
@@ -86,7 +87,7 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     observed = [m for m in pending if m.index <= state.window.cursor]
     if not activated or not observed:
         why = "Stopped: nothing was changed." if stopped else state.note
-        return _report_unchanged(state, tokens_before, why if selected else None)
+        return _report_unchanged(state, tokens_before, why if selected else None, stopped=stopped)
     done = _record(state, focus, activated, observed, before, tokens_before)
 
     def store(db: Database) -> tuple[int, int, int]:
@@ -103,25 +104,29 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
         tokens_before,
         done.tokens_after,
         lines,
-        _warn_of_unobserved(state, selected, stopped=stopped),
+        warn_of_rest(sum(1 for m in selected if m.index > state.window.cursor), stopped=stopped),
         gone_tokens=sum(m.tokens for m in observed),
         kept=len(state.window.messages),
         kept_tokens=state.window.pending,
         pinned=pinned,
         doubtful=doubtful,
+        stopped=stopped,
     )
 
 
-def _report_unchanged(state: MemoryState, tokens: int, why: str | None) -> CompactionFinished:
+def _report_unchanged(state: MemoryState, tokens: int, why: str | None, *, stopped: bool) -> CompactionFinished:
     """Return the end of a compaction that changed nothing; `why` is None if there was nothing to observe."""
     warnings = () if why is None else (why or "Memory could not observe; nothing was changed.",)
-    return CompactionFinished(state.window.record.id, 0, tokens, tokens, 0, warnings)
+    return CompactionFinished(state.window.record.id, 0, tokens, tokens, 0, warnings, stopped=stopped)
 
 
-def _warn_of_unobserved(state: MemoryState, selected: Sequence[Message], *, stopped: bool) -> tuple[str, ...]:
-    unobserved = sum(1 for m in selected if m.index > state.window.cursor)
-    why = "were not observed any more" if stopped else "could not be observed"
-    return (f"{unobserved} messages {why} and are unchanged.",) if unobserved else ()
+def warn_of_rest(unobserved: int, *, stopped: bool) -> tuple[str, ...]:
+    """Return the warning of a compaction that left messages `unobserved`, or that was `stopped`."""
+    messages = f"{counted(unobserved, 'message')} {'is' if unobserved == 1 else 'are'}"
+    if stopped:
+        rest = f"; {messages} not observed and unchanged" if unobserved else ""
+        return (f"You stopped it: the part that is shown here was finished and is in effect{rest}.",)
+    return (f"{messages} unchanged: they could not be observed.",) if unobserved else ()
 
 
 def _record(

@@ -18,7 +18,6 @@ from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k
 from sakti.core.types import Message
-from sakti.memory.log import dates
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 
@@ -155,7 +154,7 @@ class Backoff(Struct, frozen=True):
 # --- idle time ------------------------------------------------------------------------------------------
 
 _DURATION = lazy_pattern(
-    rf"(\d+(?:\.\d+)?){dates.S}*"
+    r"(\d+(?:\.\d+)?)\s*"
     r"(milliseconds?|msecs?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|hrs?|hr|h)",
     re.IGNORECASE,
 )
@@ -173,7 +172,7 @@ def parse_activation_ttl(value: str | float | bool | None, name: str) -> float |
         return "auto"
     if isinstance(value, int | float) and value is not True and math.isfinite(value) and value >= 0:
         return value
-    if isinstance(value, str) and (match := _DURATION.fullmatch(dates.trim(value))):
+    if isinstance(value, str) and (match := _DURATION.fullmatch(value.strip())):
         unit = match[2].lower()
         factor = 1 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
         return float(match[1]) * factor
@@ -252,11 +251,9 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
     """
     observation, reflection = settings.observation, settings.reflection
     messages, log = configured = observation.message_tokens, reflection.observation_tokens
-    why = ""
     if budget is not None:
         room = max(budget, 7)
         messages, log = min(messages, room * 3 // 7), min(log, room * 4 // 7)
-        why = f"Limits fit a window of {count_k(budget)}" if (messages, log) != configured else ""
     shared: Threshold = SharedThreshold(messages, messages + log) if settings.share_token_budget else messages
     threshold = max(1, math.floor(calculate_dynamic_threshold(shared, observation_tokens)))
     buffer = resolve_buffer_tokens(observation.buffer_tokens, shared)
@@ -274,8 +271,22 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
         reflect_at=log,
         reflect_from=None if buffer is None else max(1, int(log * reflection.buffer_activation)),
         reflect_block_after=max(log, int(reflect_block)),
-        why=why,
+        why=_explain_lowered(configured, (messages, log), budget),
     )
+
+
+def _explain_lowered(configured: tuple[int, int], fitted: tuple[int, int], budget: int | None) -> str:
+    """Say which thresholds a small window lowered, why, and what raises them; "" if none."""
+    names = ("messages", "observations")
+    lowered = [
+        f"{name} {count_k(before)} → {count_k(now)}"
+        for name, before, now in zip(names, configured, fitted, strict=True)
+        if now < before
+    ]
+    if budget is None or not lowered:
+        return ""
+    why = f"the model's window leaves {count_k(budget)} for both"
+    return f"Lower limits: {', '.join(lowered)}, as {why}. A model with a larger window (/model) raises them."
 
 
 def _fit_block_after(observation: ObservationSettings, messages: int, threshold: int) -> float:

@@ -12,7 +12,6 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.actions.line import argument_choices, command_choices, file_choices, parse, query_at
-from sakti.agent.file_list import FileList
 from sakti.agent.mentions import mention, pasted_images
 from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
@@ -69,7 +68,7 @@ class Chat:
         self.commands = PlainCommands(self)
         self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
         self._why = why
-        self._files = FileList(session.workspace.root, trusted=lambda: session.workspace.options.trusted)
+        self._files = session.workspace.file_list
         self._begun: list[str] = []  # lines that ended with a backslash
         self._leave: asyncio.Future[int]
         self._lines: Lines

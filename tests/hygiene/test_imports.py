@@ -61,7 +61,7 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
         ("import sakti.providers.registry", SDKS | STORE | SCREEN),
         ("import sakti.tui.run, sakti.tui.app", SDKS | STORE),
         (
-            "from sakti.agent.tools import catalog, web; catalog.workspace_tools()\n"
+            "from sakti.agent.tools import catalog, web; catalog.list_workspace_tools()\n"
             "from sakti.core import network; network.parse_url('https://example.org/')",
             SDKS | SCREEN | {"httpcore2", "html_to_markdown"},
         ),

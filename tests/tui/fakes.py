@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 from msgspec.structs import replace
 
+from sakti.agent.file_list import FileList
 from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session.queries import ChildMemory, Windows
@@ -216,6 +217,7 @@ class FakeWorkspace:
         self.options = Options(root, config)  # trusted, or with nothing of its own
         self.files = SimpleNamespace(git=SimpleNamespace(branch="main", changed=2))
         self.not_saved = ""
+        self.file_list = FileList(root)
 
     def refused_auto(self) -> str:
         return "" if self.level is not None and self.level.holds else "auto needs a sandbox."

@@ -11,33 +11,28 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from sakti.agent.project import trust
+from sakti.agent.checkpoints import objects, shadow
+from sakti.agent.mcp import lifecycle as mcp_lifecycle
+from sakti.agent.project import instructions, trust
+from sakti.agent.project import skills as skill_files
 from sakti.agent.project.files import HOOKS, hook_files
+from sakti.agent.project.hooks import settings as hook_settings
+from sakti.agent.reports import mcp_view
+from sakti.agent.sandbox import sandbox as sandboxes
+from sakti.agent.subagents import files as agent_files
 from sakti.agent.tools.child import find_ripgrep
 from sakti.core import network, resources
 from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
-from sakti.core.lazy import lazy_imports
 from sakti.core.resources import find_program
 from sakti.core.text import byte_size, counted
 from sakti.core.tokens import o200k_tokens
+from sakti.memory import modes
+from sakti.providers import keys, registry
 from sakti.store.maintenance import checks as maintenance_checks
 from sakti.store.opening import check_sqlite
 from sakti.version import __version__
-
-with lazy_imports:
-    from sakti.agent.checkpoints import objects, shadow
-    from sakti.agent.mcp import lifecycle as mcp_lifecycle
-    from sakti.agent.project import instructions as instructions
-    from sakti.agent.project import skills as skill_files
-    from sakti.agent.project.hooks import settings as hook_settings
-    from sakti.agent.reports import mcp_view
-    from sakti.agent.sandbox import sandbox as sandboxes
-    from sakti.agent.subagents import files as agent_files
-    from sakti.memory import modes
-    from sakti.providers import keys, registry
-
 
 MOST_NOTES = 20  # notes on custom agents that are listed
 MOST_HOOKS = 50  # that are listed
@@ -146,8 +141,8 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
     """Report what would hold commands in this workspace."""
     home = Path(env.get("HOME") or Path.home()).resolve()
     off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
-    level = sandboxes.LinuxSandbox(workspace.resolve(), home=home, off=off).level
-    return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
+    level = sandboxes.SystemSandbox(workspace.resolve(), home=home, off=off).level
+    return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.remedy, optional=True)
 
 
 def _web(config: Config) -> list[Line]:

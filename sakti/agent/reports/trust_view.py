@@ -6,16 +6,13 @@ from typing import Any
 
 from sakti.agent import settings as project_settings
 from sakti.agent.project.files import ProjectFile, ProjectFiles, hook_files, server_files
+from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.project.trust import TrustReview
+from sakti.agent.reports import mcp_view
 from sakti.agent.settings import as_toml
 from sakti.core.config import Config, flatten
 from sakti.core.errors import ConfigError
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
-
-with lazy_imports:
-    from sakti.agent.project.hooks import settings as hook_settings
-    from sakti.agent.reports import mcp_view
 
 MOST = 12  # rows of a kind; the text has all of them
 STATES = {"trusted": "trusted", "new": "not trusted", "changed": "changed since it was trusted"}

@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from sakti.core.config import Config
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, ModelChanged, Notice
-from sakti.core.lazy import lazy_imports
 from sakti.core.types import ModelInfo
 
 if TYPE_CHECKING:
     from sakti.providers.protocol import Provider
 
-with lazy_imports:
-    from sakti.providers import facts, registry
+from sakti.providers import facts, registry
 
 EXTRACTIVE = "extractive"
 WITHOUT_PRICES = ("local", "scripted")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -83,8 +84,6 @@ def _parts(
 
 def describe(root: Path, added: Sequence[Path] = ()) -> str:
     """Return the unmoving facts of the system prompt: where the agent works, and on what."""
-    import platform
-
     more = "".join(f"\nAlso open to your tools: {folder}" for folder in added)
     return f"Workspace: {root}{more}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Literal, cast
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.options import Options
 from sakti.agent.session.queries import Views
-from sakti.agent.session.turns import Turns
 from sakti.agent.workspace import Workspace, preload_store
 from sakti.core.clock import Clock
 from sakti.core.config import APPROVAL_MODES, Config, SessionMode, refuse_mode
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent import moved_folder, plans
     from sakti.agent.session import hooking, initial_thread, turn_lease, user_calls
+    from sakti.agent.session import turns as session_turns
     from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import background
     from sakti.memory import compaction
@@ -86,13 +86,17 @@ class Session:
         processors: Sequence[Processor | StepHook] = (),
     ) -> None:
         self.workspace = Workspace(options, clock=clock, counter=counter, store=store, processors=processors)
-        self.workspace.models.provider, self.workspace.models.info = provider, model
+        if provider is not None:
+            self.workspace.models.provider, self.workspace.models.info = provider, model
         self.current = OpenThread(self.workspace)
         self.views = Views(self.current)
-        self.turns = Turns(self.current, self._begin_successor)
         self.undone_to = ""  # the thread in which an undo made here goes on
 
     # --- values -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def turns(self) -> session_turns.Turns:
+        return session_turns.Turns(self.current, self._begin_successor)
 
     @cached_property
     def children(self) -> Children:
@@ -279,6 +283,11 @@ class Session:
         await self.new_thread(metadata=metadata)
         self.current.set_approval_mode(metadata[plans.KEY]["mode"])
         await self.submit(plans.BEGIN)
+
+    @staticmethod
+    def describe_plan(stored: Json) -> str:
+        """Return a stored plan as Markdown."""
+        return plans.to_markdown(plans.read_plan(stored))
 
     def use_plan_change(self, change: plans.PlanChange) -> None:
         """Show what an undo or a redo made of a plan, and go on in the approval mode that came with it."""

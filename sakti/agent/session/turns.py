@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from sakti.agent import mentions
 from sakti.core.errors import BLOCKED, NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
-from sakti.core.lazy import lazy_imports
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, message_tokens
@@ -30,14 +29,13 @@ if TYPE_CHECKING:
     from sakti.store.connection import Database
 
 
-with lazy_imports:
-    from sakti.agent import loop
-    from sakti.agent.processors import builtin
-    from sakti.agent.session import goals, side_calls, turn_lease
-    from sakti.agent.session import prompt as session_prompt
-    from sakti.agent.session import user_calls as calling
-    from sakti.store import user_state
-    from sakti.store.threads import removal
+from sakti.agent import loop
+from sakti.agent.processors import builtin
+from sakti.agent.session import goals, side_calls, turn_lease
+from sakti.agent.session import prompt as session_prompt
+from sakti.agent.session import user_calls as calling
+from sakti.store import user_state
+from sakti.store.threads import removal
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from sakti.agent.threads.export import FORMATS, Format, file_name, render
 from sakti.agent.threads.reindexing import Indexing
 from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, one_line
 from sakti.core.types import Message, Thread
 from sakti.store.secrets import mask_output, mask_secrets
@@ -28,16 +27,15 @@ if TYPE_CHECKING:
     from sakti.store.threads.removal import Contents, Deleted
 
 
-with lazy_imports:
-    from sakti.agent.threads import erasure
-    from sakti.store import memory as stored_memory
-    from sakti.store.log import lines as memory_log
-    from sakti.store.maintenance import purging
-    from sakti.store.threads import codec
-    from sakti.store.threads import fork as thread_fork
-    from sakti.store.threads import messages as stored_messages
-    from sakti.store.threads import removal as thread_removal
-    from sakti.store.threads import threads as stored_threads
+from sakti.agent.threads import erasure
+from sakti.store import memory as stored_memory
+from sakti.store.log import lines as memory_log
+from sakti.store.maintenance import purging
+from sakti.store.threads import codec
+from sakti.store.threads import fork as thread_fork
+from sakti.store.threads import messages as stored_messages
+from sakti.store.threads import removal as thread_removal
+from sakti.store.threads import threads as stored_threads
 
 TITLE_LIMIT = 200
 

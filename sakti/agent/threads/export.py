@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import to_builtins
 
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import counted, sanitise
 from sakti.core.types import (
     ContextPart,
@@ -34,8 +33,7 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import LogLine
 
 
-with lazy_imports:
-    from sakti.store.threads import codec
+from sakti.store.threads import codec
 
 Format: TypeAlias = Literal["md", "json", "html"]
 FORMATS: tuple[Format, ...] = ("md", "json", "html")

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sakti.core.lazy import lazy_imports
 from sakti.core.text import sanitise
 from sakti.core.types import Json, Message, plain_text
 from sakti.store.connection import Database
@@ -21,11 +20,9 @@ if TYPE_CHECKING:
     from sakti.store.memory.moves import Compaction
 
 
-with lazy_imports:
-    from sakti.store import memory as stored_memory
-    from sakti.store.log import corrections as memory_corrections
-    from sakti.store.memory import moves
-
+from sakti.store import memory as stored_memory
+from sakti.store.log import corrections as memory_corrections
+from sakti.store.memory import moves
 
 CONTEXT = 3  # unchanged lines round a change
 

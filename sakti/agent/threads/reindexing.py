@@ -5,14 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from sakti.core.lazy import lazy_imports
-
 if TYPE_CHECKING:
     from sakti.store.database import Store
 
 
-with lazy_imports:
-    from sakti.store.maintenance import purging, upkeep
+from sakti.store.maintenance import purging, upkeep
 
 
 class Indexing:

@@ -196,10 +196,11 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     await store.write(tasks.claim, session.current.task_actor(), before[1].id)
     from_shell = undoing.Undoing(store, session.workspace.root, store.clock, session.thread, None)
     await session.close()
-    result = await from_shell.undo(await from_shell.preview(1, "conversation"))
+    preview = await from_shell.preview(1, "conversation")
+    result = await from_shell.undo(preview)
     assert {t.title for t in await board(store, run)} == {"Store the region", "Add the column"}
     assert set(result.tasks) == {"Add the column", "Store the region"}
-    assert "worked on and are kept" in describe_result(result).sentence
+    assert "worked on and are kept" in describe_result(preview, result).sentence
     await from_shell.redo()
     assert [t.id for t in await board(store, run)] == [t.id for t in before]
 

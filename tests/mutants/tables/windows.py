@@ -85,7 +85,7 @@ MUTANTS = (
     ),
     M(
         "compact-left-not-told",
-        f"{COMPACTION}:_warn_of_unobserved",
+        f"{COMPACTION}:compact",
         "unobserved = sum(1 for m in selected if m.index > state.window.cursor)",
         "unobserved = 0",
     ),

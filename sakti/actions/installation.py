@@ -250,7 +250,7 @@ async def remove(scope: Scope) -> Value:
 @action(shell="doctor", chat="doctor", needs="loop", summary="check this installation")
 async def doctor(scope: Scope) -> Value:
     """Check this installation; problems come first, each with its fix. Exit 1 if there is one."""
-    problem: list[doctor_report.Line] = []
+    problem: list[doctor_report.CheckResult] = []
     try:
         config, path = scope.config, scope.database
     except ConfigError as e:
@@ -259,7 +259,7 @@ async def doctor(scope: Scope) -> Value:
         if core_config.meaning("store.path").refuses(named):
             named = None
         path = Path(named or resources.data_home() / "sakti.db").expanduser()
-        problem = [doctor_report.Line("config", False, e.message)]
+        problem = [doctor_report.CheckResult("config", False, e.message)]
     answers = scope.live.workspace.models.selection if scope.live is not None else None
     findings = await doctor_report.examine(
         path, scope.env, scope.workspace, config, answers, own_commands=registry.chat_commands()

@@ -63,7 +63,7 @@ async def approve(scope: Scope, name: str) -> Value:
 async def plan(scope: Scope) -> Value:
     """Show the plan that was approved in this thread."""
     thread = scope.session.thread
-    current = plans.current(thread.metadata) if thread is not None else None
+    current = plans.find_plan(thread.metadata) if thread is not None else None
     if current is None:
         return Done("No plan was approved in this thread. In plan mode the agent proposes one.", title="Plan")
     return Text(tuple(plans.to_markdown(current).split("\n")), title="Plan")

@@ -46,9 +46,11 @@ async def setup(scope: Scope) -> Value:
 
     async def list_rows() -> Value:
         session = scope.session
-        rows = machine.rows(await machine.look(session.workspace.env, session.workspace.config.providers))
+        rows = machine.list_options(
+            await machine.scan_machine(session.workspace.env, session.workspace.config.providers)
+        )
         lines = [f"{'found' if good else 'missing'}: {text}" for good, text in rows]
-        return Text((*lines, machine.talks_to(session.workspace.models.selection), *WAYS))
+        return Text((*lines, machine.describe_selection(session.workspace.models.selection), *WAYS))
 
     return Open("setup", fallback=list_rows)
 

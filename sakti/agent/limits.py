@@ -17,7 +17,7 @@ LEAST_OUTPUT = 256  # tokens: an answer with less is no answer
 SPARE, SPARE_SHARE = 64, 0.02  # of the prompt: what a server's own template and tokenizer add to our count
 
 
-def room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple[int, int | None]:
+def measure_room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple[int, int | None]:
     """Return the tokens left for an answer, and for memory and messages.
 
     None where the model's window is not known. `fixed` are the tokens of system prompt and tools.
@@ -31,7 +31,7 @@ def room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple[int, in
     return output, max(0, window - free - fixed)
 
 
-def output_for(model: ModelInfo, wanted: int, prompt: int) -> int:
+def limit_output(model: ModelInfo, wanted: int, prompt: int) -> int:
     """Return the tokens that the answer to a prompt of `prompt` tokens may have.
 
     What is wanted, never more than the window leaves by the model's own way to count.
@@ -44,7 +44,7 @@ def output_for(model: ModelInfo, wanted: int, prompt: int) -> int:
     return max(1, min(wanted, max(remaining, least)))
 
 
-def must_fit(model: ModelInfo, tokens: int) -> None:
+def require_fit(model: ModelInfo, tokens: int) -> None:
     """Refuse a request above the model's window before it is sent. Raises `ProviderError`.
 
     The embedded model shortens what it is sent by itself.
@@ -58,7 +58,7 @@ def must_fit(model: ModelInfo, tokens: int) -> None:
         )
 
 
-def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError | None:
+def find_reached_limit(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError | None:
     """Return the limit that a turn has reached, or None."""
     limits = (
         ("max_seconds", settings.max_seconds, seconds, "{:g} s"),
@@ -71,7 +71,7 @@ def spent(settings: AgentSettings, usage: Usage, seconds: float) -> SaktiError |
     return None
 
 
-def time_is_up(settings: AgentSettings) -> SaktiError:
+def time_limit_error(settings: AgentSettings) -> SaktiError:
     """Describe why a turn ends that was ended in the middle of something."""
     return _limit_error("max_seconds", f"{settings.max_seconds or 0:g} s")
 
@@ -123,7 +123,7 @@ class LoopDetector(Struct):
             answer = answers.get(call.id)
             self._calls.append(_signature(call))
             self._results.append(answer.content if answer else "")
-        self.period, self.times = _pattern(self._calls)
+        self.period, self.times = _find_pattern(self._calls)
         self.stopped = self.times >= STOPPED_IN_VAIN or (self.times >= STOPPED_AFTER and self._in_vain())
         if self.times < TOLD_AFTER:
             return ""
@@ -145,7 +145,7 @@ def _signature(call: ToolCallPart) -> str:
     return f"{call.name}:{json.dumps(call.arguments, sort_keys=True)}"
 
 
-def _pattern(calls: Sequence[str]) -> tuple[int, int]:
+def _find_pattern(calls: Sequence[str]) -> tuple[int, int]:
     """Return (length, how often) of the pattern at the end of `calls`.
 
     Calls that are all the same are no pattern, except those that cannot be parsed.

@@ -46,7 +46,7 @@ from sakti.core.types import Json, MarkerPart, Message, Part, TextPart, ToolCall
 from sakti.providers.protocol import Completed
 from sakti.store.threads import threads as thread_store
 
-__all__ = ["Turn", "hooks", "run_turn"]
+__all__ = ["Turn", "order_processors", "run_turn"]
 
 MEMORY = "memory"  # the kind of processor that is told of a turn when its message is stored
 CUT_AT_MOST = 3  # answers in a row that are cut until a turn ends
@@ -57,7 +57,7 @@ CUT_CALL = (
 )
 
 
-def hooks(
+def order_processors(
     engine_processor: Processor, limiter: Processor, own: Sequence[Processor]
 ) -> tuple[tuple[Processor, ...], tuple[Processor, ...], bool]:
     """Order processors on the way in and on the way out; tell whether messages must wait for a guard.
@@ -67,8 +67,8 @@ def hooks(
     kinds = {p.kind for p in own if p.kind}
     memory = () if engine_processor.kind in kinds else (engine_processor,)
     limit = () if limiter.kind in kinds else (limiter,)
-    guarded = any(guards_output(p) or overrides(p, "process_input") for p in own)
-    return (*memory, *own, *limit), (*own, *memory), guarded
+    awaits_guard = any(guards_output(p) or overrides(p, "process_input") for p in own)
+    return (*memory, *own, *limit), (*own, *memory), awaits_guard
 
 
 async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
@@ -82,19 +82,19 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
     turn.began = turn.store.clock.monotonic()
     try:
         turn.left_out = await turn.store.read(thread_store.read_left_out, turn.thread_id)
-        user = await _store_user(turn, parts) if parts else await turn_store.last_user(turn)
+        user = await _store_user(turn, parts) if parts else await turn_store.read_last_prompt(turn)
         turn.emit(TurnStarted(turn.thread_id, user))
         if parts:
             await _announce(turn, user)
         with turn.limited_in_time():
-            await _steps(turn, user)
+            await _run_steps(turn, user)
         metadata = await turn_store.finish(turn)
     except asyncio.CancelledError:
         if (stopped := turn.find_stop()) is None:
             raise
         status, marker = stopped, "interrupted"
         if stopped == "limit":
-            error, marker = limits.time_is_up(turn.settings), ""
+            error, marker = limits.time_limit_error(turn.settings), ""
         await _save_unfinished(turn, marker)
     except Stop as stop:
         status, error = stop.status, stop.error
@@ -111,7 +111,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
             error = SaktiError(f"{e.message} The partial answer is not saved.", title=e.title, code=e.code)
     await _store_end(turn, status, error)
     end = TurnFinished(
-        turn.thread_id, status, turn.text(), len(turn.steps), turn.usage + turn.of_children(), metadata=metadata
+        turn.thread_id, status, turn.text(), len(turn.steps), turn.usage + turn.children_usage(), metadata=metadata
     )
     if error is None:
         return end
@@ -125,12 +125,12 @@ async def _store_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -
             await turn_store.confirm(turn)
     if status != "answered":
         with contextlib.suppress(SaktiError):
-            await turn_store.keep_end(turn, status, error)
+            await turn_store.store_end(turn, status, error)
 
 
 async def _save_unfinished(turn: Turn, marker: str) -> None:
     """Store the streamed part of an answer that has no end, and emit it."""
-    for message in await turn_store.keep_unfinished(turn, marker):
+    for message in await turn_store.save_unfinished(turn, marker):
         turn.emit(MessageSaved(message))
 
 
@@ -151,8 +151,8 @@ async def _announce(turn: Turn, user: Message) -> None:
 
 async def _store_user(turn: Turn, parts: tuple[Part, ...]) -> Message:
     """Store the user's message as the processors leave it; memory hears of the turn once that is done."""
-    turn.refused = turn_store.message(turn, "user", parts)
-    start = _turn_input(turn, turn.refused)
+    turn.refused = turn_store.make_message(turn, "user", parts)
+    start = _make_turn_input(turn, turn.refused)
     for processor in turn.before:
         if processor.kind != MEMORY:
             start = check_hook_result(await processor.process_input(start), start, processor)
@@ -161,7 +161,7 @@ async def _store_user(turn: Turn, parts: tuple[Part, ...]) -> Message:
     return saved
 
 
-def _turn_input(turn: Turn, message: Message) -> TurnInput:
+def _make_turn_input(turn: Turn, message: Message) -> TurnInput:
     return TurnInput(
         turn.thread_id,
         message,
@@ -174,10 +174,10 @@ def _turn_input(turn: Turn, message: Message) -> TurnInput:
     )
 
 
-async def _steps(turn: Turn, user: Message) -> None:
+async def _run_steps(turn: Turn, user: Message) -> None:
     for processor in turn.before:
         if processor.kind == MEMORY:
-            await processor.process_input(_turn_input(turn, user))
+            await processor.process_input(_make_turn_input(turn, user))
     repetition, held = Repetition(), 0
     _warn_without_price(turn)
     while True:
@@ -190,11 +190,11 @@ async def _steps(turn: Turn, user: Message) -> None:
             await _run_calls(turn, calls, repetition)
         if _is_over(turn, calls):
             return
-        goes_on = bool(calls or turn.cut_at or turn.is_paused())
+        goes_on = bool(calls or turn.cut_at_tokens or turn.is_paused())
         _stop_if_due(turn, repetition, last and bool(calls or turn.step > 1), goes_on=goes_on)
         _stop_for_hook(turn)
         if not goes_on and not turn.inbox.queued:
-            _must_have_ended(turn)
+            _require_end(turn)
             if not await _is_held(turn, held):
                 return
             held += 1
@@ -219,7 +219,7 @@ def _stop_for_hook(turn: Turn) -> None:
         raise Stop("interrupted", SaktiError(reason, title="Stopped by a hook", code="hook"))
 
 
-def _must_have_ended(turn: Turn) -> None:
+def _require_end(turn: Turn) -> None:
     """Raise `Stop` for a final answer that may be cut without a sign of it."""
     if turn.steps[-1].stop_reason == "unknown":
         text = 'The answer may be incomplete. Say "continue" to go on, or choose another model with /model.'
@@ -231,7 +231,7 @@ async def _is_held(turn: Turn, times: int) -> bool:
     parts, metadata = await turn.may_end(turn.text(), times)
     if not parts or turn.step >= turn.settings.max_steps:
         return False
-    message = structs.replace(turn_store.message(turn, "user", parts), metadata=metadata)
+    message = structs.replace(turn_store.make_message(turn, "user", parts), metadata=metadata)
     await _announce(turn, await turn_store.append(turn, message))
     return True
 
@@ -243,14 +243,14 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
     """
     record = turn.steps[-1]
     answered = record.message.tool_calls or record.message.text.strip()
-    if turn.cut_at and (not answered or turn.step >= turn.settings.max_steps or turn.cut >= CUT_AT_MOST):
-        raise Stop("length", model_call.length_error(turn, turn.cut_at, thought=not answered))
+    if turn.cut_at_tokens and (not answered or turn.step >= turn.settings.max_steps or turn.cut_answers >= CUT_AT_MOST):
+        raise Stop("length", model_call.length_error(turn, turn.cut_at_tokens, thought=not answered))
     if last:
         steps = turn.settings.max_steps
         text = f'The limit of {counted(steps, "step")} is reached. Say "continue" to go on.'
         raise Stop("limit", SaktiError(text, title="Step limit", code="max_steps"))
     _stop_if_repeating(turn, repetition)
-    reached = limits.spent(turn.settings, turn.usage + turn.of_children(), turn.seconds())
+    reached = limits.find_reached_limit(turn.settings, turn.usage + turn.children_usage(), turn.seconds())
     if reached is not None and goes_on:
         raise Stop("limit", reached)
 
@@ -258,10 +258,10 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
 def _stop_if_repeating(turn: Turn, repetition: Repetition) -> None:
     """Raise `Stop` if the model repeats a call, or a circle of calls."""
     times, what = repetition.count, "call was"
-    if turn.circles.stopped:
-        times, period = turn.circles.times, turn.circles.period
+    if turn.loop_detector.stopped:
+        times, period = turn.loop_detector.times, turn.loop_detector.period
         what = f"{period} calls were" if period > 1 else "broken call was"
-    if times >= STOPPED_AFTER and (turn.circles.stopped or repetition.count >= STOPPED_AFTER):
+    if times >= STOPPED_AFTER and (turn.loop_detector.stopped or repetition.count >= STOPPED_AFTER):
         text = f"The same {what} repeated {times} times. Tell it what to try instead."
         raise Stop("repetition", SaktiError(text, title="Stopped", code="repetition"))
 
@@ -269,14 +269,14 @@ def _stop_if_repeating(turn: Turn, repetition: Repetition) -> None:
 async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repetition) -> None:
     """Run the complete calls, tell of a broken one that it was cut, and save the results."""
     record = turn.steps[-1]
-    broken = _cut_call(turn, record.message)
+    broken = _find_cut_call(turn, record.message)
     complete = [turn_store.restore_call(turn, c) for c in calls if c is not broken]
     turn.results = await turn.toolbox.run(record.message, complete, turn.emit, repetition)
     if broken is not None:
         turn.emit(ToolStarted(broken))
-        result = ToolResultPart(broken.id, broken.name, CUT_CALL.format(tokens=turn.cut_at), is_error=True)
+        result = ToolResultPart(broken.id, broken.name, CUT_CALL.format(tokens=turn.cut_at_tokens), is_error=True)
         turn.emit(ToolFinished(result, 0))
-    elif notice := turn.circles.see(calls, turn.results):
+    elif notice := turn.loop_detector.see(calls, turn.results):
         last = turn.results[-1]
         turn.results[-1] = structs.replace(last, content=f"{last.content}\n{notice}")
     message = await turn_store.save_results(turn)
@@ -284,10 +284,10 @@ async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repe
     turn.emit(MessageSaved(message))
 
 
-def _cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
+def _find_cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
     """Return the call in whose arguments an answer was cut."""
     written = [p for p in said.parts if not isinstance(p, MarkerPart)]
-    last = written[-1] if turn.cut_at and written else None
+    last = written[-1] if turn.cut_at_tokens and written else None
     return last if isinstance(last, ToolCallPart) and not last.arguments else None
 
 
@@ -315,10 +315,10 @@ async def _run_step(turn: Turn, last: bool) -> None:
     retry_count, reason = 0, ""
     while True:
         try:
-            step = await model_call.step_input(turn, last, retry_count, reason)
+            step = await model_call.make_step_input(turn, last, retry_count, reason)
             completed = await edit_check.with_verdict(turn, await model_call.ask(turn, step))
             turn.written = {p.id: p for p in completed.parts if isinstance(p, ToolCallPart)}
-            answer = turn_store.message(turn, "assistant", _parts(turn, completed))
+            answer = turn_store.make_message(turn, "assistant", _parts(turn, completed))
             output = StepOutput(turn.step, answer, completed.stop_reason, retry_count)
             for processor in turn.after:
                 output = check_hook_result(await processor.process_output_step(output), output, processor)
@@ -345,11 +345,13 @@ async def _run_step(turn: Turn, last: bool) -> None:
 def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
     """Return the stored parts of an answer, marked if it was cut."""
     if completed.stop_reason != "length":
-        turn.cut, turn.cut_at = 0, 0
+        turn.cut_answers, turn.cut_at_tokens = 0, 0
         return completed.parts
-    written = completed.usage.output_tokens or sum(turn_store.message(turn, "assistant", completed.parts).part_tokens)
-    turn.cut, turn.cut_at = turn.cut + 1, max(1, written)
+    written = completed.usage.output_tokens or sum(
+        turn_store.make_message(turn, "assistant", completed.parts).part_tokens
+    )
+    turn.cut_answers, turn.cut_at_tokens = turn.cut_answers + 1, max(1, written)
     *parts, last = completed.parts or (TextPart(""),)
     if isinstance(last, ToolCallPart) and not last.arguments:
         last = structs.replace(last, arguments=None, raw=last.raw[:CUT_CALL_KEPT])
-    return (*parts, last, MarkerPart(CUT, f"at {turn.cut_at:,} tokens"))
+    return (*parts, last, MarkerPart(CUT, f"at {turn.cut_at_tokens:,} tokens"))

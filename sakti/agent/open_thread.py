@@ -175,8 +175,8 @@ class OpenThread:
 
     def emit(self, event: Event) -> None:
         """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
-        self.running.estimate.hear(event)
-        self.prefix.hear(event)
+        self.running.estimate.on_event(event)
+        self.prefix.on_event(event)
         if isinstance(event, MemoryStatus):
             self.status = event
         elif isinstance(event, StepFinished):
@@ -342,7 +342,7 @@ class OpenThread:
         ws = self.workspace
         await self._refresh_skills()
         if not self.is_new:
-            if ws.options.instructed:
+            if ws.options.use_project_instructions:
                 _ = self.toolbox  # it knows what its results showed
             await self._refresh_instructions()
             await self.name(first_text)
@@ -350,7 +350,7 @@ class OpenThread:
         self.is_new = False
         thread = replace(
             self.thread,
-            title=titles.first_title(secrets.mask_secrets(first_text)),
+            title=titles.make_first_title(secrets.mask_secrets(first_text)),
             metadata={
                 **self.thread.metadata,
                 prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
@@ -382,10 +382,10 @@ class OpenThread:
 
     async def name(self, text: str) -> None:
         """Give a stored thread a title made of `text` if it has none, or only a greeting or a command."""
-        ws, thread, title = self.workspace, self.thread, titles.first_title(secrets.mask_secrets(text))
+        ws, thread, title = self.workspace, self.thread, titles.make_first_title(secrets.mask_secrets(text))
         if thread is None or thread.title_pinned or not title:
             return
-        if not thread.title or (titles.says_little(thread.title) and not titles.says_little(title)):
+        if not thread.title or (titles.is_uninformative(thread.title) and not titles.is_uninformative(title)):
             renamed = await ws.store.write(stored_threads.rename, thread.id, title, ws.clock.now(), by_user=False)
             self.emit(ThreadChanged(renamed or thread))
 
@@ -501,7 +501,7 @@ class OpenThread:
     def _count_budget(self, info: ModelInfo) -> int | None:
         counter, tools = self.workspace.counter, self.toolbox
         fixed = sum(b.tokens for b in self.system()) + tools.count(counter, tools.specs(info))
-        return limits.room(info, self.workspace.config.agent, fixed)[1]
+        return limits.measure_room(info, self.workspace.config.agent, fixed)[1]
 
     # --- tools ------------------------------------------------------------------------------------------------
 
@@ -514,7 +514,7 @@ class OpenThread:
         return self._toolbox
 
     @property
-    def made_toolbox(self) -> Toolbox | None:
+    def existing_toolbox(self) -> Toolbox | None:
         """Return the thread's tools, if they were needed already."""
         return self._toolbox
 

@@ -18,21 +18,20 @@ from sakti.core.config import Config
 
 
 class Options(Struct, frozen=True):
-    """What a session starts with.
+    """Settings and choices of a session.
 
-    `resume` is a thread's id or part of its title, `fork` the same of one to copy, `continue_last` the newest one;
-    `thread_id` names a thread that is made where there is none. `resource_id` is what threads, tasks and rules belong
-    to, the workspace's path by default. `interactive` tells whether somebody is there to approve. `closed` are paths
-    that no tool may touch, beside sakti's own; `added` are resolved folders that count as parts of the workspace for
-    tools and commands. `told` is one line on what the project's settings changed. `unasked`:
-    these settings are the user's only; whether the project's may have an effect is still to be asked, `overrides` are
-    loaded again then.
-    `trusted`: nothing of the workspace is held back, and git is asked about it.
-    `full`: the mode that asks nothing, for containers. `instructed`: the project's own instructions are read.
-    `files` are the project's files that have an effect, as they were looked at. `known_texts` names the files that
-    were there when that was decided: a text that appears later is not read; None: each is. `reviewed` names all
-    that were looked at then, trusted or not. `own_commands` names the
-    commands of the chat, which no file may take.
+    `resume` is a thread's id or part of its title, `fork` the same of a thread to copy; `continue_last` opens the
+    newest one; `thread_id` names a thread that is made if it does not exist. Threads, tasks and rules belong to
+    `resource_id`, by default the workspace's path. `interactive`: somebody is there to approve. `closed` are paths that
+    no tool may touch, besides sakti's own; `added` are resolved folders that tools and commands treat as parts of the
+    workspace. `full` is the mode that asks nothing, for containers. `own_commands` names the commands of the chat,
+    which no file may take.
+
+    Of the project: `trust_pending`: the settings are the user's only, since the user was not asked yet whether the
+    project's may have an effect; `overrides` are loaded again then. `trusted`: nothing of the workspace is held back,
+    and git is asked about it. `project_notice` is one line on what the project's settings changed. `files` are the
+    project's files that have an effect, as they were reviewed; `reviewed` names all that were reviewed, trusted or not.
+    `known_texts` names the files that were there then: a text that appears later is not read; None: each is.
     """
 
     workspace: Path
@@ -48,11 +47,11 @@ class Options(Struct, frozen=True):
     thread_id: str | None = None
     closed: tuple[Path, ...] = ()
     added: tuple[Path, ...] = ()
-    told: str = ""
-    unasked: bool = False
+    project_notice: str = ""
+    trust_pending: bool = False
     trusted: bool = True
     full: bool = False
-    instructed: bool = False
+    use_project_instructions: bool = False
     overrides: tuple[str, ...] = ()
     files: tuple[ProjectFile, ...] = ()
     known_texts: frozenset[str] | None = None
@@ -68,16 +67,18 @@ class Options(Struct, frozen=True):
         `overrides` ("name=value") are on top; the workspace is the current folder's by default. `trusted`: the project
         is trusted this time, without being asked about. Raises `ConfigError`.
         """
-        bare = cls.load_unasked(workspace, overrides=overrides, **given)
+        bare = cls.load_without_project(workspace, overrides=overrides, **given)
         review = trust.review(bare.workspace)
         return bare.with_project(review, use=trusted or not review.asks)
 
     @classmethod
-    def load_unasked(cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any) -> Options:
+    def load_without_project(
+        cls, workspace: Path | None = None, *, overrides: Sequence[str] = (), **given: Any
+    ) -> Options:
         """Make options without the project's settings; `with_project` adds them. Raises `ConfigError`."""
         folder = find_root(workspace or Path.cwd())
         loaded = project_settings.load_user_settings(overrides)
-        return cls(folder, loaded.config, unasked=True, overrides=tuple(overrides), **given)
+        return cls(folder, loaded.config, trust_pending=True, overrides=tuple(overrides), **given)
 
     def with_project(self, review: trust.TrustReview, *, use: bool) -> Options:
         """Return these options with the project's settings if `use`, else with a warning that names them.
@@ -92,10 +93,10 @@ class Options(Struct, frozen=True):
             self,
             config=loaded.config,
             warnings=warnings,
-            told=project_settings.describe_changes(loaded),
-            unasked=False,
+            project_notice=project_settings.describe_changes(loaded),
+            trust_pending=False,
             trusted=trusted,
-            instructed=trusted and bool(project.files),
+            use_project_instructions=trusted and bool(project.files),
             files=project.files if trusted else (),
             known_texts=frozenset(f.name for f in project.files),
             reviewed=frozenset(f.name for f in review.project.files),
@@ -103,7 +104,7 @@ class Options(Struct, frozen=True):
 
     def with_trusted(self, names: Iterable[str]) -> Options:
         """Return these options with texts that the user trusted later."""
-        return replace(self, instructed=True, known_texts=(self.known_texts or frozenset()).union(names))
+        return replace(self, use_project_instructions=True, known_texts=(self.known_texts or frozenset()).union(names))
 
     def trusts(self, name: str) -> bool:
         """Return whether a text of the project was there when its trust was decided."""

@@ -181,7 +181,7 @@ def approve(db: Database, actor: service.Actor, plan: ProposedPlan, ids: Ids, me
 
 def pin(stored: Json) -> Json:
     """Return the metadata of the block that stays with the model once the plan's message is gone."""
-    plan = current({KEY: stored})
+    plan = find_plan({KEY: stored})
     assert plan is not None
     index = stored["index"] + 1 if stored["index"] >= 0 else -1
     return {thread_store.PINNED_PLAN: {"text": to_markdown(plan), "index": index, "epic": stored["epic"]}}
@@ -240,7 +240,7 @@ def bring_back(db: Database, thread_id: str, now: int) -> PlanChange | None:
     return PlanChange(undone["mode"], tuple(remaining))
 
 
-def brought_along(metadata: Json) -> Json:
+def select_carried_metadata(metadata: Json) -> Json:
     """Return the metadata of a plan that a thread brought along from the one that approved it."""
     if PLANNED_IN not in metadata:
         return {}
@@ -248,9 +248,9 @@ def brought_along(metadata: Json) -> Json:
     return {key: metadata[key] for key in keys if key in metadata}
 
 
-def successor_metadata(thread: Thread) -> Json:
+def make_undo_metadata(thread: Thread) -> Json:
     """Return the metadata of the empty thread in which `thread` goes on after an undo of its first turn."""
-    return brought_along(thread.metadata) | {thread_store.UNDO_OF: thread.id}
+    return select_carried_metadata(thread.metadata) | {thread_store.UNDO_OF: thread.id}
 
 
 def make_successor(stored: Json, planned_in: str) -> Json:
@@ -259,7 +259,7 @@ def make_successor(stored: Json, planned_in: str) -> Json:
     return {KEY: brought, **pin(brought), PLANNED_IN: planned_in, fork.CARRY_OVER_KEY: ""}
 
 
-def current(metadata: Json) -> ProposedPlan | None:
+def find_plan(metadata: Json) -> ProposedPlan | None:
     """Return the plan of a thread, None if it has none."""
     stored: Any = metadata.get(KEY)
     return read_plan(stored) if stored else None

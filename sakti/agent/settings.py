@@ -28,8 +28,7 @@ from sakti.core.config import (
 )
 from sakti.core.errors import ConfigError
 from sakti.core.text import one_line
-from sakti.memory import pages as memory_pages
-from sakti.memory import policy
+from sakti.memory import page_content, policy
 
 HERE = "this window"  # set on the command line, or while it runs
 
@@ -149,9 +148,9 @@ def usable_in(workspace: Path) -> Callable[[str, Any], str]:
                 if resolve_inside(workspace, value) is None:
                     return f"{name} must name a file in the workspace and is not used."
                 if name == PAGES[0]:
-                    memory_pages.load_schema(value, workspace)
+                    page_content.load_schema(value, workspace)
                 else:
-                    memory_pages.load_template(value, workspace)
+                    page_content.load_template(value, workspace)
             elif name == "memory.activate_after_idle":
                 pause = policy.parse_activation_ttl(value, name)
                 if isinstance(pause, int | float) and not IDLE_MS[0] <= pause <= IDLE_MS[1]:

@@ -1,4 +1,4 @@
-"""Find what a machine has for sakti to talk to, and the ways to go on, for the welcome of both chats."""
+"""Find the models that this machine can use, for the welcome of both chats."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from sakti.providers import presets
 from sakti.providers import serving as server_probe
 from sakti.providers.local import model as local_model
 
-SHOWN = "welcomed"  # the name that having been shown is kept under
+SHOWN = "welcomed"  # key of the stored state: the welcome was shown
 
 
-class Server(Struct, frozen=True):
+class LocalServer(Struct, frozen=True):
     """A server on this machine that answered; `address` is host:port."""
 
     provider: str
@@ -33,25 +33,26 @@ class Server(Struct, frozen=True):
     models: tuple[str, ...]
 
 
-class Found(Struct, frozen=True):
-    """`keys` and `kept` are names of variables, in the environment and in the keyring; never a key itself.
+class MachineScan(Struct, frozen=True):
+    """Models that this machine can use: keys, local servers, the embedded model.
 
-    `weights` and `runtime`: the two halves of the embedded model. `keyring` names the system's; empty: there is none.
+    `keys` and `stored_keys` are names of variables, in the environment and in the keyring, never a key itself.
+    `weights` and `runtime` are the two halves of the embedded model. `keyring` names the system's, if any.
     """
 
     keys: tuple[str, ...] = ()
-    kept: tuple[str, ...] = ()
-    servers: tuple[Server, ...] = ()
+    stored_keys: tuple[str, ...] = ()
+    servers: tuple[LocalServer, ...] = ()
     weights: bool = False
     runtime: bool = False
     keyring: str = ""
 
 
-async def look(
+async def scan_machine(
     env: Mapping[str, str],
     settings: Mapping[str, ProviderSettings],
     probe: Callable[[str], Awaitable[list[str] | None]] | None = None,
-) -> Found:
+) -> MachineScan:
     """Ask the environment, the keyring, the usual ports of this machine and the disk."""
     locals_ = [p for p in presets.PRESETS.values() if p.local]
     urls = [(settings[p.name].base_url if p.name in settings else None) or p.base_url for p in locals_]
@@ -60,11 +61,11 @@ async def look(
         asyncio.to_thread(stored_keys.get_keyring_name),
         asyncio.to_thread(stored_keys.list_stored_keys),
     )
-    return Found(
+    return MachineScan(
         tuple(k for p in presets.PRESETS.values() for k in p.keys if env.get(k)),
         stored,
         tuple(
-            Server(p.name, p.title, urlsplit(url).netloc, tuple(models))
+            LocalServer(p.name, p.title, urlsplit(url).netloc, tuple(models))
             for p, url, models in zip(locals_, urls, answers, strict=True)
             if models
         ),
@@ -74,31 +75,31 @@ async def look(
     )
 
 
-def _key_rows(found: Found) -> list[tuple[bool, str]]:
-    out = [(True, f"{name} is set") for name in found.keys]
-    out += [(True, f"{name} is in the keyring") for name in found.kept if name not in found.keys]
-    return out or [(False, "no key in the environment" + (" or the keyring" if found.keyring else ""))]
+def _key_rows(scan: MachineScan) -> list[tuple[bool, str]]:
+    out = [(True, f"{name} is set") for name in scan.keys]
+    out += [(True, f"{name} is in the keyring") for name in scan.stored_keys if name not in scan.keys]
+    return out or [(False, "no key in the environment" + (" or the keyring" if scan.keyring else ""))]
 
 
-def rows(found: Found) -> list[tuple[bool, str]]:
-    """Return (whether it can be talked to, a line) of everything that was looked for."""
-    out = _key_rows(found)
-    out += [(True, f"{s.title} answers at {s.address}, {counted(len(s.models), 'model')}") for s in found.servers] or [
+def list_options(scan: MachineScan) -> list[tuple[bool, str]]:
+    """Return (is available, line) for everything that was looked for."""
+    out = _key_rows(scan)
+    out += [(True, f"{s.title} answers at {s.address}, {counted(len(s.models), 'model')}") for s in scan.servers] or [
         (False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)")
     ]
-    ready = found.weights and found.runtime
-    half = "its runtime is missing" if found.weights else "not installed (1.1 GB)"
+    ready = scan.weights and scan.runtime
+    half = "its runtime is missing" if scan.weights else "not installed (1.1 GB)"
     return [*out, (ready, f"the small model for this machine: {'installed' if ready else half}")]
 
 
-def talks_to(said: ModelChanged | None) -> str:
-    """Say in one sentence which model answers, and why."""
+def describe_selection(said: ModelChanged | None) -> str:
+    """Return one sentence on which model answers, and why."""
     if said is None or said.model is None:
         return "No model configured. Tools, search and tasks still work."
     return f"sakti talks to {said.model}: {said.reason}."
 
 
-async def is_first(session: Session, state: Mapping[str, str]) -> bool:
+async def is_welcome_due(session: Session, state: Mapping[str, str]) -> bool:
     """Return whether the welcome is due.
 
     It was never shown before, nothing was asked for on the command line, and there is no model or no earlier message

@@ -34,12 +34,12 @@ _SMALL_TALK = lazy_pattern(
 _COMMAND = lazy_pattern(r"^(?:!|/[\w-]+(?:\s|$))")
 
 
-def says_little(title: str) -> bool:
+def is_uninformative(title: str) -> bool:
     """Return whether a title is a bare greeting or a command, so that the next message names the thread."""
     return bool(_SMALL_TALK.match(title) or _COMMAND.match(title))
 
 
-def first_title(text: str) -> str:
+def make_first_title(text: str) -> str:
     """Make a title from the first message.
 
     Its first line without markup and courtesies, with the lines after it where it is no more than a word or two; code
@@ -58,14 +58,14 @@ def first_title(text: str) -> str:
     return one_line(title, LENGTH)
 
 
-def given_title(text: str) -> str:
+def clean_model_title(text: str) -> str:
     """Return a model's title: the first line without markup, quotes and a closing period."""
     lines = (_LEAD.sub("", line).strip() for line in text.split("\n"))
     line = _NAMED.sub("", next((x for x in lines if x and not x.startswith("```")), ""))
     return one_line(line.lstrip(_QUOTES).rstrip(f"{_QUOTES}."), LENGTH)
 
 
-def told_apart(threads: Iterable[Thread]) -> dict[str, str]:
+def number_equal_titles(threads: Iterable[Thread]) -> dict[str, str]:
     """Return each thread's title by its id; of equal ones all but the oldest bear a number."""
     counts: dict[str, int] = {}
     out: dict[str, str] = {}

@@ -95,7 +95,7 @@ class WorkspaceFiles:
     @property
     def count(self) -> bool:
         """Return whether instructions and skills of the project count."""
-        return self._options.instructed and not self._options.unasked
+        return self._options.use_project_instructions and not self._options.trust_pending
 
     @property
     def library(self) -> Library:
@@ -310,8 +310,8 @@ class Workspace:
         for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
-        if self.options.told:
-            self.emit(Notice("information", "Project", self.options.told))
+        if self.options.project_notice:
+            self.emit(Notice("information", "Project", self.options.project_notice))
 
     async def _open_store(self, given: store_database.Store | None) -> store_database.Store:
         """Open the database: the given one, else the configured one; with `memory.read_only` a copy in memory."""
@@ -388,8 +388,8 @@ class Workspace:
     def make_observers(self) -> tuple[Observer, Reflector]:
         """Make the Observer and the Reflector that settings and model allow; an unnamed model has to be fit."""
         memory, models = self.config.memory, self.models
-        usual = models.observing()
-        default = ((usual, None),) if usual and models.fit(usual) else ()
+        usual = models.choose_observer()
+        default = ((usual, None),) if usual and models.can_observe(usual) else ()
         observing = model_choices(memory.model or memory.observation.model) or default
         reflecting = model_choices(memory.model or memory.reflection.model) or observing
         return memory_factory.build(
@@ -417,9 +417,9 @@ class Workspace:
             return "set by memory.model" if memory.model else "set by memory.observation.model"
         if models.info is None:
             return "verbatim excerpts; no model is available"
-        if not models.fit(models.observing()):
+        if not models.can_observe(models.choose_observer()):
             return f"{models.info.name} is too small to observe"
-        if models.observing() == models.info.full_name:
+        if models.choose_observer() == models.info.full_name:
             return "the model that answers"
         return f"the small model of {models.info.provider}"
 

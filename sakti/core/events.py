@@ -281,7 +281,8 @@ class ApprovalResolved(ThreadEvent, frozen=True):
 class SideQuestion(ThreadEvent, frozen=True):
     """Question asked beside the thread, and its answer.
 
-    `text` is the next piece of the answer while it is "answering", then the complete answer, or why there is none.
+    `text` is the next piece of the answer while it is "answering" (an empty one: the answer begins, or begins again),
+    then the complete answer, or why there is none.
     """
 
     question: str

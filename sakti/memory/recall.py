@@ -74,7 +74,7 @@ async def recall(store: Store, counter: Counter, asking: AskingThread, request: 
         messages = await store.read(message_store.list_between, thread, first, first)
         return _read_part(messages, request.part_index, request.char_offset, counter)
     rows = await _read_page(store, thread, first, request.page)
-    total = await store.read(message_store.count, thread)
+    total = await store.read(message_store.count_messages, thread)
     shown = _rows_that_fit(rows, request, counter)
     indexes = [int(r["index"]) for r in shown]
     out: Json = {

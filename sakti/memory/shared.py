@@ -22,7 +22,7 @@ from sakti.core.types import Thread
 from sakti.memory.log import dates, lines
 from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
-from sakti.store.memory.group_rows import Section, Span, merge_spans, section_metadata, sections, spans
+from sakti.store.memory.group_rows import Section, Span, merge_spans, read_sections, section_metadata, spans
 
 OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
 _TITLE = 60  # characters
@@ -117,7 +117,7 @@ def shared_instructions(thread: Thread, *, recall: bool) -> str:
 
 def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
     """Split a group's text into sections, each with the messages it covers."""
-    ranges = sections(group)
+    ranges = read_sections(group)
     if not ranges:
         return [(group.text, spans(group))]
     rest = group.text.split("\n")
@@ -139,7 +139,7 @@ def join_texts(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tupl
 
 def correct_group(group: Group, changes: Mapping[int, str | None]) -> Group:
     """Apply corrections (line number → text) to a group, section by section, never across sections."""
-    ranges = sections(group)
+    ranges = read_sections(group)
     if not ranges:
         return structs.replace(group, text=lines.apply_corrections(group.text, changes))
     start = 0

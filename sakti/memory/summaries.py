@@ -259,7 +259,7 @@ def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     """Return the next messages due for a summary; runs as a read, so that no write is delayed."""
     thread = threads.get(db, thread_id)
     marks = message_store.read_levels(thread.metadata if thread else {})
-    level = find_due_level(marks, message_store.count(db, thread_id), seen)
+    level = find_due_level(marks, message_store.count_messages(db, thread_id), seen)
     if not level:
         return None
     first = marks[level - 1]

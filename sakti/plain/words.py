@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from sakti.agent.judge.policy import describe_rule
-from sakti.agent.reports.memory_report import describe_compaction, in_a_line, taken_back
+from sakti.agent.reports.memory_report import describe_compaction, describe_event, describe_uncompaction
 from sakti.core import types as core_types
 from sakti.core.events import (
     ApprovalRequested,
@@ -336,7 +336,7 @@ def spell_signs(text: str) -> str:
 
 
 def format_event(event: MemoryEvent) -> str:
-    return format_rows([(format_minute(event.time), in_a_line(event))])[0]
+    return format_rows([(format_minute(event.time), describe_event(event))])[0]
 
 
 # --- memory -------------------------------------------------------------------------------------------------
@@ -370,7 +370,7 @@ def describe_activation(event: MemoryActivation) -> str:
 
 def format_compaction(event: CompactionFinished) -> list[str]:
     if event.undone:
-        return [f"compaction undone: {taken_back(event)}"]
+        return [f"compaction undone: {describe_uncompaction(event)}"]
     result = format_rows(describe_compaction(event)) or ["it had no result"]
     return [
         f"compacted{', then stopped' if event.stopped else ''}: {counted(event.messages, 'message')}",

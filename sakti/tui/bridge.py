@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, assert_never
 
-from sakti.agent.reports.memory_report import describe_compaction, stale_leases, taken_back
+from sakti.agent.reports.memory_report import describe_compaction, describe_stale_leases, describe_uncompaction
 from sakti.core.events import (
     TURN_ENDS,
     AgentFinished,
@@ -201,10 +201,10 @@ def _show_memory(
             chat.panes.load_log()
             chat.panes.load_context()
         case StaleLeases():
-            live.add_block(NoticeBlock(title="Memory", text=stale_leases(event)))
+            live.add_block(NoticeBlock(title="Memory", text=describe_stale_leases(event)))
         case CompactionFinished():
             if event.undone:
-                block = NoticeBlock(tone="good", title="Compaction undone", text=taken_back(event))
+                block = NoticeBlock(tone="good", title="Compaction undone", text=describe_uncompaction(event))
             else:
                 title = "Compacted in part, then stopped" if event.stopped else "Compacted"
                 title = title if event.messages else "Not compacted"

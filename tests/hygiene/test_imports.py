@@ -53,7 +53,7 @@ def test_a_question_about_tasks_costs_no_more_than_its_answer(tmp_path: Path, mo
         ("import sakti; sakti.events", SDKS | STORE | SCREEN | {"asyncio"}),
         ("import sakti; sakti.Session", SDKS | STORE | SCREEN),
         (
-            "from sakti.agent.session.session import Options, Session\nSession(Options.load_unasked())",
+            "from sakti.agent.session.session import Options, Session\nSession(Options.load_without_project())",
             SDKS | STORE | SCREEN,
         ),
         ("import sakti.headless", SDKS | STORE | SCREEN),
@@ -74,7 +74,7 @@ def test_heavy_modules_stay_unimported(code: str, absent: set[str]) -> None:
 
 def test_the_facts_of_all_actions_cost_nothing_of_what_they_work_with() -> None:
     executed = "from types import ModuleType; print(*(n for n, m in sys.modules.items() if type(m) is ModuleType))"
-    code = f"from sakti.actions import registry; registry.every()\nimport sys; {executed}"
+    code = f"from sakti.actions import registry; registry.list_subjects()\nimport sys; {executed}"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     own = {name.split(".")[1] for name in out if name.startswith("sakti.")}
     assert own == {"actions", "core", "version"}

@@ -17,7 +17,7 @@ OWNERS = {
     "sakti/agent/session/session.py": ("Session",),
     "sakti/agent/session/turns.py": ("Turns",),
     "sakti/agent/session/models.py": ("Models",),
-    "sakti/agent/session/hooking.py": ("SessionHooks",),
+    "sakti/agent/session/session_hooks.py": ("SessionHooks",),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from sakti.actions import import_
 from sakti.actions.scope import Scope
 from sakti.agent.session.session import Options, Session
-from sakti.agent.setup import Found
+from sakti.agent.setup import MachineScan
 from sakti.core.config import load
 from sakti.core.tokens import Estimator
 from sakti.importers import service
@@ -39,10 +39,10 @@ def app(store, tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> S
     async def select_nothing(*args: object, **kwargs: object) -> None:
         return None
 
-    async def look(*args: object) -> Found:
-        return Found()
+    async def look(*args: object) -> MachineScan:
+        return MachineScan()
 
-    monkeypatch.setattr(welcome, "look", look)
+    monkeypatch.setattr(welcome, "scan_machine", look)
     monkeypatch.setattr("sakti.providers.registry.select_model", select_nothing)
     options = Options(workspace, load(overrides=("memory.model=extractive",)).config, env={})
     return SaktiApp(Session(options, clock=store.clock, counter=Estimator(), store=store))

@@ -115,7 +115,7 @@ async def test_the_windows_follow_a_stream_by_themselves(running, session):
 def test_the_estimate_follows_what_is_not_stored(events, text):
     estimate = StepEstimate(output_limit=len(WORDS) * 12)
     for event in events:
-        estimate.hear(event)
+        estimate.on_event(event)
     counted = count_part(O200k(), TextPart(text)) if text else 0
     assert abs(estimate.tokens - counted) <= counted * 0.25 + 16 * bool(text)
     assert estimate.tokens == estimate.tokens, "a look changes nothing"

@@ -7,7 +7,13 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.reports.memory_report import STEPS, context_words, doing, forecast, ready_observations
+from sakti.agent.reports.memory_report import (
+    STEPS,
+    describe_ready_observations,
+    format_context,
+    format_forecast,
+    name_current_work,
+)
 from sakti.agent.session.queries import ContextBlock
 from sakti.core.events import Backlog, BufferedObservations, BufferedReflection, Gauge, MemoryOperation, ModelChanged
 from sakti.store.log import lines as memory_figures
@@ -46,12 +52,12 @@ NONE = BufferedObservations()
     ],
 )
 def test_the_forecast_is_what_is_known(tmp_path, turn, change, says):
-    assert forecast(replace(scene(tmp_path).current.status, **change), turn) == says
+    assert format_forecast(replace(scene(tmp_path).current.status, **change), turn) == says
 
 
 def test_a_forecast_does_not_move_with_every_turn(tmp_path):
     now = replace(scene(tmp_path).current.status, buffered_observations=NONE)
-    said = [forecast(now, 2_600 // n) for n in (10, 12, 13, 11, 9, 8)]
+    said = [format_forecast(now, 2_600 // n) for n in (10, 12, 13, 11, 9, 8)]
     assert set(said) == {"observes in about 10 turns"}
 
 
@@ -65,7 +71,7 @@ def test_a_forecast_does_not_move_with_every_turn(tmp_path):
     ],
 )
 def test_the_context_is_told_with_its_limit(tokens, window, about, says):
-    assert context_words(tokens, window, about=about) == says
+    assert format_context(tokens, window, about=about) == says
 
 
 async def test_the_limit_of_a_thread_that_is_continued_is_looked_up(running, session):
@@ -88,22 +94,26 @@ async def test_an_empty_thread_looks_no_limit_up(running, session):
 
 def test_what_is_ready_is_told_in_words(tmp_path):
     now = scene(tmp_path).current.status
-    assert ready_observations(now, Figures(ready_lines=5)) == "5 observations will free 15.4k"
-    assert ready_observations(now, Figures(ready_lines=1)) == "1 observation will free 15.4k"
-    assert ready_observations(now, None) == "observations will free 15.4k"
+    assert describe_ready_observations(now, Figures(ready_lines=5)) == "5 observations will free 15.4k"
+    assert describe_ready_observations(now, Figures(ready_lines=1)) == "1 observation will free 15.4k"
+    assert describe_ready_observations(now, None) == "observations will free 15.4k"
     nothing = replace(now, buffered_observations=BufferedObservations(2, 900, 0, 90))
-    assert ready_observations(nothing, Figures(ready_lines=5)) == "5 observations ready", "never that it frees 0"
-    assert ready_observations(replace(now, buffered_observations=BufferedObservations()), Figures()) == ""
-    assert ready_observations(replace(now, phase="suspended"), Figures(ready_lines=5)) == "5 observations ready"
+    assert describe_ready_observations(nothing, Figures(ready_lines=5)) == "5 observations ready", (
+        "never that it frees 0"
+    )
+    assert describe_ready_observations(replace(now, buffered_observations=BufferedObservations()), Figures()) == ""
+    assert (
+        describe_ready_observations(replace(now, phase="suspended"), Figures(ready_lines=5)) == "5 observations ready"
+    )
 
 
 def test_memory_says_what_it_does_in_a_word(tmp_path):
     now = scene(tmp_path).current.status
     running = BufferedObservations(status="running")
-    assert doing(replace(now, buffered_observations=running)) == "observing"
-    assert doing(replace(now, phase="paused")) == "paused"
-    assert doing(replace(now, buffered_reflection=BufferedReflection(status="running"))) == "reflecting"
-    assert doing(replace(now, buffered_reflection=BufferedReflection(), phase="idle")) == ""
+    assert name_current_work(replace(now, buffered_observations=running)) == "observing"
+    assert name_current_work(replace(now, phase="paused")) == "paused"
+    assert name_current_work(replace(now, buffered_reflection=BufferedReflection(status="running"))) == "reflecting"
+    assert name_current_work(replace(now, buffered_reflection=BufferedReflection(), phase="idle")) == ""
 
 
 @pytest.mark.parametrize("size", [(80, 24), (120, 35)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from sakti.agent.reports.memory_report import in_a_line
+from sakti.agent.reports.memory_report import describe_event
 from sakti.core.events import MemoryOperation
 from sakti.store.log import events as memory_events
 from sakti.store.log.events import MemoryEvent
@@ -169,10 +169,10 @@ async def test_events_are_what_the_rows_say(tmp_path):
 
 def test_events_in_words():
     event = MemoryEvent(NOW, "observed", 4, 3, 18_100, 1_900)
-    assert in_a_line(event) == "observed 4 messages → 3 lines, 18.1k → 1.9k"
-    assert in_a_line(structs.replace(event, kind="reflected")) == "reflected 18.1k → 1.9k"
+    assert describe_event(event) == "observed 4 messages → 3 lines, 18.1k → 1.9k"
+    assert describe_event(structs.replace(event, kind="reflected")) == "reflected 18.1k → 1.9k"
     failed = MemoryEvent(NOW, "failed", text="observation failed: rate limit")
-    assert in_a_line(failed, NOW + 61_000).endswith("rate limit, again at 12:01:01 at the latest")
+    assert describe_event(failed, NOW + 61_000).endswith("rate limit, again at 12:01:01 at the latest")
 
 
 def happened():

@@ -146,7 +146,7 @@ async def test_header_panes_approval_and_queue(running, session):
 )
 async def test_screens_and_commands(running, session, command, monkeypatch):
     async def examine(*_args, **_more):
-        return [doctor.Line(EVIL, False, EVIL, EVIL)]
+        return [doctor.CheckResult(EVIL, False, EVIL, EVIL)]
 
     monkeypatch.setattr(doctor, "examine", examine)
     session.views.hits = [

@@ -189,8 +189,8 @@ async def test_health_shows_problems_in_colour(running, session, monkeypatch):
     from sakti.agent.reports import doctor
 
     async def examine(*_args, **_more):
-        found = [doctor.Line("fine", True, "good"), doctor.Line("rg", False, "missing", optional=True)]
-        return [*found, doctor.Line("db", False, "broken:", "mend it.")]
+        found = [doctor.CheckResult("fine", True, "good"), doctor.CheckResult("rg", False, "missing", optional=True)]
+        return [*found, doctor.CheckResult("db", False, "broken:", "mend it.")]
 
     monkeypatch.setattr(doctor, "examine", examine)
     async with running() as (app, pilot):

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from textual import events
 
 from sakti.agent.session.session import Options, Session
-from sakti.agent.setup import SHOWN, Found, Server, is_first, rows, talks_to
+from sakti.agent.setup import SHOWN, LocalServer, MachineScan, describe_selection, is_welcome_due, list_options
 from sakti.core.config import load
 from sakti.core.errors import SaktiError
 from sakti.core.events import ModelChanged
@@ -58,12 +58,12 @@ def chain():
 @pytest.fixture
 def first(store, tmp_path, chain, monkeypatch):
     """An app that starts for the first time, on a machine with nothing; `look` may find something."""
-    found = SimpleNamespace(value=Found(runtime=True))
+    found = SimpleNamespace(value=MachineScan(runtime=True))
 
     async def look(env, settings):
-        return replace(found.value, keyring=keys.get_keyring_name(), kept=keys.list_stored_keys())
+        return replace(found.value, keyring=keys.get_keyring_name(), stored_keys=keys.list_stored_keys())
 
-    monkeypatch.setattr(welcome, "look", look)
+    monkeypatch.setattr(welcome, "scan_machine", look)
     monkeypatch.setattr("sakti.providers.registry._is_installed", lambda: False)
 
     def start(**options):
@@ -186,7 +186,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
         await pilot.press("down", "down", "enter")
         await settle(app, pilot)
         assert "No server answers. Start Ollama" in screen_text(app)
-        found.value = replace(found.value, servers=(Server("ollama", "Ollama", "127.0.0.1:11434", ("qwen3:4b",)),))
+        found.value = replace(found.value, servers=(LocalServer("ollama", "Ollama", "127.0.0.1:11434", ("qwen3:4b",)),))
         await pilot.press("enter")
         await settle(app, pilot)
         assert "ollama/qwen3:4b" in screen_text(app)
@@ -204,7 +204,7 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
         await pilot.press("enter")
         await settle(app, pilot)
         assert app.chat.header.model == f"local/{model.name()}"
-        found.value = Found()
+        found.value = MachineScan()
         await app.screen._load_setup()
         await pilot.press("enter")
         await settle(app, pilot)
@@ -214,9 +214,11 @@ async def test_a_server_and_the_small_model_are_chosen_here(first, monkeypatch):
 @pytest.mark.parametrize("theme", THEMES)
 def test_pictures(snap_compare, monkeypatch, theme):
     async def look(env, settings):
-        return Found(("ANTHROPIC_API_KEY",), servers=(Server("ollama", "Ollama", "127.0.0.1:11434", ("a", "b")),))
+        return MachineScan(
+            ("ANTHROPIC_API_KEY",), servers=(LocalServer("ollama", "Ollama", "127.0.0.1:11434", ("a", "b")),)
+        )
 
-    monkeypatch.setattr(welcome, "look", look)
+    monkeypatch.setattr(welcome, "scan_machine", look)
     session = FakeSession(Path("/work"))
     session.workspace.env = {}
 
@@ -229,15 +231,15 @@ def test_pictures(snap_compare, monkeypatch, theme):
 
 
 def test_names_of_keys_are_said_and_no_key():
-    found = Found(("OPENAI_API_KEY",), ("OPENAI_API_KEY", "GROQ_API_KEY"), weights=True)
-    assert rows(found) == [
+    found = MachineScan(("OPENAI_API_KEY",), ("OPENAI_API_KEY", "GROQ_API_KEY"), weights=True)
+    assert list_options(found) == [
         (True, "OPENAI_API_KEY is set"),
         (True, "GROQ_API_KEY is in the keyring"),
         (False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)"),
         (False, "the small model for this machine: its runtime is missing"),
     ]
-    assert rows(Found(keyring="SecretService"))[0] == (False, "no key in the environment or the keyring")
-    assert talks_to(ModelChanged("a/b", "it is set")) == "sakti talks to a/b: it is set."
+    assert list_options(MachineScan(keyring="SecretService"))[0] == (False, "no key in the environment or the keyring")
+    assert describe_selection(ModelChanged("a/b", "it is set")) == "sakti talks to a/b: it is set."
 
 
 @pytest.mark.parametrize(
@@ -259,8 +261,8 @@ async def test_when_the_welcome_is_due(tmp_path, said, options, threads, wanted)
 
     workspace = SimpleNamespace(options=Options(tmp_path, **options), models=SimpleNamespace(selection=said))
     session = SimpleNamespace(workspace=workspace, views=SimpleNamespace(threads=listed))
-    assert await is_first(session, {}) is wanted
-    assert not await is_first(session, {SHOWN: "1"})
+    assert await is_welcome_due(session, {}) is wanted
+    assert not await is_welcome_due(session, {SHOWN: "1"})
 
 
 def test_a_keyring_that_loses_keys_is_named(chain):

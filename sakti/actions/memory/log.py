@@ -113,11 +113,11 @@ def _offer_lines(
     words: tuple[str, ...] = (),
     json: Any = None,
 ) -> Rows:
-    """Numbered lines of the log: those with all the words, or the newest; a number says a line's messages."""
+    """Numbered lines of the log: those with all the words, or the newest; a number shows its messages."""
 
     async def sources(number: int) -> Value:
         messages = await session.views.sources(pick_numbered(lines, number).group_id)
-        return Rows(tuple(m.text for m in messages), "messages", tuple(messages), "Its messages are not known.")
+        return Rows(tuple(m.text for m in messages), "messages", tuple(messages), "Its messages are not available.")
 
     return Rows(format_log(lines), "log", (tuple(lines), words), empty, head, what=what, pick=sources, json=json)
 

@@ -71,7 +71,7 @@ async def status(scope: Scope, **where: Any) -> Value:
         if windows is None:
             return Done("No thread yet: the windows fill as you chat.")
         figures = await session.views.memory_figures()
-    rows = tuple(memory_report.status_rows(windows, figures))
+    rows = tuple(memory_report.list_status(windows, figures))
     return Card("Memory", rows, json={**core_events.to_json(windows), "figures": to_builtins(figures)})
 
 
@@ -79,7 +79,7 @@ async def status(scope: Scope, **where: Any) -> Value:
 async def events(scope: Scope) -> Value:
     """List what happened to this thread's memory."""
     newest = tuple(reversed((await scope.session.views.memory_events())[:EVENTS]))
-    lines = tuple(memory_report.in_a_line(e) for e in newest)
+    lines = tuple(memory_report.describe_event(e) for e in newest)
     return Rows(lines, "events", newest, "No events yet.")
 
 
@@ -286,7 +286,7 @@ async def context(scope: Scope, step: int | None) -> Value:
 @action(chat="cost", needs="session")
 async def cost(scope: Scope) -> Value:
     """Show tokens and cost of this thread."""
-    return Card("Cost of this thread", tuple(memory_report.spent_rows(await scope.session.views.spent())))
+    return Card("Cost of this thread", tuple(memory_report.list_spent(await scope.session.views.spent())))
 
 
 @action(

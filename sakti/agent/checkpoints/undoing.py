@@ -328,7 +328,7 @@ class Undoing:
         if self._live is not None and fork is not None:
             await self._live.open_thread(fork.id)
         elif self._live is not None:
-            await self._live.current.open_new(thread_id, proposals.successor_metadata(self._thread))
+            await self._live.current.open_new(thread_id, proposals.make_undo_metadata(self._thread))
 
     async def _take_plan_back(self, first: int) -> tuple[str, ...]:
         """Take back the plan that was approved in undone turns; return the tasks that stay."""

@@ -76,7 +76,7 @@ class MessageHistory(Processor):
     async def process_input_step(self, step: StepInput) -> StepInput:
         if self.last_messages is False:
             return step
-        return replace(step, messages=newest_whole(step.messages, self.last_messages))
+        return replace(step, messages=select_newest_exchanges(step.messages, self.last_messages))
 
 
 class TokenLimiter(Processor):
@@ -102,7 +102,7 @@ class TokenLimiter(Processor):
         if limit is None:
             return step
         blocks = sum(b.tokens or self.counter.count(b.text) for b in step.system if b.kind not in ("system",))
-        return replace(step, messages=fit(step.messages, limit - blocks))
+        return replace(step, messages=fit_to_limit(step.messages, limit - blocks))
 
 
 class ToolCallFilter(Processor):
@@ -119,7 +119,7 @@ class ToolCallFilter(Processor):
     async def process_input_step(self, step: StepInput) -> StepInput:
         running = {s.message.id for s in step.steps}
         remaining: list[Message] = []
-        for group in exchanges(step.messages):
+        for group in group_exchanges(step.messages):
             if self.exclude is None:
                 calls = () if group[0].id in running else group[0].tool_calls
                 hidden = {c.id for c in calls}
@@ -187,7 +187,7 @@ class SecretRedactor(Processor):
 # --- pure -------------------------------------------------------------------------------------------------
 
 
-def exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
+def group_exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     """Group messages so that an assistant's calls and the tool message after them stay together."""
     groups: list[list[Message]] = []
     for message in messages:
@@ -212,11 +212,11 @@ def without_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[
     return remaining
 
 
-def newest_whole(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
+def select_newest_exchanges(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
     """Return the newest exchanges with at least `last` messages in total, if there are so many."""
     newest: list[tuple[Message, ...]] = []
     size = 0
-    for group in reversed(exchanges(messages)):
+    for group in reversed(group_exchanges(messages)):
         if size >= last:
             break
         newest.append(group)
@@ -224,12 +224,12 @@ def newest_whole(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
     return tuple(m for group in reversed(newest) for m in group)
 
 
-def fit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
+def fit_to_limit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]:
     """Return the newest exchanges that fit `limit` tokens.
 
     The newest one and the newest user message are always among them.
     """
-    groups = exchanges(messages)
+    groups = group_exchanges(messages)
     sizes = [sum(m.tokens or message_tokens(m.part_tokens) for m in g) for g in groups]
     current = max((i for i, g in enumerate(groups) if is_from_user(g[0])), default=len(groups) - 1)
     must = {current, len(groups) - 1}
@@ -263,11 +263,11 @@ def reads_like_instructions(text: str) -> bool:
 def _mark(message: Message) -> Message:
     if message.role != "tool":
         return message
-    parts = tuple(map(_marked_part, message.parts))
+    parts = tuple(map(_mark_part, message.parts))
     return message if parts == message.parts else replace(message, parts=parts)
 
 
-def _marked_part(part: Part) -> Part:
+def _mark_part(part: Part) -> Part:
     is_marked = isinstance(part, ToolResultPart) and NOTE in part.content
     if isinstance(part, ToolResultPart) and not is_marked and reads_like_instructions(part.content):
         return replace(part, content=part.content + NOTE)

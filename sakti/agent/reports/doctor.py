@@ -38,7 +38,7 @@ MOST_NOTES = 20  # notes on custom agents that are listed
 MOST_HOOKS = 50  # that are listed
 
 
-class Line(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """One result of a check. `optional`: if it is not `ok`, something is missing but not wrong."""
 
     name: str
@@ -68,47 +68,49 @@ async def examine(
     answers: ModelChanged | None = None,
     *,
     own_commands: Container[str] = (),
-) -> list[Line]:
+) -> list[CheckResult]:
     """Make every check, in the order in which a person would ask.
 
     The file `database` need not be sound, or there; `answers`: the model of the chat that asks, where one does.
     `own_commands`: names that no skill can have.
     """
     path = env.get("PATH")
-    lines = [Line("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
+    lines = [CheckResult("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
     lines += _files(database)
     checks = await asyncio.to_thread(maintenance_checks.inspect, database, deep=False)
-    lines += [Line(f"database {f.name}", f.ok, f.detail + ":" * bool(f.advice and not f.ok), f.advice) for f in checks]
+    lines += [
+        CheckResult(f"database {f.name}", f.ok, f.detail + ":" * bool(f.advice and not f.ok), f.advice) for f in checks
+    ]
     lines.append(await asyncio.to_thread(_tokenizer))
     lines += await _models(env, config, answers)
     found_rg = find_ripgrep()
     slower = "not installed; file search is slower without it"
-    lines.append(Line("ripgrep", found_rg is not None, found_rg or slower, optional=True))
+    lines.append(CheckResult("ripgrep", found_rg is not None, found_rg or slower, optional=True))
     lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
     lines += _web(config)
     lines.append(await asyncio.to_thread(_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
-    lines += await asyncio.to_thread(_brought, review, own_commands)
+    lines += await asyncio.to_thread(_project_texts, review, own_commands)
     lines += await asyncio.to_thread(_broken_modes)
     lines += await asyncio.to_thread(_custom_agents, review)
     lines += await asyncio.to_thread(_servers, review, config, env)
     bash = find_program("bash", workspace, path)
-    lines.append(Line("bash", bash is not None, bash or "not found:", "commands cannot run: install bash."))
+    lines.append(CheckResult("bash", bash is not None, bash or "not found:", "commands cannot run: install bash."))
     return lines + await asyncio.to_thread(_hooks, review, config)
 
 
-def _hooks(review: trust.TrustReview, config: Config) -> list[Line]:
+def _hooks(review: trust.TrustReview, config: Config) -> list[CheckResult]:
     """Report every hook: its file, and whether it runs."""
     listed = hook_settings.load_hooks(config.hooks, hook_files(review.project.files))
     problems = (*listed.problems, *hook_settings.find_problems(review.project.workspace, HOOKS))
-    broken = [Line("hooks", False, problem) for problem in problems]
+    broken = [CheckResult("hooks", False, problem) for problem in problems]
     lines = [_hook_line(hook, review) for hook in listed.hooks[:MOST_HOOKS]]
     if len(listed.hooks) > MOST_HOOKS:
-        lines.append(Line("hook", True, f"and {len(listed.hooks) - MOST_HOOKS} more"))
+        lines.append(CheckResult("hook", True, f"and {len(listed.hooks) - MOST_HOOKS} more"))
     return [*broken, *lines]
 
 
-def _hook_line(hook: hook_settings.Hook, review: trust.TrustReview) -> Line:
+def _hook_line(hook: hook_settings.Hook, review: trust.TrustReview) -> CheckResult:
     """Describe a hook: active with the folders that it cannot write to, else why it does not run."""
     untrusted = hook.project and not review.holds and not hook.why_not
     if untrusted:
@@ -121,134 +123,138 @@ def _hook_line(hook: hook_settings.Hook, review: trust.TrustReview) -> Line:
         absent = f", but {', '.join(missing)} does not exist, so it cannot write there" if missing else ""
         detail, fix = f"active{absent}", ""
     is_active = not untrusted and not hook.why_not
-    return Line("hook", is_active, f"{hook.title} ({hook.source}): {detail}", fix, optional=True)
+    return CheckResult("hook", is_active, f"{hook.title} ({hook.source}): {detail}", fix, optional=True)
 
 
-def _servers(review: trust.TrustReview, config: Config, env: Mapping[str, str]) -> list[Line]:
+def _servers(review: trust.TrustReview, config: Config, env: Mapping[str, str]) -> list[CheckResult]:
     """Report every file with MCP servers, and each that does not start."""
     listed = mcp_view.load_reviewed(review, config.mcp, env)
-    lines = [Line("mcp", False, problem) for problem in listed.problems]
+    lines = [CheckResult("mcp", False, problem) for problem in listed.problems]
     if listed.entries and find_spec("mcp") is None:
-        lines.append(Line("mcp", False, mcp_lifecycle.MISSING_PACKAGE))
+        lines.append(CheckResult("mcp", False, mcp_lifecycle.MISSING_PACKAGE))
     for entry in listed.entries:
         detail = f"{entry.server.name} ({entry.server.source})"
-        lines.append(Line("mcp", not entry.why_not, f"{detail}: {entry.why_not}" if entry.why_not else detail,
+        lines.append(CheckResult("mcp", not entry.why_not, f"{detail}: {entry.why_not}" if entry.why_not else detail,
                           optional=True))  # fmt: skip
     return lines
 
 
-def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> Line:
+def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> CheckResult:
     """Report what would hold commands in this workspace."""
     home = Path(env.get("HOME") or Path.home()).resolve()
     off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
     level = sandboxes.SystemSandbox(workspace.resolve(), home=home, off=off).level
-    return Line("sandbox", level.holds, level.text + "." * (not level.holds), level.remedy, optional=True)
+    return CheckResult("sandbox", level.holds, level.text + "." * (not level.holds), level.remedy, optional=True)
 
 
-def _web(config: Config) -> list[Line]:
+def _web(config: Config) -> list[CheckResult]:
     """Report a proxy that resolves the names of web pages, whose addresses cannot be checked then."""
     proxy = network.proxy_for("https://example.org/") if config.web.fetch else ""
     if not proxy:
         return []
     host = urlsplit(proxy).netloc.rpartition("@")[2]
     detail = f"the proxy {host} resolves names; the addresses behind them are not checked"
-    return [Line("web", False, detail, optional=True)]
+    return [CheckResult("web", False, detail, optional=True)]
 
 
-def _checkpoints(workspace: Path) -> Line:
+def _checkpoints(workspace: Path) -> CheckResult:
     """Report the room that checkpoints of this workspace take, and for how long they are kept."""
     contents = shadow.open_objects(shadow.find_folder(workspace.resolve()))
     history, files = contents.size_of(objects.HISTORY), contents.size_of(objects.FILE)
     parts = f"git's objects {byte_size(history)}, uncovered files {byte_size(files)}"
-    return Line("checkpoints", True, f"{parts}; kept for {shadow.KEPT_DAYS} days, up to {byte_size(shadow.LARGEST)}")
+    return CheckResult(
+        "checkpoints", True, f"{parts}; kept for {shadow.KEPT_DAYS} days, up to {byte_size(shadow.LARGEST)}"
+    )
 
 
-def _brought(review: trust.TrustReview, own_commands: Container[str]) -> list[Line]:
+def _project_texts(review: trust.TrustReview, own_commands: Container[str]) -> list[CheckResult]:
     """Report trust, instructions, skills and commands of the workspace and the user."""
     workspace, problem = review.project.workspace, review.project.problem
     states = {"nothing": "nothing to trust here", "trusted": "this workspace is trusted"}
     state = states.get(review.state, review.left_out)
-    out = [Line("trust", not review.asks, problem or state, optional=True)]
+    out = [CheckResult("trust", not review.asks, problem or state, optional=True)]
     texts = instructions.find(workspace, workspace, project=review.holds, trusts=review.trusts)
     names = ", ".join(source.name for source in texts.sources) or "none"
-    out.append(Line("instructions", not texts.notes, ". ".join((names, *texts.notes)), optional=True))
+    out.append(CheckResult("instructions", not texts.notes, ". ".join((names, *texts.notes)), optional=True))
     skills = skill_files.load(workspace, project=review.holds, trusts=review.trusts)
     summary = counted(len(skills.skills), "skill or command", "skills and commands")
     wrong = len(skills.notes) + len(skills.shadowed) + sum(s.name in own_commands for s in skills.skills)
     if wrong:
         summary += f", {counted(wrong, 'problem')}:"
-    out.append(Line("skills", not wrong, summary, "`sakti skills list` names them.", optional=True))
+    out.append(CheckResult("skills", not wrong, summary, "`sakti skills list` names them.", optional=True))
     return out
 
 
-def _custom_agents(review: trust.TrustReview) -> list[Line]:
+def _custom_agents(review: trust.TrustReview) -> list[CheckResult]:
     """Report the custom agents, their broken files, and the unused parts of the others."""
     workspace = review.project.workspace
     loaded = agent_files.load(workspace, project=review.holds, trusts=review.trusts)
     all_notes = (*loaded.broken, *loaded.notes)
-    notes = [Line("agent", False, note, optional=True) for note in all_notes[:MOST_NOTES]]
+    notes = [CheckResult("agent", False, note, optional=True) for note in all_notes[:MOST_NOTES]]
     if len(all_notes) > MOST_NOTES:
-        notes.append(Line("agent", False, f"and {len(all_notes) - MOST_NOTES} more", optional=True))
+        notes.append(CheckResult("agent", False, f"and {len(all_notes) - MOST_NOTES} more", optional=True))
     summary = counted(len(loaded.agents), "custom agent")
     if loaded.agents:
         summary += f": {', '.join(a.name for a in loaded.agents)}"
     if loaded.broken:
         summary += f"; {counted(len(loaded.broken), 'broken file')}"
-    return [Line("agents", not loaded.broken, summary, optional=True), *notes]
+    return [CheckResult("agents", not loaded.broken, summary, optional=True), *notes]
 
 
-def _broken_modes() -> list[Line]:
+def _broken_modes() -> list[CheckResult]:
     problems = (modes.find_problem(name) for name in resources.mode_names())
-    return [Line("mode", False, problem, optional=True) for problem in problems if problem]
+    return [CheckResult("mode", False, problem, optional=True) for problem in problems if problem]
 
 
-def _files(path: Path) -> list[Line]:
+def _files(path: Path) -> list[CheckResult]:
     version, wal = check_sqlite()
     out = [
-        Line("SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."),
-        Line("database", True, str(path)),
+        CheckResult(
+            "SQLite", wal, version if wal else f"{version}:", "older than 3.51.3, so no WAL is used; update apsw."
+        ),
+        CheckResult("database", True, str(path)),
     ]
     for kind in ("prompts", "themes"):
         folders = [str(f) for f in resources.folders(kind)]
-        out.append(Line(kind, bool(folders), folders[0] if folders else "not found:", "install sakti again."))
+        out.append(CheckResult(kind, bool(folders), folders[0] if folders else "not found:", "install sakti again."))
     config = resources.config_home() / "config.toml"
-    out.append(Line("config", True, str(config) if config.exists() else f"{config} (missing: defaults apply)"))
+    out.append(CheckResult("config", True, str(config) if config.exists() else f"{config} (missing: defaults apply)"))
     return out
 
 
-def _tokenizer() -> Line:
+def _tokenizer() -> CheckResult:
     try:
         good = bool(o200k_tokens())
     except (OSError, ValueError):
         good = False
-    return Line("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
+    return CheckResult("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
 
 
-async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged | None) -> list[Line]:
+async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged | None) -> list[CheckResult]:
     if answers is not None and answers.model:
-        model = Line("model", True, f"{answers.model} ({answers.reason})")
+        model = CheckResult("model", True, f"{answers.model} ({answers.reason})")
     else:
         model = await _model(env, config)
     return [model, await asyncio.to_thread(_keyring)]
 
 
-async def _model(env: Mapping[str, str], config: Config) -> Line:
+async def _model(env: Mapping[str, str], config: Config) -> CheckResult:
     """Report the model that a chat would begin with, chosen as it chooses."""
     try:
         choice = await registry.select_model(flag=None, config_model=config.model, env=env, settings=config.providers)
     except SaktiError as e:  # no provider has the name, or its settings are wrong
-        return Line("model", False, e.message)
+        return CheckResult("model", False, e.message)
     if choice is None:
-        return Line("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
+        return CheckResult("model", False, "none:", "set a key, start a local server, or run `sakti local install`.")
     try:
         problem = await asyncio.to_thread(registry.explain_missing, choice.model, config.providers, env)
     except ConfigError as e:
         problem = e.message
-    return Line("model", not problem, f"{choice.model} ({choice.reason})", problem)
+    return CheckResult("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 
-def _keyring() -> Line:
+def _keyring() -> CheckResult:
     name = keys.get_keyring_name()
     if not name:
-        return Line("keyring", False, "no backend: keys come from the environment only", optional=True)
-    return Line("keyring", True, name)
+        return CheckResult("keyring", False, "no backend: keys come from the environment only", optional=True)
+    return CheckResult("keyring", True, name)

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 GENERATIONS = 10  # newest ones that are listed
 
 
-def sizes(before: int, after: int) -> str:
+def format_sizes(before: int, after: int) -> str:
     """Format tokens of what went in and came out: `18.1k → 1.9k (10%)`."""
     share = f" ({after / before:.0%})" if before else ""
     return f"{count_k(before)} → {count_k(after)}{share}"
 
 
-def stale_leases(event: StaleLeases) -> str:
+def describe_stale_leases(event: StaleLeases) -> str:
     """Describe work left by an ended window: `observing, begun at 14:02 by host:123, had not finished`."""
     began = datetime.fromtimestamp(event.started_at / 1000).strftime("%H:%M")
     kinds = ", ".join(event.kinds)
     return f"{kinds}, started at {began} by {event.owner}, did not finish; it runs again when it is due"
 
 
-def in_words(backlog: Backlog, unit: str = " tokens left") -> str:
+def format_backlog(backlog: Backlog, unit: str = " tokens left") -> str:
     """Format remaining work: `84.0k tokens left · 3 calls · ~$0.12`; `unit` follows the number."""
     parts = ["paused"] if backlog.paused else []
     parts.append(f"{count_k(backlog.tokens)}{unit}")
@@ -45,7 +45,7 @@ RESTS = ("suspended", "paused", "off", "read-only")  # phases in which memory do
 STEPS = (1, 2, 3, 5, 10, 20, 50)
 
 
-def forecast(status: MemoryStatus, turn_tokens: int | None, streaming: int = 0) -> str:
+def format_forecast(status: MemoryStatus, turn_tokens: int | None, streaming: int = 0) -> str:
     """Format the next move of memory: `frees 15.4k · in about 2 turns`, or `observes in about 3 turns`.
 
     From what turns brought lately, and the estimated tokens of the running step; empty if nothing is known or memory
@@ -76,7 +76,7 @@ def _turns(tokens: int, turn_tokens: int | None) -> str:
     return f"in about {counted(turns, 'turn')}"
 
 
-def ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
+def describe_ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
     """Format observations that are not in the prompt yet: `5 observations will free 24.6k`; or empty."""
     buffered = status.buffered_observations
     if not buffered.chunks:
@@ -91,12 +91,12 @@ def ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
 ABOUT = "≈"  # before estimated tokens
 
 
-def gauge_words(gauge: Gauge, *, about: bool = False) -> str:
+def format_gauge(gauge: Gauge, *, about: bool = False) -> str:
     """Format `21.4k of 30k`."""
     return f"{ABOUT if about else ''}{count_k(gauge.tokens)} of {count_k(gauge.threshold).replace('.0k', 'k')}"
 
 
-def sent_gauges(status: MemoryStatus, streaming: int = 0) -> tuple[Gauge, Gauge]:
+def get_sent_gauges(status: MemoryStatus, streaming: int = 0) -> tuple[Gauge, Gauge]:
     """Return the windows of messages and observations as they are sent, with the running step."""
     messages, log = status.messages, status.observations
     return (
@@ -121,15 +121,15 @@ def describe_unsent_observations(status: MemoryStatus) -> str:
     return f"{count_k(count)} not sent: the oldest; search finds them" if count else ""
 
 
-def in_short(status: MemoryStatus, streaming: int = 0) -> str:
+def format_window(status: MemoryStatus, streaming: int = 0) -> str:
     """Format the message window for a narrow line: `15.4k/30k`, or `6.5k/8k +24.6k not sent`."""
     sign = ABOUT if status.approximate or streaming else ""
     threshold = count_k(status.messages.threshold).replace(".0k", "k")
     unsent = f" +{count_k(status.unsent)} not sent" if status.unsent else ""
-    return f"{sign}{count_k(sent_gauges(status, streaming)[0].tokens)}/{threshold}{unsent}"
+    return f"{sign}{count_k(get_sent_gauges(status, streaming)[0].tokens)}/{threshold}{unsent}"
 
 
-def doing(status: MemoryStatus) -> str:
+def name_current_work(status: MemoryStatus) -> str:
     """Return the current work of memory in a word; empty when it is idle."""
     if status.buffered_reflection.status == "running":
         return "reflecting"
@@ -139,7 +139,7 @@ def doing(status: MemoryStatus) -> str:
     return words.get(status.phase, status.phase)
 
 
-def context_words(tokens: int, window: int | None, *, about: bool = False) -> str:
+def format_context(tokens: int, window: int | None, *, about: bool = False) -> str:
     """Format the use of a window: `context 24.0k of 200k`; `about`: a part is estimated."""
     of = f" of {count_k(window).replace('.0k', 'k')}" if window else ", limit unknown"
     return f"context {ABOUT if about else ''}{count_k(tokens)}{of}"
@@ -161,7 +161,7 @@ def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
     log = done.tokens_after - done.kept_tokens
     result = f"{counted(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
     doubtful = f"{counted(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
-    rows = [
+    named_rows = [
         (
             "Removed",
             f"{counted(done.messages, 'message')}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it",
@@ -177,10 +177,10 @@ def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
         ("Diff", "/compact diff shows the log before and after"),
         ("Undo", "/compact undo restores the messages"),
     ]
-    return [(name, text) for name, text in rows if text]
+    return [(name, text) for name, text in named_rows if text]
 
 
-def taken_back(done: CompactionFinished) -> str:
+def describe_uncompaction(done: CompactionFinished) -> str:
     """Say in a sentence what undoing a compaction did."""
     return (
         f"{counted(done.messages, 'message')} {'is' if done.messages == 1 else 'are'} in the window again, unchanged:"
@@ -188,7 +188,7 @@ def taken_back(done: CompactionFinished) -> str:
     )
 
 
-def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
+def describe_event(event: MemoryEvent, retry_at: int | None = None) -> str:
     """Say what happened in a few words; `retry_at` (Unix ms) is known of the newest failure alone."""
     sizes_ = f"{count_k(event.tokens_before)} → {count_k(event.tokens_after)}"
     match event.kind:
@@ -215,15 +215,18 @@ def in_a_line(event: MemoryEvent, retry_at: int | None = None) -> str:
             return f"{event.text}{again}"
 
 
-def rows(figures: Figures) -> list[tuple[str, str]]:
+def list_figures(figures: Figures) -> list[tuple[str, str]]:
     """Return (name, text) of every figure that there is."""
     out: list[tuple[str, str]] = []
     if last := figures.observation:
         out.append(
-            ("Last run", f"observation {sizes(last.tokens_before, last.tokens_after)} by {last.model or 'unknown'}")
+            (
+                "Last run",
+                f"observation {format_sizes(last.tokens_before, last.tokens_after)} by {last.model or 'unknown'}",
+            )
         )
     out += [
-        (f"Generation {g.generation}", f"{sizes(g.input_tokens, g.tokens)} by {g.model or 'unknown'}")
+        (f"Generation {g.generation}", f"{format_sizes(g.input_tokens, g.tokens)} by {g.model or 'unknown'}")
         for g in figures.generations[-GENERATIONS:]
     ]
     if figures.marked_lines:
@@ -235,7 +238,7 @@ def rows(figures: Figures) -> list[tuple[str, str]]:
     return out
 
 
-def spent_rows(spent: Spent) -> list[tuple[str, str]]:
+def list_spent(spent: Spent) -> list[tuple[str, str]]:
     """Return (name, text) of a thread's tokens and price, as the provider reported them."""
     usage, memory = spent.actor, spent.memory
     cost, search = (usage + memory + spent.search).cost_usd, spent.search
@@ -255,23 +258,23 @@ def _describe_search(usage: Usage) -> str:
     return f"{usage.input_tokens:,} tokens read, {usage.output_tokens:,} written{price}"
 
 
-def status_rows(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
+def list_status(status: MemoryStatus, figures: Figures | None) -> list[tuple[str, str]]:
     """Return (name, text) of the windows and the jobs that work at them, without empty ones."""
     buffered, reflection = status.buffered_observations, status.buffered_reflection
-    messages, observations = sent_gauges(status)
+    messages, observations = get_sent_gauges(status)
     condensed = f"{count_k(reflection.input_observation_tokens)} → {count_k(reflection.observation_tokens)} tokens"
-    sizes = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
+    buffered_sizes = f"{count_k(buffered.message_tokens)} → {count_k(buffered.observation_tokens)} tokens"
     named_rows = [
-        ("Messages", f"{gauge_words(messages, about=status.approximate)} tokens before messages leave it"),
+        ("Messages", f"{format_gauge(messages, about=status.approximate)} tokens before messages leave it"),
         ("Left out", describe_unsent(status)),
-        ("Observations", f"{gauge_words(observations, about=status.approximate)} tokens before a reflection"),
+        ("Observations", f"{format_gauge(observations, about=status.approximate)} tokens before a reflection"),
         ("Left out", describe_unsent_observations(status)),
-        ("Ready", f"{ready_observations(status, figures)} ({sizes})" if buffered.chunks else ""),
+        ("Ready", f"{describe_ready_observations(status, figures)} ({buffered_sizes})" if buffered.chunks else ""),
         ("Observation", "running" if buffered.status == "running" else ""),
         ("Reflection", {"idle": "", "running": "running"}.get(reflection.status, f"ready, {condensed}")),
-        ("Backlog", in_words(status.backlog) if status.backlog else ""),
+        ("Backlog", format_backlog(status.backlog) if status.backlog else ""),
         ("Generation", str(status.generation_count) if status.generation_count else ""),
-        *(rows(figures) if figures is not None else ()),
+        *(list_figures(figures) if figures is not None else ()),
         ("Observer", f"{status.observer} ({status.reason})" if status.reason else status.observer),
         ("Reflector", status.reflector),
         ("Note", status.note),

@@ -1,4 +1,4 @@
-"""Keep the messages and the news that wait for a thread's next request."""
+"""Messages and news that wait for a thread's next request."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ class Inbox(Struct):
     """
 
     queued: list[tuple[Part, ...]] = field(default_factory=list[tuple[Part, ...]])
-
     window: str = ""
     pasted: list[str] = field(default_factory=list[str])
     sent_as: dict[str, str] = field(default_factory=dict[str, str])

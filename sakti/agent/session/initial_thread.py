@@ -56,7 +56,7 @@ async def _continue_last(current: OpenThread) -> None:
         return
     went_to = stored_threads.find_successor(newest[0])
     if went_to and await ws.store.read(stored_threads.get, went_to) is None:
-        await current.open_new(went_to, plans.successor_metadata(newest[0]))
+        await current.open_new(went_to, plans.make_undo_metadata(newest[0]))
     else:  # a successor in the lists would be newer: this one was deleted, or is empty
         await current.switch_to(newest[0])
 

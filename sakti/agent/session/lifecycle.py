@@ -31,7 +31,7 @@ async def settle_trust(
     `allow` asks about each secret variable, host and path that an MCP server of the project needs; None: no answer.
     Only for options that were loaded without asking. Answers are kept where they can be. Raises `ConfigError`.
     """
-    if not workspace.options.unasked:
+    if not workspace.options.trust_pending:
         return
     review = await asyncio.to_thread(trust.review, workspace.root)
     use = not review.asks or await ask(review)
@@ -65,7 +65,7 @@ async def settle_new_files(
     Without `ask` nobody is there to answer. What commands left under such a name was set aside: a yes gives it its name
     back. What runs code, and settings, have their effect from the next start on.
     """
-    if workspace.options.known_texts is None or workspace.options.unasked:
+    if workspace.options.known_texts is None or workspace.options.trust_pending:
         return {}
     moved = workspace.take_moved()
     review = await asyncio.to_thread(trust.review_new, workspace.root, workspace.options.reviewed, moved)

@@ -92,13 +92,15 @@ class DeltaBuffer:
             self._emit(structs.replace(first, text=text))
 
 
-async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
+async def make_step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> StepInput:
     """Collect the input of the next call after the processors; a model they name answers this step."""
-    if turn.own is not None:
-        (turn.provider, turn.model), turn.own = turn.own, None
+    if turn.usual_model is not None:
+        (turn.provider, turn.model), turn.usual_model = turn.usual_model, None
     system, tools = turn.system, turn.toolbox.specs(turn.model)
     fixed = sum(b.tokens or turn.counter.count(b.text) for b in turn.system)
-    output, remaining = agent_limits.room(turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools))
+    output, remaining = agent_limits.measure_room(
+        turn.model, turn.settings, fixed + turn.toolbox.count(turn.counter, tools)
+    )
     step = StepInput(
         step=turn.step,
         steps=tuple(turn.steps),
@@ -107,7 +109,7 @@ async def step_input(turn: Turn, last: bool, retry_count: int, reason: str) -> S
         tools=tools,
         tool_choice="none" if last else "auto",
         model=turn.model.name,
-        tail=_tail(turn, last),
+        tail=_make_tail(turn, last),
         facts=await turn.facts(),
         budget=remaining,
         max_output_tokens=output,
@@ -131,16 +133,16 @@ async def _use_model(turn: Turn, name: str) -> None:
     if name in (turn.model.name, turn.model.full_name):
         return
     full_name = name if "/" in name else f"{turn.model.provider}/{name}"
-    if (other := await turn.named(full_name)) is not None:
-        turn.own = turn.provider, turn.model
+    if (other := await turn.find_model(full_name)) is not None:
+        turn.usual_model = turn.provider, turn.model
         turn.provider, turn.model = other
 
 
-def _tail(turn: Turn, last: bool) -> tuple[str, ...]:
+def _make_tail(turn: Turn, last: bool) -> tuple[str, ...]:
     out: list[str] = []
-    if turn.cut_at and turn.messages and turn.messages[-1].role == "assistant":
+    if turn.cut_at_tokens and turn.messages and turn.messages[-1].role == "assistant":
         question = next((m.text for m in reversed(turn.messages) if m.role == "user"), "")
-        out += [question[:QUOTED], GO_ON.format(tokens=turn.cut_at)]
+        out += [question[:QUOTED], GO_ON.format(tokens=turn.cut_at_tokens)]
     return (*out, LAST_STEP) if last else tuple(out)
 
 
@@ -153,7 +155,7 @@ def make_request(turn: Turn, step: StepInput, omission: Omission | None = None) 
     request = Request(
         model=step.model,
         system=step.system,
-        messages=sendable(turn, step.messages, marks),
+        messages=select_sendable(turn, step.messages, marks),
         tools=step.tools,
         tool_choice=step.tool_choice,
         tail="\n\n".join(t for t in tail if t),
@@ -165,7 +167,7 @@ def make_request(turn: Turn, step: StepInput, omission: Omission | None = None) 
     )
     if request.max_output_tokens is None:
         return request
-    output = agent_limits.output_for(turn.model, request.max_output_tokens, count_request(turn, request))
+    output = agent_limits.limit_output(turn.model, request.max_output_tokens, count_request(turn, request))
     return structs.replace(request, max_output_tokens=output)
 
 
@@ -202,7 +204,7 @@ async def _attempt(turn: Turn, call: RunningCall) -> Completed:
     turn.emit(StepStarted(turn.step, turn.model.full_name, call.counted))
     started = clock.monotonic()
     turn.streamed, turn.thinking = [], []
-    agent_limits.must_fit(turn.model, call.counted)
+    agent_limits.require_fit(turn.model, call.counted)
     completed = _require_answer(await _read_stream(turn, call))
     if call.filters:
         completed = structs.replace(completed, parts=_apply_filters(turn, completed.parts))
@@ -234,7 +236,7 @@ async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
                 _show(turn, call, chunk, deltas)
                 if journal is not None:
                     journal.follow(turn.streamed)
-                _must_end(turn, written)
+                _check_limits(turn, written)
     finally:
         if journal is not None:
             journal.close()
@@ -285,12 +287,12 @@ def _apply_filters(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     return tuple(out)
 
 
-def _must_end(turn: Turn, written: int) -> None:
+def _check_limits(turn: Turn, written: int) -> None:
     """Raise where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.check_answer_length(written)
     limited = turn.settings.max_seconds is not None  # looked at for every token
     if limited and agent_limits.remaining_seconds(turn.settings, turn.seconds()) == 0.0:
-        raise Stop("limit", agent_limits.time_is_up(turn.settings))
+        raise Stop("limit", agent_limits.time_limit_error(turn.settings))
 
 
 def _require_answer(done: Completed | None) -> Completed:
@@ -323,10 +325,10 @@ async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) ->
 
     Raises `error` if no other try is possible.
     """
-    if await _leave_out(turn, call, error):
+    if await _retry_without_refused(turn, call, error):
         _discard_stream(turn, error)
         return
-    narrower = _take_in(turn, error)
+    narrower = _apply_reported_limits(turn, error)
     if _lower_output(call, error):
         return
     if error.code == "context_too_long" and not call.observed:
@@ -370,17 +372,17 @@ async def _fall_back(turn: Turn, call: RunningCall, error: ProviderError) -> str
     other = None if call.fell_back or not error.retryable or error.code == "empty" else await turn.fallback()
     if other is None:
         if error.retryable:
-            raise _given_up(error, call.retries.attempt)
+            raise _explain_last_try(error, call.retries.attempt)
         raise final_error(error, call.refusal or error)
     first, call.fell_back = turn.model.full_name, True
-    turn.provider, turn.model, turn.own = *other, None
-    turn.correct = _forget
+    turn.provider, turn.model, turn.usual_model = *other, None
+    turn.on_model_corrected = _forget
     call.retries.attempt = 0
     await _renew(turn, call)
     return f"{first} does not answer ({error.message}) {turn.model.full_name} answers the rest of this turn."
 
 
-async def _leave_out(turn: Turn, call: RunningCall, error: ProviderError) -> bool:
+async def _retry_without_refused(turn: Turn, call: RunningCall, error: ProviderError) -> bool:
     """Prepare one more try without the pieces that a server refuses; False if it refuses none."""
     if not is_refusal(error) or (call.refusal is not None and call.omission is None):
         return False
@@ -393,7 +395,7 @@ async def _leave_out(turn: Turn, call: RunningCall, error: ProviderError) -> boo
     return True
 
 
-def _given_up(error: ProviderError, times: int) -> ProviderError:
+def _explain_last_try(error: ProviderError, times: int) -> ProviderError:
     """Add to `error` why it is not tried again and the remaining options, unless it says so."""
     if error.retry_after:
         rest = f"It asks to wait {error.retry_after:,.0f} s, which is too long."
@@ -414,21 +416,21 @@ def _forget(_info: object) -> None:
     """Drop the limits learned of a fallback model: they apply to its turn only."""
 
 
-def _take_in(turn: Turn, error: ProviderError) -> bool:
+def _apply_reported_limits(turn: Turn, error: ProviderError) -> bool:
     """Learn the limits that the server named; return whether the window is smaller than was known."""
     narrower = False
     window, current = error.window, turn.model.context_window
     if window and (current is None or window < current or turn.model.assumed):
         narrower = current is None or window < current
-        turn.know(context_window=window, assumed=False)
+        turn.learn_limits(context_window=window, assumed=False)
     if error.max_output and error.max_output < (turn.model.max_output or error.max_output + 1):
-        turn.know(max_output=error.max_output)
+        turn.learn_limits(max_output=error.max_output)
     return narrower
 
 
 async def _renew(turn: Turn, call: RunningCall) -> None:
     step = call.step
-    call.step = await step_input(turn, step.tool_choice == "none", step.retry_count, step.retry_reason)
+    call.step = await make_step_input(turn, step.tool_choice == "none", step.retry_count, step.retry_reason)
     call.request = make_request(turn, call.step, call.omission)
 
 
@@ -448,7 +450,7 @@ def length_error(turn: Turn, tokens: int, *, thought: bool) -> SaktiError:
         why = f"The model used {limit} for thinking and gave no answer"
         help_ = "Lower agent.effort or raise agent.max_output_tokens, then ask again."
     else:
-        why = f"The answer was cut at {limit}, {turn.cut} times in a row"
+        why = f"The answer was cut at {limit}, {turn.cut_answers} times in a row"
         help_ = 'Say "continue" to go on, or ask for less at once.'
     return SaktiError(f"{why}. {help_}", title="Answer cut", code="length")
 
@@ -456,7 +458,7 @@ def length_error(turn: Turn, tokens: int, *, thought: bool) -> SaktiError:
 UNDO = "If it is about something in this thread, /undo (or `sakti undo`) removes the last turn."
 
 
-def sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) -> tuple[Message, ...]:
+def select_sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) -> tuple[Message, ...]:
     """Return messages without what the model refused before, and without images if it takes none."""
     model = turn.model.full_name
     rest = omissions.omit_pieces(messages, marks, model)
@@ -477,7 +479,7 @@ async def keep_omission(turn: Turn, omission: Omission) -> Notice:
     turn.left_out |= marks
     await turn.store.write(thread_store.add_left_out, turn.thread_id, marks)
     if omission.no_images:
-        turn.know(images=False)
+        turn.learn_limits(images=False)
     pieces = omissions.describe_pieces(omission.pieces)
     text = f"{turn.model.full_name} refused {pieces}: left out of this thread from now on. {omission.error.message}"
     return Notice("warning", "Left out", text)

@@ -182,12 +182,12 @@ class Models:
         served = await provider.fetch_limits(model) if provider.is_custom_server else None
         return provider, await asyncio.to_thread(facts.get_model_info, owner, model, settings, served)
 
-    def correct(self, info: ModelInfo) -> None:
+    def update_info(self, info: ModelInfo) -> None:
         """Learn what an answer has shown of the actor: a smaller window, a smaller maximum of output."""
         if self.info is not None and self.info.full_name == info.full_name:
             self.info = info
 
-    def observing(self) -> str | None:
+    def choose_observer(self) -> str | None:
         """Return the model that observes where no setting names one.
 
         The provider's small one, or the actor's own where another server stands behind the provider's name.
@@ -196,7 +196,7 @@ class Models:
             return None
         return self.info.full_name if self.provider.is_custom_server else registry.small_model(self.info.full_name)
 
-    def fit(self, full_name: str | None) -> bool:
+    def can_observe(self, full_name: str | None) -> bool:
         """Return whether a model chosen automatically may observe: one known to be unfit may not."""
         if full_name is None or (self.info is not None and self.info.small):
             return full_name is None

@@ -111,7 +111,7 @@ class PrefixOwner(Protocol):
     def id(self) -> str: ...
 
     @property
-    def made_toolbox(self) -> Toolbox | None: ...
+    def existing_toolbox(self) -> Toolbox | None: ...
 
     def system(self) -> tuple[Block, ...]: ...
 
@@ -127,7 +127,7 @@ class SentPrefix:
         """Read the last request from the store."""
         self._last = await self._open.workspace.store.read(messages.read_last_request, self._open.id)
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Follow the thread: a request warms the cache, an activation ends the prefix."""
         if self._last is None:
             return
@@ -157,7 +157,7 @@ class SentPrefix:
         return self._last
 
     def _applies(self, last: LastRequest, info: ModelInfo) -> bool:
-        ws, toolbox = self._open.workspace, self._open.made_toolbox
+        ws, toolbox = self._open.workspace, self._open.existing_toolbox
         setting = ws.config.memory.activate_after_idle
         ttl = policy.parse_activation_ttl(setting, "memory.activate_after_idle")
         if ttl is None or ttl == "auto":

@@ -184,7 +184,7 @@ class Views:
         if thread.status is None:  # none is open, or it is being loaded
             return Windows()
         prepared = thread.engine.preview()
-        if thread.made_toolbox is None or not prepared.messages:
+        if thread.existing_toolbox is None or not prepared.messages:
             return Windows(prepared.status)
         tokens = sum(b.tokens for b in self._blocks_of(prepared))
         return Windows(prepared.status, tokens, thread.running.estimate.tokens)
@@ -267,7 +267,7 @@ class Views:
         """Return the raw messages that an observation group was made from."""
         store = self._store
         ids = await store.read(memory_log.list_sources, group_id)
-        return deleted_messages.exclude_deleted(await store.read(stored_messages.get_many, ids))
+        return deleted_messages.skip_deleted(await store.read(stored_messages.get_many, ids))
 
     async def board(self) -> Board:
         ws = self._open.workspace

@@ -74,7 +74,7 @@ class StepEstimate:
         """Forget everything: another thread is open."""
         self._answer, self._outputs = GrowingText(), {}
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if isinstance(event, TextDelta | ThinkingDelta | ToolCallDelta):
             self._answer.add(event.text)
         elif isinstance(event, ToolStarted):

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import moved_folder, plans
-    from sakti.agent.session import hooking, initial_thread, turn_lease, user_calls
+    from sakti.agent.session import initial_thread, session_hooks, turn_lease, user_calls
     from sakti.agent.session import turns as session_turns
     from sakti.agent.subagents import children as subagents
     from sakti.agent.tools import background
@@ -120,13 +120,13 @@ class Session:
     @property
     def approvals(self) -> tuple[ApprovalRequested, ...]:
         """Return the open questions."""
-        toolbox = self.current.made_toolbox
+        toolbox = self.current.existing_toolbox
         return toolbox.approvals.pending if toolbox is not None else ()
 
     @property
     def refused_calls(self) -> int:
         """Return how many calls were refused approval so far."""
-        toolbox = self.current.made_toolbox
+        toolbox = self.current.existing_toolbox
         return toolbox.approvals.refused if toolbox is not None else 0
 
     @property
@@ -165,7 +165,7 @@ class Session:
         self.current.running.children = self.children
         await self.workspace.open()
         if self.workspace.files.may_have_hooks():
-            self.turns.hooking = hooking.begin(self.current)
+            self.turns.hooks = session_hooks.begin(self.current)
         await self._settle_approval()
         await self.workspace.prepare()
         await initial_thread.open_initial(self.current)
@@ -177,12 +177,12 @@ class Session:
 
     def _begin_hooks(self) -> None:
         """Run the hooks of a session that begins with the open thread, or goes on with it."""
-        if self.turns.hooking is not None:
-            self.turns.hooking.start("startup" if self.current.is_new else "resume")
+        if self.turns.hooks is not None:
+            self.turns.hooks.start("startup" if self.current.is_new else "resume")
 
     async def _end_hooks(self, reason: str) -> None:
-        if self.turns.hooking is not None and self.thread is not None:
-            await self.turns.hooking.end(reason)
+        if self.turns.hooks is not None and self.thread is not None:
+            await self.turns.hooks.end(reason)
 
     async def _settle_approval(self) -> None:
         """Begin in `edits` if `auto` was asked for and no sandbox holds."""
@@ -222,8 +222,8 @@ class Session:
         The next start continues the unfinished work of memory.
         """
         await self.turns.close()
-        if self.turns.hooking is not None:
-            await self.turns.hooking.close()
+        if self.turns.hooks is not None:
+            await self.turns.hooks.close()
         await self.current.close()
         await self.workspace.close()
 
@@ -324,7 +324,7 @@ class Session:
         if await store.read(stored_threads.get, went_to) is not None:
             await self.open_thread(went_to)
         else:
-            await self.current.open_new(went_to, plans.successor_metadata(now))
+            await self.current.open_new(went_to, plans.make_undo_metadata(now))
         return "undone"
 
     async def rename(self, title: str) -> None:
@@ -388,7 +388,7 @@ class Session:
 
     def answer(self, approval_id: str, answer: ApprovalAnswer) -> None:
         """Answer an approval or a card."""
-        toolbox = self.current.made_toolbox
+        toolbox = self.current.existing_toolbox
         if toolbox is not None:
             if answer.approved and answer.grant == "edits":
                 self.current.allow_edits()
@@ -411,7 +411,7 @@ class Session:
 
     @property
     def _tool_state(self) -> ToolState | None:
-        toolbox = self.current.made_toolbox
+        toolbox = self.current.existing_toolbox
         return toolbox.state if toolbox is not None else None
 
     def stop_command(self, call_id: str = "") -> bool:
@@ -478,9 +478,9 @@ class Session:
     async def compact(self, focus: str = "") -> CompactionFinished:
         """Observe everything pending but the last exchange; the result is also an event."""
         await self.require_thread()
-        if self.turns.hooking is None:
+        if self.turns.hooks is None:
             return await self.current.engine.compact(focus)
-        async with self.turns.hooking.compaction(focus):
+        async with self.turns.hooks.compaction(focus):
             return await self.current.engine.compact(focus)
 
     async def undo_compaction(self) -> bool:

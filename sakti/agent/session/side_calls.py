@@ -18,7 +18,7 @@ from sakti.agent.session.inbox import Inbox
 from sakti.core import resources
 from sakti.core.config import ModelSettings
 from sakti.core.errors import NoModelError, SaktiError
-from sakti.core.events import Event, Notice, SideQuestion, TextDelta, ThreadChanged
+from sakti.core.events import Event, Notice, SideQuestion, StepDiscarded, TextDelta, ThreadChanged
 from sakti.core.resources import fill_prompt, read_prompt
 from sakti.core.types import Message, TextPart, Thread
 from sakti.memory.model_call import MemoryModel
@@ -85,19 +85,21 @@ class SideQuestions:
     async def _answer(self, question: str) -> str:
         thread = self._open
 
-        def hear(event: Event) -> None:
+        def on_event(event: Event) -> None:
             if isinstance(event, TextDelta):
                 thread.emit(SideQuestion(question, "answering", event.text))
+            elif isinstance(event, StepDiscarded):
+                thread.emit(SideQuestion(question, "answering"))
             elif isinstance(event, Notice):
                 thread.emit(event)
 
-        turn = await self._make_turn(hear)
+        turn = await self._make_turn(on_event)
         turn.left_out = await turn.store.read(stored_threads.read_left_out, turn.thread_id)
-        turn.purpose, turn.inbox, turn.fallback = "side", Inbox(), turn_store.nobody
+        turn.purpose, turn.inbox, turn.fallback = "side", Inbox(), turn_store.find_no_fallback
         turn.began = turn.store.clock.monotonic()
         step = await self._make_step(turn, question)
         completed = await model_call.ask(turn, step)
-        output = StepOutput(1, turn_store.message(turn, "assistant", completed.parts), completed.stop_reason)
+        output = StepOutput(1, turn_store.make_message(turn, "assistant", completed.parts), completed.stop_reason)
         for processor in turn.after:
             if processor.kind != MEMORY:
                 output = check_hook_result(await processor.process_output_step(output), output, processor)
@@ -108,12 +110,12 @@ class SideQuestions:
         prepared = turn.engine.preview()
         tools = turn.toolbox.specs(turn.model)
         fixed = sum(b.tokens for b in turn.system) + turn.toolbox.count(turn.counter, tools)
-        output, remaining = limits.room(turn.model, turn.settings, fixed)
+        output, remaining = limits.measure_room(turn.model, turn.settings, fixed)
         text = resources.fill_prompt("system#side", question=question)
         step = StepInput(
             step=1,
             steps=(),
-            messages=(*complete(prepared.messages), turn_store.message(turn, "user", (TextPart(text),))),
+            messages=(*complete(prepared.messages), turn_store.make_message(turn, "user", (TextPart(text),))),
             system=(*turn.system, *prepared.blocks),
             tools=tools,
             tool_choice="none",
@@ -193,7 +195,7 @@ class Titling:
             id=ws.store.ids.new(),
             now=ws.clock.now(),
         )
-        title = titles.given_title(secrets.mask_secrets(text))
+        title = titles.clean_model_title(secrets.mask_secrets(text))
         renamed = await ws.store.write(_rename, thread.id, title, call.model, ws.clock.now()) if title else None
         if renamed is not None and self._open.id == renamed.id:
             self._open.emit(ThreadChanged(renamed))

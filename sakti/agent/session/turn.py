@@ -53,7 +53,7 @@ LEFT_OUT = "A processor left it out."
 CUT = "cut"  # marks an answer that ended at a limit of tokens
 
 
-async def nobody() -> None:
+async def find_no_fallback() -> None:
     return None
 
 
@@ -61,11 +61,11 @@ async def _find_no_model(_name: str) -> tuple[Provider, ModelInfo] | None:
     return None
 
 
-async def _ends(_answer: str, _held: int) -> tuple[tuple[Part, ...], Json]:
+async def _end_turn(_answer: str, _held: int) -> tuple[tuple[Part, ...], Json]:
     return (), {}
 
 
-def _goes_on() -> bool:
+def _is_never_over() -> bool:
     return False
 
 
@@ -91,15 +91,16 @@ class Stop(Exception):
 
 
 class Turn(Struct):
-    """Everything that one turn works with.
+    """State of one turn, and its callbacks.
 
-    `facts` are what moves, by name; `fallback` gives the model that answers when the first one stays overloaded;
-    `correct` hears what an answer has shown of the model, `named` gives the model that a processor names for a step.
-    `accept` gets a prompt as it was typed and as processors left it, and returns the message to store. `may_end` is
-    asked with the answer, and how often it held the turn, for the message that the turn goes on with, its parts and
-    metadata; no parts: it ends. `is_over` is asked after each step whether nothing is left to do, and may raise `Stop`.
-    `of_children` is what child threads of the turn used. `on_user` is awaited with each message of the user that is
-    stored, before its event. `sink` gets the events. `parent_id` is the thread that a child's turn works for.
+    `facts` returns what changes from step to step, by name; `fallback` the model that answers when the first one stays
+    overloaded; `find_model` the model that a processor names for a step. `on_model_corrected` gets the limits that an
+    answer has shown. `accept` gets a prompt as it was typed and as processors left it, and returns the message to
+    store. `may_end` gets the answer, and how often it held the turn; it returns the parts and metadata of the message
+    that continues the turn, no parts to end it. `is_over` is asked after each step whether nothing is left to do, and
+    may raise `Stop`. `children_usage` is the usage of the turn's child threads. `on_user` is awaited with each stored
+    message of the user, before its event. `sink` gets the events. `parent_id` is the thread that a child works for.
+    `awaits_guard`: messages are provisional until the processors have seen the answer.
     """
 
     store: Store
@@ -117,16 +118,16 @@ class Turn(Struct):
     before: tuple[Processor, ...]
     after: tuple[Processor, ...]
     sink: Callable[[Event], None]
-    guarded: bool = False
+    awaits_guard: bool = False
     owner: str | None = None  # this process in the claims that it makes (host:pid:uuid)
     require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
-    fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = nobody
-    correct: Callable[[ModelInfo], None] = lambda _info: None
-    named: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _find_no_model
+    fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = find_no_fallback
+    on_model_corrected: Callable[[ModelInfo], None] = lambda _info: None
+    find_model: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _find_no_model
     accept: Callable[[Message, Message], Awaitable[Message]] = _keep_message
-    may_end: Callable[[str, int], Awaitable[tuple[tuple[Part, ...], Json]]] = _ends
-    is_over: Callable[[], bool] = _goes_on
-    of_children: Callable[[], Usage] = _no_usage
+    may_end: Callable[[str, int], Awaitable[tuple[tuple[Part, ...], Json]]] = _end_turn
+    is_over: Callable[[], bool] = _is_never_over
+    children_usage: Callable[[], Usage] = _no_usage
     parent_id: str = ""
     on_user: Callable[[Message], Awaitable[None]] = _ignore_message
     interrupted: bool = False
@@ -143,12 +144,12 @@ class Turn(Struct):
     open_calls: tuple[ToolCallPart, ...] = ()
     began: float = 0.0  # seconds of the monotonic clock
     wait_left: float = limits.LONGEST_WAIT  # seconds that failed calls may still wait
-    cut: int = 0  # answers in a row that ended at their limit
-    cut_at: int = 0  # tokens at which the last one was cut; 0: it was not
-    circles: LoopDetector = field(default_factory=LoopDetector)
+    cut_answers: int = 0  # answers in a row that ended at their limit
+    cut_at_tokens: int = 0  # tokens at which the last one was cut; 0: it was not
+    loop_detector: LoopDetector = field(default_factory=LoopDetector)
     purpose: str = "actor"  # of its model calls: "side" if nothing of it is stored
     left_out: dict[str, str] = field(default_factory=dict[str, str])  # pieces of the thread that were refused
-    own: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own
+    usual_model: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own
     refused: Message | None = None  # of the user, while processors look at it: not stored yet
     written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
 
@@ -160,7 +161,7 @@ class Turn(Struct):
 
     def open_journal(self) -> AnswerJournal | None:
         """Return the journal of an answer that is to survive a crash; None if it must not be stored early."""
-        is_stored = self.purpose == "actor" and not self.guarded and not self.parent_id
+        is_stored = self.purpose == "actor" and not self.awaits_guard and not self.parent_id
         return AnswerJournal(self.store, self.resource_id, self.thread_id) if is_stored else None
 
     def interrupt(self) -> None:
@@ -202,10 +203,10 @@ class Turn(Struct):
         """Return how long the turn has taken so far."""
         return self.store.clock.monotonic() - self.began
 
-    def know(self, **changes: int | bool) -> None:
+    def learn_limits(self, **changes: int | bool) -> None:
         """Take in what an answer has shown of the model, for this turn and those to come."""
         self.model = structs.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
-        self.correct(self.model)
+        self.on_model_corrected(self.model)
 
     def is_paused(self) -> bool:
         """Return whether the server paused the last answer, to be continued unchanged."""
@@ -217,13 +218,13 @@ class Turn(Struct):
         pieces = [m.text for m in answers[-1:]]
         paused = {step.message.id for step in self.steps if step.stop_reason == "pause"}
         for before in reversed(answers[:-1]):
-            if not (was_cut(before) or before.id in paused) or before.tool_calls:
+            if not (is_cut(before) or before.id in paused) or before.tool_calls:
                 break
             pieces.append(before.text)
         return "".join(reversed(pieces))
 
 
-def was_cut(said: Message) -> bool:
+def is_cut(said: Message) -> bool:
     """Return whether an answer ended at a limit of tokens."""
     return any(isinstance(p, MarkerPart) and p.kind == CUT for p in said.parts)
 
@@ -231,7 +232,7 @@ def was_cut(said: Message) -> bool:
 # --- messages -------------------------------------------------------------------------------------------
 
 
-def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
+def make_message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     """Make a message with secrets masked: the same text is stored and sent to every model."""
     parts = codec.mask_parts(parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
@@ -246,7 +247,7 @@ def message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
         tokens=message_tokens(counted),
         part_tokens=counted,
         token_counter=turn.counter.name,
-        state="provisional" if turn.guarded else "saved",
+        state="provisional" if turn.awaits_guard else "saved",
         metadata={PASTED: pasted} if pasted else {},
     )
 
@@ -257,7 +258,7 @@ async def append(turn: Turn, message: Message) -> Message:
     What a processor put into it is masked, too.
     """
     message = codec.mask_message(message, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
-    paths = touched_paths(message, turn)
+    paths = list_touched_paths(message, turn)
 
     def store(db: Database) -> Message:
         turn.require(db)
@@ -289,10 +290,10 @@ async def append(turn: Turn, message: Message) -> Message:
 
 
 async def save(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
-    return await append(turn, message(turn, role, parts))
+    return await append(turn, make_message(turn, role, parts))
 
 
-async def last_user(turn: Turn) -> Message:
+async def read_last_prompt(turn: Turn) -> Message:
     message = await turn.store.read(message_store.get_last_of_user, turn.thread_id)
     if message is None:
         raise SaktiError("There is nothing to retry.", code="nothing")
@@ -315,7 +316,7 @@ async def save_results(turn: Turn) -> Message:
     return await save(turn, "tool", [*results, *images])
 
 
-async def keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
+async def save_unfinished(turn: Turn, marker: str = "interrupted") -> list[Message]:
     """Make a message of the unsaved streamed text; calls without a result get one that says so."""
     saved: list[Message] = []
     if turn.streamed or (turn.thinking and marker):
@@ -334,7 +335,7 @@ async def keep_unfinished(turn: Turn, marker: str = "interrupted") -> list[Messa
     return saved
 
 
-async def keep_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> None:
+async def store_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> None:
     """Store with the turn's last message how it ended without an answer.
 
     Whoever opens the thread again is told, no model is.
@@ -350,7 +351,7 @@ async def keep_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> 
     await turn.store.write(keep)
 
 
-def touched_paths(message: Message, turn: Turn) -> list[str]:
+def list_touched_paths(message: Message, turn: Turn) -> list[str]:
     """Return the paths that a message's calls name, as the workspace writes them."""
     out: dict[str, None] = {}
     for call in message.tool_calls:
@@ -359,7 +360,7 @@ def touched_paths(message: Message, turn: Turn) -> list[str]:
 
 
 async def confirm(turn: Turn) -> None:
-    if turn.guarded:
+    if turn.awaits_guard:
         await turn.store.write(message_store.confirm, [m.id for m in turn.messages])
 
 

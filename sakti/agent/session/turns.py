@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sakti.agent.loop import Turn
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.session.goals import Goals
-    from sakti.agent.session.hooking import SessionHooks
+    from sakti.agent.session.session_hooks import SessionHooks
     from sakti.agent.session.side_calls import SideQuestions, Titling
     from sakti.agent.session.turn_lease import TurnLease
     from sakti.store.connection import Database
@@ -53,7 +53,7 @@ class Turns:
 
     def __init__(self, thread: OpenThread, begin_successor: Callable[[Json], Awaitable[None]] = _begin_nothing) -> None:
         self._open, self._begin_successor = thread, begin_successor
-        self.hooking: SessionHooks | None = None  # None: there are no hooks
+        self.hooks: SessionHooks | None = None  # None: there are no hooks
 
     @cached_property
     def aside(self) -> SideQuestions:
@@ -109,15 +109,15 @@ class Turns:
             raise
 
     async def _make_prompt(
-        self, text: str, called: Sequence[calling.Sent] = (), more: tuple[Part, ...] = ()
+        self, text: str, called: Sequence[calling.AttachedText] = (), more: tuple[Part, ...] = ()
     ) -> tuple[Part, ...]:
         """Return the message for a text of the user, with files and `more` parts. Raises as `submit`."""
         parts = await self._read_parts(text, called)
-        resources = await calling.mentioned_resources(self._open, text)
-        parts = (*parts, *resources, *calling.named_agents(self._open, text), *more)
+        resources = await calling.read_mentioned_resources(self._open, text)
+        parts = (*parts, *resources, *calling.list_named_agents(self._open, text), *more)
         await self._check_length(parts)
-        if self.hooking is not None and not self._open.workspace.changes_prompts:
-            parts = await self.hooking.prompt(text, parts)
+        if self.hooks is not None and not self._open.workspace.changes_prompts:
+            parts = await self.hooks.extend_prompt(text, parts)
         return parts
 
     async def _begin_goal(self, parts: tuple[Part, ...]) -> None:
@@ -127,7 +127,7 @@ class Turns:
             await self._make_prompt(first.text, (), tuple(more)) if isinstance(first, TextPart) else parts
         )
 
-    async def _read_parts(self, text: str, called: Sequence[calling.Sent]) -> tuple[Part, ...]:
+    async def _read_parts(self, text: str, called: Sequence[calling.AttachedText]) -> tuple[Part, ...]:
         """Read the files that a message and the commands in it name."""
         ws = self._open.workspace
         info, forbidden = ws.models.info, ws.forbidden_paths()
@@ -297,8 +297,8 @@ class Turns:
         else:
             await thread.store("")
         await thread.load_rules()
-        if self.hooking is not None:
-            await self.hooking.ready()
+        if self.hooks is not None:
+            await self.hooks.ready()
 
     async def _begin_next(self, turn: Turn, end: TurnFinished) -> None:
         """Begin the thread that follows, or the next turn: of the queue, or of a goal."""
@@ -371,10 +371,10 @@ class Turns:
         if model and (other := await ws.models.for_turn(model)) is not None:
             provider, info = other
         memory, limiter = builtin.MemoryProcessor(thread.engine), builtin.TokenLimiter(encoding=ws.counter)
-        before, after, guarded = loop.hooks(memory, limiter, ws.processors())
-        hooks = self.hooking
+        before, after, awaits_guard = loop.order_processors(memory, limiter, ws.processors())
+        hooks = self.hooks
         if hooks is not None:
-            before = (*hooks.compacting(), *before)
+            before = (*hooks.list_processors(), *before)
         turn = loop.Turn(
             store=ws.store,
             counter=ws.counter,
@@ -387,14 +387,14 @@ class Turns:
             system=thread.system(),
             facts=self._read_facts,
             fallback=ws.models.fallback,
-            correct=ws.models.correct,
-            named=ws.models.for_turn,
+            on_model_corrected=ws.models.update_info,
+            find_model=ws.models.for_turn,
             inbox=thread.inbox,
             settings=self.goals.limit(ws.config.agent, info),
             before=before,
             after=after,
             sink=emit,
-            guarded=guarded,
+            awaits_guard=awaits_guard,
             owner=ws.owner or None,
             require=lease.require,
             on_user=self._note_skills,
@@ -403,7 +403,7 @@ class Turns:
         if ws.changes_prompts:
             turn.accept = self._accept
         begin = len(thread.children.spent)
-        turn.of_children = lambda: sum(thread.children.spent[begin:], Usage())
+        turn.children_usage = lambda: sum(thread.children.spent[begin:], Usage())
         return turn
 
     async def _read_facts(self) -> dict[str, str]:
@@ -415,7 +415,7 @@ class Turns:
         """Return the message that continues a turn: of hooks, or after children of a headless run."""
         if not self._open.workspace.options.interactive and await self._open.children.wait_background():
             return (TextPart(read_prompt("subagents#ended")),), BY_AGENT
-        return await self.hooking.stopping(answer, held) if self.hooking is not None else ((), {})
+        return await self.hooks.hold_stop(answer, held) if self.hooks is not None else ((), {})
 
     async def _accept(self, typed: Message, message: Message) -> Message:
         """Return a prompt with what hooks add, all as processors left it; the typed one is kept nowhere.
@@ -424,8 +424,8 @@ class Turns:
         """
         if message.text != typed.text:
             await self._replace_typed_prompt(typed.text, message.text)
-        if self.hooking is not None:
-            parts = await self.hooking.prompt(message.text, message.parts)
+        if self.hooks is not None:
+            parts = await self.hooks.extend_prompt(message.text, message.parts)
             counted = count_parts(self._open.workspace.counter, parts)
             message = replace(message, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
         await self._open.name(message.text)

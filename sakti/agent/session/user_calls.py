@@ -36,7 +36,7 @@ _AGENT = lazy_pattern(r"(?<!\S)@agent-([\w-]+)")
 _INLINE = lazy_pattern(r"(?<!\S)\$([a-z][\w-]*(?::[\w-]+)*)(?=[\s,.;:!?)]|$)")
 
 
-class Sent(Struct, frozen=True):
+class AttachedText(Struct, frozen=True):
     """A text to send with a message.
 
     `naming` is what of it may name files as `@path`: all but the outputs of its commands. `typed` are words of the
@@ -54,11 +54,11 @@ class ExpandedCommands(Struct, frozen=True):
     The model is "" for the usual one.
     """
 
-    texts: tuple[Sent, ...] = ()
+    texts: tuple[AttachedText, ...] = ()
     model: str = ""
 
 
-def command_of(text: str) -> tuple[str, str] | None:
+def parse_command(text: str) -> tuple[str, str] | None:
     """Return name and argument of a message that looks like a command; None for any other."""
     match = _COMMAND.match(text.strip())
     return (match[1], text.strip()[match.end() :].strip()) if match is not None else None
@@ -69,7 +69,7 @@ async def find_skill_calls(thread: OpenThread, text: str) -> ExpandedCommands:
 
     Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
     """
-    command = command_of(text)
+    command = parse_command(text)
     if command is not None and (typed := await _run_command(thread, *command)) is not None:
         return typed
     named = (thread.workspace.files.library.get(name) for name in dict.fromkeys(_INLINE.findall(text)))
@@ -84,7 +84,7 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Expanded
     clients = _clients(thread)
     if clients is not None and name in clients.prompt_names():
         text = await clients.get_prompt(name, argument, _context(thread))
-        return ExpandedCommands((Sent(FilePart(f"/{name}", text)),))
+        return ExpandedCommands((AttachedText(FilePart(f"/{name}", text)),))
     skill = thread.workspace.files.library.get(name)
     if skill is not None and name in thread.workspace.options.own_commands():
         where = f"rename {skill.source} to call that one"
@@ -98,14 +98,14 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Expanded
     return None
 
 
-def named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
+def list_named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
     """Return what tells the model of custom agents that a message calls as `@agent-NAME`."""
     names = dict.fromkeys(_AGENT.findall(text)) if "@agent-" in text else ()
     agents = [name for name in names if thread.workspace.files.agents.get(name) is not None]
     return tuple(ContextPart({f"agent {n}": resources.fill_prompt("subagents#called", agent=n)}) for n in agents)
 
 
-async def mentioned_resources(thread: OpenThread, text: str) -> tuple[FilePart, ...]:
+async def read_mentioned_resources(thread: OpenThread, text: str) -> tuple[FilePart, ...]:
     """Return the resources of servers that a message names as `@server:uri`. Raises `SaktiError`."""
     clients = _clients(thread)
     if clients is None or "@" not in text:
@@ -124,25 +124,25 @@ def _context(thread: OpenThread) -> ToolContext:
     return thread.toolbox.state.make_context("", thread.id, "")
 
 
-def _init(root: Path) -> Sent:
+def _init(root: Path) -> AttachedText:
     if (root / "AGENTS.md").exists():
         text = "AGENTS.md already exists: edit it, or ask for changes to it."
         raise SaktiError(text, title="Not sent", code="refused")
-    return Sent(FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>'))
+    return AttachedText(FilePart("/init", f'<command name="init">\n{resources.read_prompt("init")}\n</command>'))
 
 
-async def _prepare(thread: OpenThread, skill: Skill, argument: str) -> Sent:
+async def _prepare(thread: OpenThread, skill: Skill, argument: str) -> AttachedText:
     async def shell(command: str) -> str:
         return await _output(thread, skill, command)
 
     text = await markdown.fill_template(skill.body, argument, shell)
-    naming = await markdown.fill_template(skill.body, argument, _nothing)
+    naming = await markdown.fill_template(skill.body, argument, _run_nothing)
     brought = skill.path.is_relative_to(thread.workspace.root)
     typed = frozenset(markdown.words(argument)) if brought else None
-    return Sent(FilePart(skill.source, skills.format_skill(skill, text)), naming, typed)
+    return AttachedText(FilePart(skill.source, skills.format_skill(skill, text)), naming, typed)
 
 
-async def _nothing(command: str) -> str:
+async def _run_nothing(command: str) -> str:
     return ""
 
 

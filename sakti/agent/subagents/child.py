@@ -73,7 +73,7 @@ class Child:
         reached: Callable[[], str],
     ) -> None:
         self.parent, self.spec, self.run = parent, spec, run
-        self.thread = ChildThread(parent, spec, run.goal, tools, self.hear, self._make_report)
+        self.thread = ChildThread(parent, spec, run.goal, tools, self.on_event, self._make_report)
         self.turns = ChildTurns(self.thread, self._has_reported, self._limit, self._hold)
         if parent.hooks is not None:
             self.thread.hooks = parent.hooks.of_agent(run.child_id, spec.name)
@@ -192,7 +192,7 @@ class Child:
         except SaktiError as e:
             self.parent.emit(Notice("warning", e.title, e.message))
         await self.lease.give_back()
-        quotes = report.verified, report.quoted, report.in_words()
+        quotes = report.verified_count, report.quote_count, report.in_words()
         ended = AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
         if self.is_here:
             self.parent.emit(ended)
@@ -283,16 +283,16 @@ class Child:
 
     # --- what happens -----------------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Take in an event of the child, and pass on what concerns the parent."""
         for listener in tuple(self.listeners):
             listener(event)
         if isinstance(event, TasksChanged | JobsChanged):
             self.parent.emit(event)
-        elif self._take_in(event):
+        elif self._note_progress(event):
             self.show()
 
-    def _take_in(self, event: Event) -> bool:
+    def _note_progress(self, event: Event) -> bool:
         """Return whether an event is progress, after taking it in; the screen that follows it shows the rest."""
         if activity := _activity(event):
             self.activity = activity

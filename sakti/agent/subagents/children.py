@@ -67,7 +67,7 @@ class Children:
 
     def tool_states(self) -> dict[str, ToolState]:
         """Return the state of each running child's tools by the child's short id."""
-        toolboxes = {short(child.id): child.thread.made_toolbox for child in self.running}
+        toolboxes = {short(child.id): child.thread.existing_toolbox for child in self.running}
         return {name: toolbox.state for name, toolbox in toolboxes.items() if toolbox is not None}
 
     def tools(self) -> list[Tool]:
@@ -163,7 +163,7 @@ class Children:
         thread = Thread(
             ws.store.ids.new(),
             ws.resource_id,
-            titles.first_title(task.goal) or spec.name,
+            titles.make_first_title(task.goal) or spec.name,
             now,
             now,
             title_pinned=True,
@@ -207,15 +207,15 @@ class Children:
     def _make(self, spec: AgentSpec, row: ChildRun, tools: NamedTools | None) -> Child:
         started = len(self.spent)
 
-        def reached() -> str:
+        def find_reached() -> str:
             turn = self._parent.running.turn
             if turn is None or row.background:
                 return ""
             used = turn.usage + sum(self.spent[started:], Usage())
-            limit = limits.spent(turn.settings, used, turn.seconds())
+            limit = limits.find_reached_limit(turn.settings, used, turn.seconds())
             return limit.message if limit is not None else ""
 
-        return Child(self._parent, spec, row, tools, self.spend, reached)
+        return Child(self._parent, spec, row, tools, self.spend, find_reached)
 
     def spend(self, usage: Usage) -> None:
         self.spent.append(usage)
@@ -281,7 +281,7 @@ class Children:
     def enclose(self) -> None:
         """Let running children work in the sandbox from now on, as the parent does."""
         for child in self.running:
-            if (toolbox := child.thread.made_toolbox) is not None:
+            if (toolbox := child.thread.existing_toolbox) is not None:
                 toolbox.state.sandbox = self._parent.toolbox.state.sandbox
 
     async def stop(self, child_id: str) -> bool:

@@ -60,11 +60,11 @@ class ChildReport(Struct, frozen=True):
     partial: str = ""
 
     @property
-    def quoted(self) -> int:
+    def quote_count(self) -> int:
         return sum(bool(f.mark) for f in self.findings)
 
     @property
-    def verified(self) -> int:
+    def verified_count(self) -> int:
         """Return how many quotes are on the disk, at their lines or at others."""
         return sum(f.mark in ("verified", "moved") for f in self.findings)
 
@@ -72,7 +72,7 @@ class ChildReport(Struct, frozen=True):
         """Summarise its marks: `11 of 12 quotes found · 3 not found`."""
         parts = [UNSTRUCTURED] if self.unstructured else []
         parts += [f"ended early: {one_line(self.partial, 80)}"] if self.partial else []
-        parts += [f"{self.verified} of {counted(self.quoted, 'quote')} found"] if self.quoted else []
+        parts += [f"{self.verified_count} of {counted(self.quote_count, 'quote')} found"] if self.quote_count else []
         parts += [f"{len(self.not_found)} not found"] if self.not_found else []
         return " · ".join(parts) or counted(len(self.findings), "finding")
 
@@ -164,7 +164,7 @@ def as_block(report: ChildReport, head: str) -> str:
     for title, texts in (("Not found", report.not_found), ("Gaps", report.gaps)):
         out += [f"{title}:", *(f"- {text}" for text in texts)] if texts else []
     out += [f"{name}: {_show_field(value)}" for name, value in report.fields.items() if value]
-    out += [MEANING] if report.quoted else []
+    out += [MEANING] if report.quote_count else []
     return "\n".join(line for line in out if line)
 
 

@@ -11,7 +11,7 @@ from msgspec import structs
 from sakti.agent.judge.policy import ModeTools, Rules
 from sakti.agent.open_thread import OpenThread
 from sakti.agent.project.hooks.answers import HookText
-from sakti.agent.project.hooks.fire import FACT, held_parts
+from sakti.agent.project.hooks.fire import FACT, make_hold_message
 from sakti.agent.session import prompt
 from sakti.agent.session.turn import Stop, Turn
 from sakti.agent.session.turns import Turns
@@ -196,4 +196,4 @@ class ChildTurns(Turns):
         if held < REMINDERS:
             return (TextPart(read_prompt("subagents#remind")),), BY_AGENT
         texts = await self._hold(answer)
-        return (held_parts("SubagentStop", texts), {FACT: "SubagentStop"}) if texts else ((), {})
+        return (make_hold_message("SubagentStop", texts), {FACT: "SubagentStop"}) if texts else ((), {})

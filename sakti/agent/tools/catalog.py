@@ -20,7 +20,7 @@ from sakti.agent.tools.task_mutate import MISSING, QUERY_FIELDS
 from sakti.core.errors import TaskError, ToolError
 from sakti.core.events import Event, TasksChanged
 from sakti.core.types import Json
-from sakti.memory import pages as memory_pages
+from sakti.memory import page_content
 from sakti.memory.pages import Pages
 from sakti.store.database import Store
 from sakti.tasks import queries
@@ -62,7 +62,7 @@ def make_tools(
     schema = pages.schema()
     if schema is not None:
         mutate = structs.replace(
-            mutate, description=f"{mutate.description}\n\n{memory_pages.schema_instructions(schema)}"
+            mutate, description=f"{mutate.description}\n\n{page_content.schema_instructions(schema)}"
         )
     search = memory_search.make_memory_search(
         store, resource_id=resource_id, counter=pages.counter, in_window=in_window
@@ -74,7 +74,7 @@ def make_task_query(store: Store, resource_id: str) -> ActionTool:
     """Make the tool task-query for one workspace."""
 
     async def ready(run: ToolContext, *, limit: int = 5) -> Json:
-        return await store.read(queries.ready, resource_id, limit)
+        return await store.read(queries.list_ready, resource_id, limit)
 
     async def show(run: ToolContext, *, id: str) -> Json:
         return await store.read(queries.show_task, resource_id, id)

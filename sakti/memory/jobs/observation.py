@@ -182,7 +182,7 @@ class Observation:
             message_store.seal(db, [m.id for m in messages], operation.started)
             if buffering:
                 memory_store.set_buffered_at(db, window.record.id, window.pending, operation.started)
-            stored = memory_store.revision(db, window.record.id, window.thread.id)
+            stored = memory_store.read_revision(db, window.record.id, window.thread.id)
             before = self.worker.log(db, window.record.id)
 
         async with self.leases.hold(window.record.id, "observing", window.thread.id, begin) as held:

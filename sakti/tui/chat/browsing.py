@@ -156,7 +156,7 @@ class Welcome:
     async def open_once(self, state: Mapping[str, str], occupied: Callable[[], bool]) -> None:
         """Open the welcome screen on the first start, unless the user is already busy."""
         session = self._host.session
-        if occupied() or not await machine.is_first(session, state) or occupied():
+        if occupied() or not await machine.is_welcome_due(session, state) or occupied():
             return
         self.open()
         await session.views.set_ui_state(machine.SHOWN, "1")

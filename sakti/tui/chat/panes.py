@@ -148,7 +148,7 @@ class Panes:
         """Show the message window, and how many observations are new, in the title while the panes do not."""
         status, header, side = self._windows.status, self._header, self._sidebar
         hidden = status is not None and not side.shows("memory")
-        header.memory = memory_report.in_short(status, self._windows.streaming) if status and hidden else ""
+        header.memory = memory_report.format_window(status, self._windows.streaming) if status and hidden else ""
         if self._seen_ids is not None and side.shows("log"):
             self._seen_ids = set(self._line_ids)
         header.fresh = len(self._line_ids - self._seen_ids) if self._seen_ids is not None else 0

@@ -21,14 +21,14 @@ from textual.widget import Widget
 
 from sakti.agent.reports.memory_report import (
     RESTS,
+    describe_event,
     describe_unsent,
     describe_unsent_observations,
-    doing,
-    forecast,
-    gauge_words,
-    in_a_line,
-    in_words,
-    sent_gauges,
+    format_backlog,
+    format_forecast,
+    format_gauge,
+    get_sent_gauges,
+    name_current_work,
     summarize_doubts,
 )
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
@@ -219,14 +219,14 @@ class MemoryPane(Widget, can_focus=True):
         status = self._current_status()
         if status is None:
             return [title, [Segment("No messages yet.", palette.faint)]]
-        if state := doing(status):
+        if state := name_current_work(status):
             title.append(Segment(state.rjust(max(1, width - 8)), palette.warn))
         lines = [title, *_draw_gauges(status, self.streaming, self.turn_tokens, width, palette)]
         if reflected := _describe_reflection(status):
             lines.append([Segment("  "), Segment(reflected, palette.muted)])
         if status.backlog is not None:
             style = palette.warn if status.backlog.paused else palette.text
-            lines.append([Segment("Backlog ", palette.muted), Segment(in_words(status.backlog, ""), style)])
+            lines.append([Segment("Backlog ", palette.muted), Segment(format_backlog(status.backlog, ""), style)])
         if self.figures is not None and (warning := summarize_doubts(self.figures)):
             lines.append([Segment("! ", palette.warn), Segment(warning, palette.warn)])
         lines += _draw_costs(status, self.spent, palette, width, self.failed)
@@ -276,9 +276,9 @@ def _draw_gauges(
     status: MemoryStatus, streaming: int, turn_tokens: int | None, width: int, palette: Palette
 ) -> list[Line]:
     """Return both gauges, and below them the tokens left out and the next action of memory."""
-    gauges = sent_gauges(status, streaming)
+    gauges = get_sent_gauges(status, streaming)
     abouts = status.approximate or streaming > 0, status.approximate
-    numbers = [gauge_words(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
+    numbers = [format_gauge(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
     # the width of the number is reserved, so that the bar does not move
     most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
     field = max(len(text) for text in (*most, *numbers))
@@ -287,7 +287,7 @@ def _draw_gauges(
     ready = buffered.projected_message_removal if buffered.chunks and status.phase not in RESTS else 0
     marks = (status.next_buffer_at, ready), (None, 0)
     below = describe_unsent(status), describe_unsent_observations(status)
-    more = forecast(status, turn_tokens, streaming), ""
+    more = format_forecast(status, turn_tokens, streaming), ""
     out: list[Line] = []
     for name, gauge, text, mark, unsent, then in zip(GAUGE_NAMES, gauges, numbers, marks, below, more, strict=True):
         if cells >= MIN_BAR:
@@ -349,7 +349,7 @@ def _describe_cost(spent: Spent) -> str:
 def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
     """Return an event as `12:04 ● 4 messages → 3 lines`, shortened to fit."""
     head = draw_event_head(event, palette, "%H:%M")
-    room, text = max(4, width - measure_line(head)), one_line(in_a_line(event), 300)
+    room, text = max(4, width - measure_line(head)), one_line(describe_event(event), 300)
     if event.kind in ("observed", "activated"):
         text = text.partition(" ")[2]  # the sign shows the verb
     if len(text) > room and event.kind != "failed":

@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.getters import query_one
 
-from sakti.agent.reports.memory_report import ABOUT, in_a_line, sizes
+from sakti.agent.reports.memory_report import ABOUT, describe_event, format_sizes
 from sakti.core.events import ApprovalRequested
 from sakti.core.text import count_k, counted, one_line, sanitise, show_hidden
 from sakti.core.types import Message
@@ -235,14 +235,14 @@ class MemoryEventsScreen(ListPanel):
         self._retry_at = retry_at
 
     def rows(self, text: str) -> list[MemoryEvent]:
-        return [e for e in self._events if text.lower() in f"{e.kind} {in_a_line(e)}".lower()]
+        return [e for e in self._events if text.lower() in f"{e.kind} {describe_event(e)}".lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         now = self.host.session.workspace.clock.now()
         retry_at = self._retry_at if self._retry_at is not None and self._retry_at > now else None
         newest = next((e for e in self._events if e.kind == "failed"), None)
         head = draw_event_head(row, palette, "%Y-%m-%d %H:%M:%S")
-        text = one_line(in_a_line(row, retry_at if row is newest else None), 300)
+        text = one_line(describe_event(row, retry_at if row is newest else None), 300)
         first, *more = wrap([(text, palette.text)], max(10, width - measure_line(head) - 1))
         return [[*head, *first], *indent(more, Segment(" " * measure_line(head)))]
 
@@ -253,16 +253,16 @@ class MemoryEventsScreen(ListPanel):
         views = self.host.session.views
         groups = await views.memory_groups(event.group_ids)
         merged = await views.memory_groups(groups[0].merged_group_ids) if groups else []
-        title = f"{datetime.fromtimestamp(event.time / 1000):%Y-%m-%d %H:%M:%S}  {in_a_line(event)}"
+        title = f"{datetime.fromtimestamp(event.time / 1000):%Y-%m-%d %H:%M:%S}  {describe_event(event)}"
         self.host.push(ReadScreen(title, make_event_blocks(event, groups, merged)))
 
 
 def make_event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
     """Return the result of an event: its text, or a diff of the log for a reflection."""
-    what, _, reason = event.text.partition(": ") if event.kind == "failed" else (in_a_line(event), "", "")
+    what, _, reason = event.text.partition(": ") if event.kind == "failed" else (describe_event(event), "", "")
     facts = (
         ("what", what),
-        ("tokens", sizes(event.tokens_before, event.tokens_after) if event.tokens_before else ""),
+        ("tokens", format_sizes(event.tokens_before, event.tokens_after) if event.tokens_before else ""),
         ("messages", _describe_range(groups)),
         ("by", ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))),
         ("focus" if event.kind in ("compacted", "undone") else "why", "" if reason else one_line(event.text, 300)),

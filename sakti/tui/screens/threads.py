@@ -15,7 +15,7 @@ from textual.widgets import Input
 
 from sakti.agent.threads.actions import ThreadActions
 from sakti.agent.threads.export import file_name
-from sakti.agent.titles import HEADLESS, told_apart
+from sakti.agent.titles import HEADLESS, number_equal_titles
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, counted, one_line
 from sakti.core.types import SIGNS, Message, describe_state
@@ -66,7 +66,7 @@ class ThreadsScreen(ListPanel):
     def __init__(self, summaries: Sequence[ThreadSummary], now_ms: int, current: str) -> None:
         super().__init__(f"Threads  {len(summaries)}")
         self._summaries = summaries
-        self._titles = told_apart(s.thread for s in summaries)
+        self._titles = number_equal_titles(s.thread for s in summaries)
         self._now = now_ms
         self._current = current
         self._chosen: ThreadSummary | None = None  # the thread that the input line is about
@@ -163,7 +163,7 @@ class ThreadsScreen(ListPanel):
         """Read the list again, the cursor on the thread `at` if that is in it."""
         session = self.host.session
         self._summaries = await session.views.threads()
-        self._titles = told_apart(s.thread for s in self._summaries)
+        self._titles = number_equal_titles(s.thread for s in self._summaries)
         self._current = session.thread.id if session.thread else ""
         if self.is_open:
             self.refresh_rows()

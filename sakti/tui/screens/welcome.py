@@ -18,7 +18,7 @@ from textual.widgets import Input, Static
 from sakti.actions.import_ import HistoryImport
 from sakti.actions.line import Typed
 from sakti.agent.judge.policy import IN_SHORT
-from sakti.agent.setup import Found, look, rows, talks_to
+from sakti.agent.setup import MachineScan, describe_selection, list_options, scan_machine
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import one_line, sanitise
@@ -71,7 +71,7 @@ class WelcomeScreen(Panel[None]):
 
     def __init__(self, apply: Callable[[str], object], download: Download) -> None:
         super().__init__("Welcome to sakti, a coding agent whose memory you can see")
-        self.setup = Found()
+        self.setup = MachineScan()
         self._apply = apply
         self._programs: list[str] = []  # programs whose history can be imported
         self._variable = ""  # the variable whose key is being typed
@@ -100,16 +100,16 @@ class WelcomeScreen(Panel[None]):
 
     async def _load_setup(self) -> None:
         session = self.host.session
-        self.setup = await look(session.workspace.env, session.workspace.config.providers)
+        self.setup = await scan_machine(session.workspace.env, session.workspace.config.providers)
         self._programs = await HistoryImport(session.workspace.store, session.workspace.root).names()
         if self.is_open:
             self._refresh()
 
     def _refresh(self) -> None:
         session = self.host.session
-        lines = [f"{'✓' if good else '·'} {text}" for good, text in rows(self.setup)]
+        lines = [f"{'✓' if good else '·'} {text}" for good, text in list_options(self.setup)]
         self.query_one("#welcome-found", Static).update(
-            sanitise("\n".join([*lines, "", talks_to(session.workspace.models.selection)]))
+            sanitise("\n".join([*lines, "", describe_selection(session.workspace.models.selection)]))
         )
         self.choices.set_rows(self._list_choices(), cursor=max(0, self.choices.cursor))
 

@@ -16,7 +16,7 @@ from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Static
 
-from sakti.agent.reports.memory_report import context_words
+from sakti.agent.reports.memory_report import format_context
 from sakti.core.clock import Clock
 from sakti.core.events import Event, McpServerChanged
 from sakti.core.text import counted, format_duration, one_line, whole_seconds
@@ -300,7 +300,7 @@ class StatusLine(Widget):
 
     def _describe_context(self, dropped: Sequence[str]) -> str:
         """Return the tokens of the next request and the window; "" before they are known."""
-        text = context_words(self.context, self.window, about=self._estimated) if self.context else ""
+        text = format_context(self.context, self.window, about=self._estimated) if self.context else ""
         text = re.sub(r"( of |,).*", "", text) if "limit" in dropped else text
         return text.removeprefix("context ") if "label" in dropped else text
 

@@ -154,7 +154,7 @@ async def test_an_approved_plan_becomes_tasks_a_block_and_an_approval_mode(store
     assert session.current.approval_mode == "edits"
     epic, first, second = await board(store, run)
     assert (epic.type, first.title, second.title) == ("epic", "Add the column", "Read it")
-    edges = await store.read(graph.edges, session.workspace.board_id)
+    edges = await store.read(graph.list_edges, session.workspace.board_id)
     assert {(second.id, first.id, "blocks"), (first.id, epic.id, "parent-child")} <= {tuple(e) for e in edges}
     kinds = [b.kind for b in run.provider.requests[-1].system]
     assert "plan" not in kinds, "its message is still sent"
@@ -183,16 +183,16 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     [message] = [m for m in run.provider.requests[-1].messages if any(r.name == "present_plan" for r in m.tool_results)]
     assert with_user_answers([message])[0].text.startswith("I changed the plan to:")
     before = await board(store, run)
-    edges = await store.read(graph.edges, session.workspace.board_id)
+    edges = await store.read(graph.list_edges, session.workspace.board_id)
     session.set_approval_mode("edits")
     undone = undoing.make_undoing(session)
     await undone.undo(await undone.preview(1, "conversation"))
     assert not await board(store, run) and session.current.approval_mode == "plan"
-    assert plans.current(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
+    assert plans.find_plan(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
     await undoing.make_undoing(session).redo()
     assert [(t.id, t.status) for t in await board(store, run)] == [(t.id, t.status) for t in before]
-    assert await store.read(graph.edges, session.workspace.board_id) == edges
-    assert session.current.approval_mode == "edits" and plans.current(session.thread.metadata) is not None
+    assert await store.read(graph.list_edges, session.workspace.board_id) == edges
+    assert session.current.approval_mode == "edits" and plans.find_plan(session.thread.metadata) is not None
     await store.write(tasks.claim, session.current.task_actor(), before[1].id)
     from_shell = undoing.Undoing(store, session.workspace.root, store.clock, session.thread, None)
     await session.close()
@@ -230,7 +230,7 @@ async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path)
     for _ in range(2):  # the plan was approved in the other thread: an undo here leaves it
         undone = undoing.make_undoing(session)
         await undone.undo(await undone.preview(1, "conversation"))
-        assert plans.current(session.thread.metadata) is not None and await board(store, run) == tasks_before
+        assert plans.find_plan(session.thread.metadata) is not None and await board(store, run) == tasks_before
         assert session.current.approval_mode == "edits"
         await run.ask("go on")
     assert "1. Add the column" in next(b.text for b in run.provider.requests[-1].system if b.kind == "plan")

@@ -128,17 +128,17 @@ async def test_a_refusal_is_a_failure_with_and_without_words(store: Store, tmp_p
 )
 def test_an_answer_may_have_the_models_own_maximum(window, most, setting, output, left) -> None:
     info = ModelInfo("m", "p", window, most)
-    assert limits.room(info, AgentSettings(max_output_tokens=setting), 4_000) == (output, left)
+    assert limits.measure_room(info, AgentSettings(max_output_tokens=setting), 4_000) == (output, left)
 
 
 @pytest.mark.parametrize("prompt", [0, 100, 3_470, 7_900, 8_191, 8_192, 20_000])
 @pytest.mark.parametrize("factor", [1.0, 1.5])
 def test_an_answer_is_never_more_than_the_window_leaves(prompt, factor) -> None:
     info = ModelInfo("m", "p", 8_192, tokens=factor)
-    output = limits.output_for(info, 32_000, prompt)
+    output = limits.limit_output(info, 32_000, prompt)
     assert output >= 1
     assert prompt >= 8_192 or prompt + output <= 8_192
-    assert limits.output_for(ModelInfo("m", "p"), 32_000, prompt) == 32_000
+    assert limits.limit_output(ModelInfo("m", "p"), 32_000, prompt) == 32_000
 
 
 async def test_no_request_asks_for_more_than_the_window(store: Store, tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ async def begin(store: Store, workspace: Path, answers: list[Any], **options: An
         workspace, load(overrides=("memory.model=extractive",)).config, env={"PATH": "/usr/bin:/bin"}, **options
     )
     found = trust.review(workspace)
-    given = replace(given, instructed=bool(found.project.files) and not found.asks)
+    given = replace(given, use_project_instructions=bool(found.project.files) and not found.asks)
     model = ModelInfo("demo", "scripted", context_window=200_000)
     recorded = Recorded(
         Session(given, clock=clock, counter=counter, provider=provider, model=model, store=store), provider

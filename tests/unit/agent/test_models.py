@@ -93,5 +93,5 @@ async def test_the_fallback_is_known_as_well_as_the_actor() -> None:
 async def test_an_unfit_actor_does_not_observe(actor: str, fit: bool) -> None:
     models, _ = made()
     await models.select(actor)
-    assert models.fit(models.observing()) is fit
+    assert models.can_observe(models.choose_observer()) is fit
     await models.close()

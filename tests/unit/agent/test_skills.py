@@ -51,7 +51,7 @@ async def begin(store: Store, ws: Path, answers: Any, *, trusted: bool = True, *
     provider = ScriptedProvider(answers, clock=clock, count=counter.count)
     config = load_config(overrides=("memory.model=extractive",)).config
     options = {"env": {"PATH": "/usr/bin:/bin"}, **options}
-    given = replace(Options(ws, config, **options), instructed=trusted)
+    given = replace(Options(ws, config, **options), use_project_instructions=trusted)
     model = ModelInfo("demo", "scripted", context_window=200_000)
     run = Recorded(Session(given, clock=clock, counter=counter, provider=provider, model=model, store=store), provider)
     await run.session.start()

@@ -112,7 +112,9 @@ async def test_findings_enter_the_log_with_the_message_that_brought_them(store: 
     taken_in = [
         e for e in await store.read(memory_events.list_events, engine.record_id, run.session.thread.id) if e.text
     ]
-    assert [memory_report.in_a_line(e).partition(",")[0] for e in taken_in] == ["observed report of explore → 3 lines"]
+    assert [memory_report.describe_event(e).partition(",")[0] for e in taken_in] == [
+        "observed report of explore → 3 lines"
+    ]
     came_from = await store.read(group_rows.find_origin, mine.id)
     (row,) = await store.read(runs.list_children, run.session.thread.id)
     assert came_from is not None and came_from.thread_id == row.child_id

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.agent.titles import LENGTH, first_title, given_title, says_little, told_apart
+from sakti.agent.titles import LENGTH, clean_model_title, is_uninformative, make_first_title, number_equal_titles
 from sakti.core.types import Thread
 
 
@@ -27,7 +27,7 @@ from sakti.core.types import Thread
     ],
 )
 def test_a_first_title_says_what_it_is_about(text: str, title: str) -> None:
-    assert first_title(text) == title
+    assert make_first_title(text) == title
 
 
 @pytest.mark.parametrize(
@@ -44,18 +44,18 @@ def test_a_first_title_says_what_it_is_about(text: str, title: str) -> None:
     ],
 )
 def test_a_given_title_is_what_the_model_meant(text: str, title: str) -> None:
-    assert given_title(text) == title
-    assert len(given_title(text * 40)) <= LENGTH
+    assert clean_model_title(text) == title
+    assert len(clean_model_title(text * 40)) <= LENGTH
 
 
 def test_a_title_is_one_short_line() -> None:
-    assert len(first_title("word " * 100)) <= LENGTH
-    assert first_title("a\x1b[31m b c d e") == "a␛[31m b c d e"
+    assert len(make_first_title("word " * 100)) <= LENGTH
+    assert make_first_title("a\x1b[31m b c d e") == "a␛[31m b c d e"
 
 
 def test_equal_titles_are_told_apart_by_their_age() -> None:
     threads = [Thread(f"t{n}", "r", title, n, n) for n, title in enumerate(("FIXBUG", "what", "fixbug", "", "FIXBUG"))]
-    told = told_apart(reversed(threads))
+    told = number_equal_titles(reversed(threads))
     assert [told[f"t{n}"] for n in range(5)] == ["FIXBUG", "what", "fixbug (2)", "untitled", "FIXBUG (3)"]
 
 
@@ -72,4 +72,4 @@ def test_equal_titles_are_told_apart_by_their_age() -> None:
     ],
 )
 def test_greetings_and_commands_say_little(title: str, little: bool) -> None:
-    assert says_little(title) is little
+    assert is_uninformative(title) is little

@@ -117,7 +117,7 @@ def test_untrusted_settings_are_left_out_and_named(workspace: Path) -> None:
 def test_trust_for_one_run_keeps_nothing(workspace: Path) -> None:
     options = Options.load(workspace, trusted=True)
     assert not options.config.memory.enabled
-    assert options.told == ".sakti/config.toml sets memory.enabled = false."
+    assert options.project_notice == ".sakti/config.toml sets memory.enabled = false."
     assert trust.review(workspace).state == "new"
 
 
@@ -180,7 +180,7 @@ def test_where_nothing_can_be_kept_that_is_said(workspace: Path, monkeypatch: py
 
 @pytest.mark.parametrize("answer", [True, False])
 async def test_a_chat_asks_before_it_starts(workspace: Path, answer: bool) -> None:
-    session = Session(Options.load_unasked(workspace))
+    session = Session(Options.load_without_project(workspace))
     asked: list[trust.TrustReview] = []
 
     async def ask(found: trust.TrustReview) -> bool:
@@ -198,9 +198,9 @@ async def test_a_chat_where_there_is_nothing_to_trust_does_not_ask(tmp_path: Pat
     async def ask(_: trust.TrustReview) -> bool:
         raise AssertionError("asked")
 
-    session = Session(Options.load_unasked(tmp_path))
+    session = Session(Options.load_without_project(tmp_path))
     await lifecycle.settle_trust(session.workspace, ask)
-    assert not session.workspace.options.unasked
+    assert not session.workspace.options.trust_pending
 
 
 def test_what_the_user_writes_into_the_project_is_trusted(workspace: Path, tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ async def test_the_chat_asks_about_each_need_once(workspace: Path, store: Store)
             asked.append(need.sentence)
             return answer and "host" in asked[-1]
 
-        options = Options.load_unasked(workspace, env={"DB_TOKEN": "s3cret"})
+        options = Options.load_without_project(workspace, env={"DB_TOKEN": "s3cret"})
         session = Session(options, store=store)
         await lifecycle.settle_trust(session.workspace, agree, allow)
         return session

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from sakti.agent.reports.memory_report import in_words
+from sakti.agent.reports.memory_report import format_backlog
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import Backlog, to_json
 from sakti.core.types import TextPart
@@ -77,8 +77,8 @@ async def test_the_price_is_the_observers(tmp_path: Path) -> None:
     without = memory_status.estimate_backlog(flow, "extractive", memory_status.rates("extractive"))
     assert without is not None
     assert (without.calls, without.cost_usd) == (0, 0.0)
-    assert in_words(Backlog(84_000, 3, 0.119)) == "84.0k tokens left · 3 calls · ~$0.12"
-    assert in_words(Backlog(84_000, 1, None, True)) == "paused · 84.0k tokens left · 1 call"
+    assert format_backlog(Backlog(84_000, 3, 0.119)) == "84.0k tokens left · 3 calls · ~$0.12"
+    assert format_backlog(Backlog(84_000, 1, None, True)) == "paused · 84.0k tokens left · 1 call"
     await driver.close()
 
 

@@ -609,7 +609,7 @@ async def test_the_log_can_be_asked_for(tmp_path: Path) -> None:
     assert {line.kind for line in lines} == {"observation", "reflection"}
     assert all(line.date == "Jan 15, 2026" and line.time == "10:00" and line.priority == "medium" for line in lines)
     assert driver.said[0].id in await read(memory_log.list_sources, lines[0].group_id)
-    made = await read(memory_log.generations, record)
+    made = await read(memory_log.list_generations, record)
     assert made and made[0].tokens < made[0].input_tokens
     assert driver.of(MemoryStatus)[-1].generation_count == len([g for g in made if g.activated_at])
     await driver.close()

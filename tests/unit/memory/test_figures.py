@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 from msgspec import structs
 
-from sakti.agent.reports.memory_report import describe_compaction, rows, sizes, summarize_doubts, taken_back
+from sakti.agent.reports.memory_report import (
+    describe_compaction,
+    describe_uncompaction,
+    format_sizes,
+    list_figures,
+    summarize_doubts,
+)
 from sakti.core.events import CompactionFinished
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.store import memory
@@ -34,13 +40,13 @@ class Inventing(ScriptedObserver):
 def test_one_message_is_told_of_as_one(count: int, kept: str, back: str) -> None:
     done = CompactionFinished("r", count, 900, 400, 3, kept=count, kept_tokens=80)
     assert dict(describe_compaction(done))["Kept"].startswith(kept)
-    assert taken_back(done).startswith(back)
+    assert describe_uncompaction(done).startswith(back)
 
 
 async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db", settings(observation_tokens=4_000), observer=Inventing())
     assert await driver.store.read(compute_figures, driver.engine.record_id) == Figures()
-    assert rows(Figures()) == []
+    assert list_figures(Figures()) == []
     for number in range(8):
         await driver.turn(f"part {number} " + "word " * 200, [{"text": f"answer {number} " * 40}])
         await driver.engine.wait_idle()
@@ -70,9 +76,9 @@ async def test_the_figures_are_those_of_the_rows(tmp_path: Path) -> None:
     assert found.reflection.tokens_after < found.reflection.tokens_before
     reflection = driver.engine.state.window.active[0]
     assert found.dropped_lines == len(reflection.metadata["dropped"]["lines"])
-    named = dict(rows(found))
+    named = dict(list_figures(found))
     assert named["Last run"].endswith("by honest")
-    assert named["Generation 1"].startswith(sizes(generation.input_tokens, generation.tokens))
+    assert named["Generation 1"].startswith(format_sizes(generation.input_tokens, generation.tokens))
     assert summarize_doubts(found)
 
     await driver.engine.undo_reflection()

@@ -14,6 +14,7 @@ from sakti.core.config import MemorySettings, WorkingMemorySettings
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import Json
+from sakti.memory import page_content
 from sakti.memory import pages as memory_pages
 from sakti.memory.pages import Pages
 from sakti.store.database import Store
@@ -90,22 +91,22 @@ async def test_notes_and_a_page_that_was_markdown(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_schema_is_refused(tmp_path: Path) -> None:
-    assert memory_pages.load_schema(None, tmp_path) is None
-    assert memory_pages.load_schema(put(tmp_path), tmp_path) == SCHEMA
+    assert page_content.load_schema(None, tmp_path) is None
+    assert page_content.load_schema(put(tmp_path), tmp_path) == SCHEMA
     for wrong in ({"type": "anything"}, [], {"description": "x" * 30_000}):
         with pytest.raises(ConfigError, match="page.json"):
-            memory_pages.load_schema(put(tmp_path, wrong), tmp_path)
+            page_content.load_schema(put(tmp_path, wrong), tmp_path)
     (tmp_path / "page.json").write_text("{")
     with pytest.raises(ConfigError, match="JSON"):
-        memory_pages.load_schema("page.json", tmp_path)
+        page_content.load_schema("page.json", tmp_path)
     with pytest.raises(ConfigError):
-        memory_pages.load_schema("missing.json", tmp_path)
+        page_content.load_schema("missing.json", tmp_path)
 
 
 def test_an_address_in_a_schema_is_not_fetched() -> None:
     schema: Json = {"properties": {"a": {"$ref": "http://127.0.0.1:9/schema.json"}}}
     with pytest.raises(MemoryFailure, match="127"):
-        memory_pages.check_schema('{"a": 1}', schema)
+        page_content.check_schema('{"a": 1}', schema)
 
 
 async def test_the_model_is_told_the_schema_and_refused_by_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from sakti.agent.tools.catalog import make_tools
 from sakti.core.config import MemorySettings, WorkingMemorySettings, flatten, load
 from sakti.core.errors import ConfigError, MemoryFailure
 from sakti.core.tokens import Estimator
-from sakti.memory import pages as memory_pages
+from sakti.memory import page_content
 from sakti.memory.pages import Pages
 from sakti.store.database import Store
 from sakti.store.memory import records as rows
@@ -129,7 +129,7 @@ async def test_a_file_elsewhere_is_not_read(store: Store, tmp_path: Path, home: 
     with pytest.raises(ConfigError, match="must be in the workspace or in"):
         await pages(store, work, template=name).template()
     with pytest.raises(ConfigError, match="must be in the workspace or in"):
-        memory_pages.load_schema(name, work)
+        page_content.load_schema(name, work)
 
 
 def test_the_users_own_configuration_may_hold_them(tmp_path: Path, home: Path) -> None:
@@ -137,12 +137,12 @@ def test_the_users_own_configuration_may_hold_them(tmp_path: Path, home: Path) -
     folder.mkdir(parents=True)
     (folder / "page.md").write_text("# Mine")
     (folder / "page.json").write_text('{"type": "object"}')
-    assert memory_pages.load_template(str(folder / "page.md"), tmp_path) == "# Mine"
-    assert memory_pages.load_schema(str(folder / "page.json"), tmp_path) == {"type": "object"}
+    assert page_content.load_template(str(folder / "page.md"), tmp_path) == "# Mine"
+    assert page_content.load_schema(str(folder / "page.json"), tmp_path) == {"type": "object"}
 
 
 def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "long.md").write_text("x" * (memory_pages.TEMPLATE_CHARACTERS + 1))
+    (tmp_path / "long.md").write_text("x" * (page_content.TEMPLATE_CHARACTERS + 1))
     (tmp_path / "bytes.md").write_bytes(b"\xff\xfe\x00")
     (tmp_path / ".env").write_text("KEY=1")
     (tmp_path / "folder.md").mkdir()
@@ -154,10 +154,10 @@ def test_what_is_no_template_is_refused(tmp_path: Path) -> None:
         ("folder.md", "there is no file"),
     ):
         with pytest.raises(ConfigError, match=words):
-            memory_pages.load_template(name, tmp_path)
+            page_content.load_template(name, tmp_path)
     (tmp_path / "deep.json").write_text("[" * 15_000)
     with pytest.raises(ConfigError, match="cannot be read as JSON"):
-        memory_pages.load_schema("deep.json", tmp_path)
+        page_content.load_schema("deep.json", tmp_path)
 
 
 def test_the_settings_are_checked_and_shown() -> None:

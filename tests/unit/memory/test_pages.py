@@ -10,6 +10,7 @@ from sakti.core.clock import short
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, TextPart, ThinkingPart
+from sakti.memory import page_content
 from sakti.memory import pages as memory_pages
 from sakti.memory.recall import PAGE_MESSAGES, AskingThread, RecallRequest, recall
 from sakti.store import memory
@@ -23,10 +24,10 @@ COUNTER = Estimator()
 
 def test_sections_are_replaced_by_heading() -> None:
     page = "# Stack\nPython\n\n# Notes\n- a\n```\n# no heading\n```"
-    merged, changed = memory_pages.merge_sections(page, "## stack\nPython 3.11\n\n# New\nx")
+    merged, changed = page_content.merge_sections(page, "## stack\nPython 3.11\n\n# New\nx")
     assert merged == "# Stack\nPython 3.11\n\n# Notes\n- a\n```\n# no heading\n```\n\n# New\nx"
     assert changed == ("stack", "New")
-    assert memory_pages.merge_sections(merged, "# New\nx") == (merged, ())
+    assert page_content.merge_sections(merged, "# New\nx") == (merged, ())
 
 
 async def test_every_version_is_kept(tmp_path: Path) -> None:
@@ -121,14 +122,14 @@ async def test_a_page_of_json_is_merged_in_depth(tmp_path: Path) -> None:
     page, changed = await put('{"stack": {"db": "sqlite", "ui": "textual"}, "notes": ["a"]}')
     assert set(changed) == {"stack", "notes"}
     page, changed = await put('{"stack": {"db": null, "web": "none"}, "notes": ["b"]}')
-    assert memory_pages.as_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
+    assert page_content.as_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
     assert await put('{"notes": ["b"]}') == (page, ())
     page, changed = await put('{"notes": null}')
     assert changed == ("notes",)
     with pytest.raises(MemoryFailure):
         await put("# Heading\ntext")
     noted = await stored.add_note("remember  this")
-    assert (memory_pages.as_json(noted) or {})["Notes"] == ["remember this"]
+    assert (page_content.as_json(noted) or {})["Notes"] == ["remember this"]
     page, _ = await put("# Heading\ntext", replace=True)
     assert page == "# Heading\ntext"
     await store.close()

@@ -39,7 +39,7 @@ _WORDS: Mapping[str, Verdict] = {"allow": "allow", "approve": "allow", "ask": "a
 _STRICTNESS: tuple[Verdict, ...] = ("", "allow", "ask", "deny")
 
 
-class Ran(Struct, frozen=True):
+class HookRun(Struct, frozen=True):
     """End of a hook: its exit code (or None) and its output.
 
     `failed` is the reason why it did not end.
@@ -96,7 +96,7 @@ class HookDecision(Struct, frozen=True):
         return "\n".join(r.text for r in self.reasons)
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """Return a hook's text as it is used: secrets masked, cut in its middle."""
     return mask_secrets(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
 
@@ -105,16 +105,16 @@ def _describe_failure(code: int, errors: str) -> str:
     """Describe how a command failed: its exit code, and the first line of its errors."""
     first = next((row for row in errors.splitlines() if row.strip()), "")
     end = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
-    return f"{end}: {one_line(short(first), 300)}" if first else end
+    return f"{end}: {one_line(shorten(first), 300)}" if first else end
 
 
-def read(event: str, ran: Ran) -> HookAnswer:
+def read(event: str, ran: HookRun) -> HookAnswer:
     """Return what a hook decided by its end and its output."""
     hook = ran.hook
     if ran.failed:
         return HookAnswer(hook, notices=(ran.failed,))
     if ran.code == BLOCKS:
-        reason = short(ran.errors) or "no reason was given"
+        reason = shorten(ran.errors) or "no reason was given"
         if event in CANNOT:
             return HookAnswer(hook, notices=(one_line(reason, 400),))
         return HookAnswer(hook, "deny", reason)
@@ -122,7 +122,7 @@ def read(event: str, ran: Ran) -> HookAnswer:
         return HookAnswer(hook, notices=(_describe_failure(ran.code or 0, ran.errors),))
     table = _table(ran.out)
     if table is None:
-        return HookAnswer(hook, context=short(ran.out) if event in TELLS else "")
+        return HookAnswer(hook, context=shorten(ran.out) if event in TELLS else "")
     return _of_table(event, hook, table)
 
 
@@ -174,7 +174,7 @@ def _read_verdict(event: str, table: Json, special: Json) -> tuple[Verdict, str,
 
 def _text(table: Json, name: str) -> str:
     value = table.get(name)
-    return short(value) if isinstance(value, str) else ""
+    return shorten(value) if isinstance(value, str) else ""
 
 
 def merge_decisions(answers: Sequence[HookAnswer]) -> HookDecision:
@@ -234,7 +234,7 @@ class HookSurroundings(Struct, frozen=True):
     home: Path = field(default_factory=Path.home)
 
 
-async def run(hook: Hook, data: bytes, place: HookSurroundings) -> Ran:
+async def run(hook: Hook, data: bytes, place: HookSurroundings) -> HookRun:
     """Run one hook to its end or its time; raises nothing but a cancellation, which ends it too."""
     try:
         argv = command(hook, place)
@@ -244,7 +244,7 @@ async def run(hook: Hook, data: bytes, place: HookSurroundings) -> Ran:
             process = _start(argv, hook, place, stdin)
     except (OSError, ValueError) as e:
         why = e.strerror if isinstance(e, OSError) and e.strerror else str(e)
-        return Ran(hook, failed=f"cannot be started: {why}.")
+        return HookRun(hook, failed=f"cannot be started: {why}.")
     assert process.stderr is not None
     out, errors, tree = _HookOutput(process.stdout), _HookOutput(process.stderr), ProcessTree(process)
     try:
@@ -256,12 +256,12 @@ async def run(hook: Hook, data: bytes, place: HookSurroundings) -> Ran:
                 await out.closed.wait()
                 await errors.closed.wait()
     except TimeoutError:
-        return Ran(hook, failed=f"stopped after {hook.timeout:g} s, with every process that it started.")
+        return HookRun(hook, failed=f"stopped after {hook.timeout:g} s, with every process that it started.")
     finally:
         await tree.end(grace=0)
         out.close()
         errors.close()
-    return Ran(hook, process.code, out.text(), errors.text())
+    return HookRun(hook, process.code, out.text(), errors.text())
 
 
 def command(hook: Hook, place: HookSurroundings) -> list[str]:

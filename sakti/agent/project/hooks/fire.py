@@ -20,7 +20,7 @@ from msgspec import Struct, field, structs
 
 from sakti.agent.judge import shell
 from sakti.agent.project.hooks import answers, payload, settings
-from sakti.agent.project.hooks.answers import HookDecision, HookSurroundings, HookText, Ran
+from sakti.agent.project.hooks.answers import HookDecision, HookRun, HookSurroundings, HookText
 from sakti.agent.project.hooks.settings import Hook, HookList
 from sakti.agent.sandbox import quarantine
 from sakti.core.config.fields import EVENTS, TOOL_EVENTS
@@ -62,7 +62,7 @@ class HookSubject(Struct, frozen=True):
     paths: tuple[str, ...] = ()
 
 
-def names_of(tool: str) -> tuple[str, ...]:
+def list_tool_names(tool: str) -> tuple[str, ...]:
     """Return the names of a tool, ours first."""
     return (tool, *NAMES.get(tool, ()))
 
@@ -76,15 +76,15 @@ def choose_hooks(
     """
     out: dict[tuple[str, tuple[str, ...] | None], Hook] = {}
     for hook in hooks:
-        if hook.event == event and not hook.why_not and _fits(hook, event, subject, commands):
+        if hook.event == event and not hook.why_not and _should_run(hook, event, subject, commands):
             out.setdefault((hook.command, hook.args), hook)
     return list(out.values())
 
 
-def _fits(hook: Hook, event: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]) -> bool:
+def _should_run(hook: Hook, event: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]) -> bool:
     if EVENTS.get(event) and not matches(hook.match, subject.names):
         return False
-    return not hook.condition or (event in TOOL_EVENTS and fulfils(hook.condition, subject, commands))
+    return not hook.condition or (event in TOOL_EVENTS and meets_condition(hook.condition, subject, commands))
 
 
 def matches(pattern: str, names: Collection[str]) -> bool:
@@ -102,7 +102,7 @@ def matches(pattern: str, names: Collection[str]) -> bool:
     return any(expression.search(name) for name in names)
 
 
-def fulfils(rule: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]) -> bool:
+def meets_condition(rule: str, subject: HookSubject, commands: Callable[[str], Sequence[str] | None]) -> bool:
     """Return whether a call fits `Tool`, `Tool(pattern)` or `Bash(words *)`; unparsed commands do."""
     match = _RULE.fullmatch(rule)
     if match is None or not matches(match[1], subject.names):
@@ -148,7 +148,7 @@ class HookHost(Protocol):
         ...
 
 
-Runner = Callable[[Hook, bytes, HookSurroundings], Awaitable[Ran]]
+Runner = Callable[[Hook, bytes, HookSurroundings], Awaitable[HookRun]]
 
 
 class Hooks(Struct):
@@ -252,7 +252,7 @@ class Hooks(Struct):
         place, transcript = await self.host.place(), await self.host.transcript()
         place = structs.replace(place, read=(*place.read, transcript.parent))
         inputs = [
-            payload.common(
+            payload.make_payload(
                 event, self.host.session_id, str(transcript), str(place.cwd), self.host.mode, {**self.agent, **f}
             )
             for f in several
@@ -270,15 +270,15 @@ class Hooks(Struct):
         self._set_aside(watch)
         return answers.merge_decisions([answers.read(event, r) for r in (*refused, *ran)])
 
-    def _check_scripts(self, hooks: Iterable[Hook], place: HookSurroundings) -> tuple[list[Hook], list[Ran]]:
+    def _check_scripts(self, hooks: Iterable[Hook], place: HookSurroundings) -> tuple[list[Hook], list[HookRun]]:
         """Leave out the project's hooks whose scripts differ from the trusted ones."""
         ready: list[Hook] = []
-        refused: list[Ran] = []
+        refused: list[HookRun] = []
         for hook in hooks:
             changed = self._explain_change(hook, place.workspace) if hook.project else ""
             if changed:
                 why = f"not started: {changed} has changed since it was trusted. `sakti trust` shows and trusts it."
-                refused.append(Ran(hook, failed=why))
+                refused.append(HookRun(hook, failed=why))
             else:
                 ready.append(hook)
         return ready, refused
@@ -300,7 +300,7 @@ class Hooks(Struct):
             text = f"A hook created files that run code or give instructions later: {moved}."
             self.host.emit(Notice("warning", TITLE, text))
 
-    async def _later(self, event: str, runs: Sequence[Awaitable[Ran]], watch: quarantine.Watch | None) -> None:
+    async def _later(self, event: str, runs: Sequence[Awaitable[HookRun]], watch: quarantine.Watch | None) -> None:
         """Wait for a hook that runs in the background; only its failures and messages are told."""
         ran = await asyncio.gather(*runs)
         self._set_aside(watch)
@@ -313,7 +313,7 @@ class Hooks(Struct):
         task.add_done_callback(self._background.discard)
 
 
-def held_parts(event: str, texts: Sequence[HookText]) -> tuple[Part, ...]:
+def make_hold_message(event: str, texts: Sequence[HookText]) -> tuple[Part, ...]:
     """Return the message that continues a turn which hooks held, with their texts."""
     shown = "\n".join(t.text for t in texts)
     return ContextPart({FACT: answers.delimit(event, texts)}), MarkerPart(FACT, shown)

@@ -9,7 +9,7 @@ from msgspec import structs
 from sakti.agent.project.hooks import answers, fire, payload
 from sakti.agent.project.hooks.answers import HookDecision
 from sakti.agent.project.hooks.fire import Hooks, HookSubject
-from sakti.agent.project.hooks.payload import Told
+from sakti.agent.project.hooks.payload import HookCall
 from sakti.agent.tools.call_hooks import DeniedCall, GuardDecision
 from sakti.agent.tools.context import Outcome, ToolState
 from sakti.core.text import one_line
@@ -60,14 +60,16 @@ class HookGuard:
         text = answers.delimit(event, (*decision.reasons, *decision.context))
         return structs.replace(outcome, content=f"{outcome.content}\n\n{text}") if text else outcome
 
-    def _build_end_fields(self, call: ToolCallPart, told: Told, outcome: Outcome, duration_ms: int) -> dict[str, Any]:
-        result = payload.response(call.name, told, outcome)
-        how = {"error": payload.error_of(outcome), "is_interrupt": False} if outcome.is_error else {}
+    def _build_end_fields(
+        self, call: ToolCallPart, told: HookCall, outcome: Outcome, duration_ms: int
+    ) -> dict[str, Any]:
+        result = payload.format_response(call.name, told, outcome)
+        how = {"error": payload.format_error(outcome), "is_interrupt": False} if outcome.is_error else {}
         about = {"tool_response": result, "tool_use_id": call.id, "duration_ms": duration_ms}
         return {**_name_call(told), **about, **how}
 
     def _apply_decision(
-        self, event: str, call: ToolCallPart, calls: list[Told], decision: HookDecision
+        self, event: str, call: ToolCallPart, calls: list[HookCall], decision: HookDecision
     ) -> GuardDecision:
         if decision.stop is not None:
             self._stop = decision.stop.text or "A hook ended the turn."
@@ -81,21 +83,23 @@ class HookGuard:
         note = "\n".join(n for n in (answers.delimit(event, decision.context), change) if n)
         return GuardDecision(call, decision.verdict, one_line(reason or "A hook asks", 300), note)
 
-    def _convert_call(self, call: ToolCallPart) -> list[Told]:
+    def _convert_call(self, call: ToolCallPart) -> list[HookCall]:
         return payload.translate_call(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
 
-    def _subject(self, call: ToolCallPart, calls: list[Told]) -> HookSubject:
+    def _subject(self, call: ToolCallPart, calls: list[HookCall]) -> HookSubject:
         command = (call.arguments or {}).get("command") if call.name == "bash" else None
         paths = [p for each in calls for p in each.paths]
         relative = [self._tools.show(self._tools.resolve(p)) for p in paths]
-        return HookSubject(fire.names_of(call.name), str(command) if command is not None else None, (*paths, *relative))
+        return HookSubject(
+            fire.list_tool_names(call.name), str(command) if command is not None else None, (*paths, *relative)
+        )
 
 
-def _name_call(told: Told) -> dict[str, Any]:
+def _name_call(told: HookCall) -> dict[str, Any]:
     return {"tool_name": told.name, "tool_input": told.input}
 
 
-def _change_input(call: ToolCallPart, calls: list[Told], decision: HookDecision) -> tuple[ToolCallPart, str]:
+def _change_input(call: ToolCallPart, calls: list[HookCall], decision: HookDecision) -> tuple[ToolCallPart, str]:
     """Return the call with the input that a hook gives it, and the note on that. Raises `DeniedCall`."""
     if decision.input is None or decision.changed_by is None or decision.input == calls[0].input:
         return call, ""
@@ -103,5 +107,5 @@ def _change_input(call: ToolCallPart, calls: list[Told], decision: HookDecision)
     if len(calls) > 1 or call.name == "apply_patch":
         why = f"a hook of {source} changes the input of {call.name}, which is not possible"
         raise DeniedCall(f"Refused: {why}.", why)
-    call = structs.replace(call, arguments=payload.ours(call.name, decision.input))
+    call = structs.replace(call, arguments=payload.translate_input(call.name, decision.input))
     return call, f"[A hook of {source} changed the input of this call: {payload.format_input(decision.input)}]"

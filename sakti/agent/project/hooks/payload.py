@@ -58,7 +58,7 @@ _EDIT = {"old": "old_string", "new": "new_string", "all": "replace_all", "after"
 _FOLDERS = ("ls", "glob", "grep")
 
 
-class Told(Struct, frozen=True):
+class HookCall(Struct, frozen=True):
     """A call as hooks are told of it: the tool's name, its input, the files in it."""
 
     name: str
@@ -66,7 +66,7 @@ class Told(Struct, frozen=True):
     paths: tuple[str, ...] = ()
 
 
-def common(
+def make_payload(
     event: str, session_id: str, transcript: str, cwd: str, mode: str, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return what a hook reads: the fields of every event, then its own."""
@@ -88,7 +88,7 @@ def _convert_values(tool: str, fields: dict[str, Any]) -> None:
         fields["output_mode"] = "files_with_matches" if fields.pop("files_only") else "content"
 
 
-def translate_call(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
+def translate_call(tool: str, arguments: Json, resolve: Callable[[str], str]) -> list[HookCall]:
     """Return a call in the terms of claude-code, once for each file if it changes several.
 
     `resolve` makes a path absolute.
@@ -104,28 +104,28 @@ def translate_call(tool: str, arguments: Json, resolve: Callable[[str], str]) ->
         return [_convert_edit(fields, resolve(path) if isinstance(path, str) else "")]
     _convert_values(tool, fields)
     paths = (resolve(path),) if isinstance(path, str) else ()
-    return [Told(_TOOLS.get(tool, tool), fields, paths)]
+    return [HookCall(_TOOLS.get(tool, tool), fields, paths)]
 
 
-def _convert_edit(given: Json, path: str) -> Told:
+def _convert_edit(given: Json, path: str) -> HookCall:
     edits = given.pop("edits", None)
     listed: list[Any] = cast("list[Any]", edits) if isinstance(edits, list) else []
     changes = [{_EDIT.get(k, k): v for k, v in cast("Json", e).items()} for e in listed if isinstance(e, dict)]
     paths = (path,) if path else ()
     if len(changes) == 1:
-        return Told("Edit", {**given, **changes[0]}, paths)
-    return Told("MultiEdit", {**given, "edits": changes}, paths)
+        return HookCall("Edit", {**given, **changes[0]}, paths)
+    return HookCall("MultiEdit", {**given, "edits": changes}, paths)
 
 
-def _convert_patch(arguments: Json, resolve: Callable[[str], str]) -> list[Told]:
+def _convert_patch(arguments: Json, resolve: Callable[[str], str]) -> list[HookCall]:
     text = str(arguments.get("patch", ""))
     named = patch.list_paths(text)
     if not named:
-        return [Told("apply_patch", dict(arguments))]
-    return [Told("Edit", {"file_path": (full := resolve(p)), "patch": text}, (full,)) for p in named]
+        return [HookCall("apply_patch", dict(arguments))]
+    return [HookCall("Edit", {"file_path": (full := resolve(p)), "patch": text}, (full,)) for p in named]
 
 
-def ours(tool: str, given: Json) -> Json:
+def translate_input(tool: str, given: Json) -> Json:
     """Return a call's input as a hook changed it, with our names; unknown ones stay and are refused.
 
     A timeout is in milliseconds.
@@ -157,7 +157,7 @@ def _rename_edits(out: Json) -> None:
         out["edits"] = [single]
 
 
-def response(name: str, call: Told, outcome: Outcome) -> Json:
+def format_response(name: str, call: HookCall, outcome: Outcome) -> Json:
     """Return a tool's result in the shape that claude-code gives it, secrets masked."""
     content = mask_secrets(outcome.content[:LONGEST])
     if name == "bash":
@@ -181,7 +181,7 @@ def split_lines(text: str) -> Sequence[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def error_of(outcome: Outcome) -> str:
+def format_error(outcome: Outcome) -> str:
     """Return what went wrong with a call, as a hook reads it."""
     return mask_secrets(head_and_tail(outcome.content, LONGEST)[0])
 

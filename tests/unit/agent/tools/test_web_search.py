@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sakti.agent.reports.memory_report import spent_rows
+from sakti.agent.reports.memory_report import list_spent
 from sakti.agent.tools.web import KEYED, SearchChoice
 from sakti.agent.web import LIMITS, SessionSearch
 from sakti.core.config import load
@@ -194,7 +194,7 @@ async def test_the_providers_own_search_is_a_request_of_its_own(store: Store, to
     usage = await store.read(runs.total_usage, "t", "search")
     assert (usage.input_tokens, usage.output_tokens) == (9_000, 120) and usage.cost_usd is not None
     assert usage.cost_usd > 0.01, "the fee of a search and the tokens"
-    assert dict(spent_rows(Spent(search=usage)))["web search"].startswith("9,000 tokens read, 120 written, $0.0")
+    assert dict(list_spent(Spent(search=usage)))["web search"].startswith("9,000 tokens read, 120 written, $0.0")
 
 
 async def test_a_failed_search_of_the_provider_is_one_sentence(store: Store, tools) -> None:

@@ -6,15 +6,15 @@ import asyncio
 import contextlib
 import shutil
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, assert_never
 
 from sakti.agent.judge.workspace_view import resolve_path
 from sakti.agent.processors.base import Processor, StepInput
 from sakti.agent.project.hooks import answers, payload, settings
-from sakti.agent.project.hooks.answers import HookSurroundings
-from sakti.agent.project.hooks.fire import FACT, TITLE, Hooks, held_parts
+from sakti.agent.project.hooks.answers import HookDecision, HookSurroundings
+from sakti.agent.project.hooks.fire import FACT, TITLE, Hooks, make_hold_message
 from sakti.agent.sandbox import environment
 from sakti.core import resources
 from sakti.core.errors import BLOCKED, SaktiError
@@ -65,8 +65,8 @@ from sakti.tasks.describe import describe
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
 
-IDLE = 60.0  # seconds after a turn until hooks hear that sakti waits
-LEAVING = 5.0  # seconds that a hook may take at the end of a session
+IDLE_S = 60.0  # seconds after a turn until hooks hear that sakti waits
+END_S = 5.0  # seconds that a hook may take at the end of a session
 MOST_CLOSED = 50  # closings of tasks that are looked at
 
 
@@ -86,15 +86,15 @@ class SessionHooks:
         self._hooks = Hooks(hooks, self, thread.workspace.files.hashes)
         self._folder: Path | None = None
         self._written = ("", -1)  # the thread in the file, the index of its last message
-        self._writing = asyncio.Lock()
+        self._transcript_lock = asyncio.Lock()
         self._work: set[asyncio.Task[None]] = set()
         self._starting: asyncio.Task[None] | None = None
         self._idle: asyncio.TimerHandle | None = None
         self._closings: int | None = None  # the newest closing of a task that hooks know of
-        self._telling = asyncio.Lock()
+        self._closings_lock = asyncio.Lock()
         self._by_hand = False  # a compaction that the user asked for runs
         thread.hooks = self._hooks
-        thread.workspace.subscribe(self.hear)
+        thread.workspace.subscribe(self.on_event)
 
     # --- what hooks need ----------------------------------------------------------------------------------------
 
@@ -129,21 +129,19 @@ class SessionHooks:
 
     @property
     def _cwd(self) -> Path:
-        toolbox = self._open.made_toolbox
+        toolbox = self._open.existing_toolbox
         return toolbox.state.cwd if toolbox is not None else self._open.workspace.root
 
     async def transcript(self) -> Path:
         """Update the transcript file of the open thread; return the file."""
-        async with self._writing:
+        async with self._transcript_lock:
             if self._folder is None:
                 self._folder = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="sakti-hooks-")).resolve()
             name, (thread, last) = self.session_id, self._written
             path, last = self._folder / f"{name}.jsonl", last if thread == name else -1
             new = await self._open.workspace.store.read(stored_messages.list_after, name, last) if name else []
             settled = _select_settled(new)
-            text = "".join(
-                payload.format_transcript(settled, str(self._cwd), lambda p: str(resolve_path(self._cwd, p)))
-            )
+            text = self._format_transcript(settled)
             with path.open("a" if last >= 0 else "w", encoding="utf-8") as file:
                 file.write(text)
             self._written = name, settled[-1].index if settled else last
@@ -153,24 +151,24 @@ class SessionHooks:
         """Write the transcript of a child thread beside that of the open one; return the file."""
         path = (await self.transcript()).parent / f"agent-{child_id}.jsonl"
         messages = await self._open.workspace.store.read(stored_messages.list_after, child_id, -1)
-        text = "".join(payload.format_transcript(messages, str(self._cwd), lambda p: str(resolve_path(self._cwd, p))))
-        await asyncio.to_thread(path.write_text, text, "utf-8")
+        await asyncio.to_thread(path.write_text, self._format_transcript(messages), "utf-8")
         return path
+
+    def _format_transcript(self, messages: Iterable[Message]) -> str:
+        cwd = self._cwd
+        return "".join(payload.format_transcript(messages, str(cwd), lambda path: str(resolve_path(cwd, path))))
 
     # --- the life of a session ----------------------------------------------------------------------------------
 
     def start(self, source: str) -> None:
         """Run the hooks of a session that begins, or goes on; the next turn waits for them."""
-        self._starting = self._do(self._start, source)
+        self._starting = self._start_work(self._start, source)
 
     async def _start(self, source: str) -> None:
         if self._closings is None and self._hooks.listens("TaskClosed"):
-            self._closings = await self._newest_closing()
-        model = (
-            {"model": self._open.workspace.models.info.full_name}
-            if self._open.workspace.models.info is not None
-            else {}
-        )
+            self._closings = await self._read_newest_closing()
+        info = self._open.workspace.models.info
+        model = {"model": info.full_name} if info is not None else {}
         decision = await self._hooks.fire("SessionStart", {"source": source, **model})
         if self._hooks.listens("SessionStart") and (decision.context or source != "compact"):
             self._open.news.hooks = answers.delimit("SessionStart", decision.context)
@@ -183,16 +181,16 @@ class SessionHooks:
     async def end(self, reason: str) -> None:
         """Run the hooks of a session's end; they may take a few seconds."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(LEAVING):
+            async with asyncio.timeout(END_S):
                 await self._notify_closed_tasks()
-        await self._hooks.fire("SessionEnd", {"reason": reason}, limit=LEAVING)
+        await self._hooks.fire("SessionEnd", {"reason": reason}, limit=END_S)
 
     async def close(self) -> None:
         """End the session for hooks; running ones have a few seconds."""
         if self._idle is not None:
             self._idle.cancel()
         if self._work:
-            await asyncio.wait(self._work, timeout=LEAVING)
+            await asyncio.wait(self._work, timeout=END_S)
         for task in tuple(self._work):
             task.cancel()
         await asyncio.gather(*self._work, return_exceptions=True)
@@ -204,21 +202,19 @@ class SessionHooks:
 
     # --- a turn -------------------------------------------------------------------------------------------------
 
-    async def prompt(self, text: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    async def extend_prompt(self, text: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
         """Return a prompt with what hooks add to it. Raises `SaktiError` where one blocks it."""
         decision = await self._hooks.fire("UserPromptSubmit", {"prompt": text})
-        if decision.stop is not None or decision.verdict == "deny":
-            reason = decision.stop.text if decision.stop is not None else decision.reason
-            raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
+        _require_permission(decision)
         hook_text = answers.delimit("UserPromptSubmit", decision.context)
         return (*parts, ContextPart({FACT: hook_text})) if hook_text else parts
 
-    async def stopping(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
+    async def hold_stop(self, answer: str, held: int) -> tuple[tuple[Part, ...], Json]:
         """Return the message that continues a turn which was held `held` times; no parts if it ends."""
         texts = await self._hooks.hold("Stop", answer, held)
-        return (held_parts("Stop", texts), {FACT: "Stop"}) if texts else ((), {})
+        return (make_hold_message("Stop", texts), {FACT: "Stop"}) if texts else ((), {})
 
-    def compacting(self) -> tuple[Processor, ...]:
+    def list_processors(self) -> tuple[Processor, ...]:
         """Return what tells hooks that memory is about to replace messages in a step."""
         return (_BeforeCompaction(self._open, self._hooks),) if self._hooks.listens("PreCompact") else ()
 
@@ -226,9 +222,7 @@ class SessionHooks:
     async def compaction(self, focus: str) -> AsyncGenerator[None]:
         """Surround a compaction that the user asked for. Raises `SaktiError` where a hook blocks it."""
         decision = await self._hooks.fire("PreCompact", {"trigger": "manual", "custom_instructions": focus})
-        if decision.verdict == "deny" or decision.stop is not None:
-            reason = decision.stop.text if decision.stop is not None else decision.reason
-            raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
+        _require_permission(decision)
         self._by_hand = True
         try:
             yield
@@ -237,29 +231,29 @@ class SessionHooks:
 
     # --- what happens -------------------------------------------------------------------------------------------
 
-    def hear(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         """Tell hooks of an event, unless it is another thread's; nothing waits for them."""
         if get_thread_id(event) not in ("", self._open.id):
             return
         match event:
             case MemoryOperation(kind="end"):
-                self._do(self._on_observed, event)
+                self._start_work(self._on_observed, event)
             case MemoryActivation(operation_type="observation") if not self._by_hand:
-                self._do(self._on_compacted, "auto", {"messages": event.messages_activated})
+                self._start_work(self._on_compacted, "auto", {"messages": event.messages_activated})
             case CompactionFinished(messages=messages) if messages and not event.undone:
-                self._do(self._on_compacted, "manual", {"messages": messages, "lines": event.lines})
+                self._start_work(self._on_compacted, "manual", {"messages": messages, "lines": event.lines})
             case TasksChanged():
-                self._do(self._notify_closed_tasks)
+                self._start_work(self._notify_closed_tasks)
             case ApprovalRequested(tool=tool):
                 name = payload.name_of(tool)
                 self._notify("permission_prompt", f"sakti needs your permission to use {name}", "Permission needed")
             case TurnStarted() if self._idle is not None:
                 self._idle.cancel()
             case TurnFinished():
-                self._do(self._notify_closed_tasks)
+                self._start_work(self._notify_closed_tasks)
                 if self._open.workspace.options.interactive and self._hooks.listens("Notification"):
                     notification = ("idle_prompt", "sakti is waiting for your input", "Waiting")
-                    self._idle = asyncio.get_running_loop().call_later(IDLE, self._notify, *notification)
+                    self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._notify, *notification)
             case (
                 MemoryOperation() | MemoryActivation() | CompactionFinished() | TurnStarted() | StepStarted()
                 | PromptRead() | TextDelta() | ThinkingDelta() | ToolCallDelta() | ToolStarted() | ToolOutput()
@@ -274,7 +268,7 @@ class SessionHooks:
 
     def _notify(self, kind: str, message: str, title: str) -> None:
         fields = {"message": message, "title": title, "notification_type": kind}
-        self._do(self._fire, "Notification", fields)
+        self._start_work(self._fire, "Notification", fields)
 
     async def _fire(self, event: str, fields: Mapping[str, Any]) -> None:
         await self._hooks.fire(event, fields)
@@ -309,18 +303,18 @@ class SessionHooks:
             },
         )
 
-    async def _newest_closing(self) -> int:
+    async def _read_newest_closing(self) -> int:
         events = await self._open.workspace.store.read(
             task_events.list_newest_events, self._open.workspace.board_id, ("close",), 1
         )
         return events[0].pk if events else 0
 
     async def _notify_closed_tasks(self) -> None:
-        """Tell hooks of the tasks that were closed since they were told last."""
+        """Tell hooks of the tasks that were closed since the last time."""
         if not self._hooks.listens("TaskClosed") or self._closings is None:
             return
         store = self._open.workspace.store
-        async with self._telling:
+        async with self._closings_lock:
             events = await store.read(
                 task_events.list_newest_events, self._open.workspace.board_id, ("close",), MOST_CLOSED
             )
@@ -333,7 +327,7 @@ class SessionHooks:
                 about = {"task_id": task.id, "task_subject": task.title, "task": describe(task), "lines": lines}
                 await self._hooks.fire("TaskClosed", about)
 
-    def _do(self, work: Callable[..., Awaitable[None]], *args: Any) -> asyncio.Task[None]:
+    def _start_work(self, work: Callable[..., Awaitable[None]], *args: Any) -> asyncio.Task[None]:
         task = asyncio.create_task(_quietly(work, *args))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
@@ -344,19 +338,27 @@ class _BeforeCompaction(Processor):
     """Tells hooks once that memory is full, before the step in which it replaces messages."""
 
     def __init__(self, thread: OpenThread, hooks: Hooks) -> None:
-        self._open, self._hooks, self._told = thread, hooks, False
+        self._open, self._hooks, self._was_full = thread, hooks, False
 
     async def process_input_step(self, step: StepInput) -> StepInput:
         memory = self._open.engine.state
         full = self._open.workspace.config.memory.enabled and memory.is_full() and not memory.is_suspended
-        if full and not self._told:
+        if full and not self._was_full:
             await self._hooks.fire("PreCompact", {"trigger": "auto", "custom_instructions": ""})
-        self._told = full
+        self._was_full = full
         return step
 
 
+def _require_permission(decision: HookDecision) -> None:
+    """Raise `SaktiError` if hooks deny what was asked for, or end the turn."""
+    if decision.stop is None and decision.verdict != "deny":
+        return
+    reason = decision.stop.text if decision.stop is not None else decision.reason
+    raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
+
+
 async def _quietly(work: Callable[..., Awaitable[None]], *args: Any) -> None:
-    """Run work without a waiting caller; errors of the store are not reported here."""
+    """Run work that nothing waits for; errors of the store are not reported here."""
     with contextlib.suppress(SaktiError):
         await work(*args)
 

@@ -86,8 +86,8 @@ MUTANTS = (
     M(
         "compact-left-not-told",
         f"{COMPACTION}:compact",
-        "unobserved = sum(1 for m in selected if m.index > state.window.cursor)",
-        "unobserved = 0",
+        "sum(1 for m in selected if m.index > state.window.cursor)",
+        "0",
     ),
     M(
         "window-withheld",

@@ -51,7 +51,7 @@ class Window:
 
     @property
     def revision(self) -> tuple[int, int] | None:
-        """Return what `memory.read_revision` returns while this is current; None while messages are provisional."""
+        """Return the value of `memory.read_revision` if current; None while messages are provisional."""
         if any(m.state == "provisional" for m in self.messages):
             return None
         return self.record.revision, self.messages[-1].index if self.messages else self.cursor

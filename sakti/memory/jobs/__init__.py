@@ -1,1 +1,1 @@
-"""Background jobs of one thread: `observation` and `reflection`, with their lease and events (`operation`)."""
+"""Background jobs: `observation` and `reflection`, with their lease and events (`operation`)."""

@@ -296,7 +296,7 @@ def _newest_timezone(groups: Sequence[Group]) -> str:
 
 
 class Patience:
-    """Time that a turn may wait for the Observer and the Reflector; a job that outlasts it is not waited for again.
+    """Time that a turn may wait for jobs; one that outlasts it is not waited for again.
 
     When it is over, `give_up_model` may let a job end without its model; it returns whether it did.
     """

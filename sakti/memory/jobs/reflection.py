@@ -50,7 +50,7 @@ def select_groups(active: Sequence[Group], reflect_at: int, now: int) -> list[Gr
 
 
 def _count_recent(active: Sequence[Group], reflect_at: int, now: int) -> int:
-    """Return how many groups stay: 24 hours or 50 lines, whichever is more, that fit a third of the threshold."""
+    """Return how many groups stay: 24 hours or 50 lines, if they fit a third of the threshold."""
     count, rows, tokens = 0, 0, 0
     for group in reversed([g for g in active if g.kind == "observation"]):
         is_recent = now - group.created_at < TAIL_MS or rows < TAIL_LINES

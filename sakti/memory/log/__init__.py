@@ -1,1 +1,1 @@
-"""Text of the log: `parse` cleans a model's answer, `lines` reads its rows, `dates` shows distances. Pure."""
+"""Text of the log: `parse` cleans answers, `lines` reads rows, `dates` shows distances. Pure."""

@@ -1,1 +1,1 @@
-"""Reflectors: `model` asks a model, `extractive` drops sentences; `quality` checks and finishes their answers."""
+"""Reflectors: `model` asks a model, `extractive` drops sentences; `quality` checks their answers."""

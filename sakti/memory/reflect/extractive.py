@@ -67,7 +67,7 @@ class _LogSentence(Struct):
 
     @property
     def order(self) -> int:
-        """Return the rank at which it is dropped: a replaced statement goes with work, so only if room is short."""
+        """Return the rank at which it is dropped: a replaced statement goes with work."""
         return min(self.rank, WORK) if self.replaced else self.rank
 
 

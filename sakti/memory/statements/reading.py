@@ -39,6 +39,7 @@ _SCOPE = lazy_pattern(
     re.IGNORECASE,
 )
 _RUN_ON = lazy_pattern(r"(?<=[a-z0-9)`\"]) (?=(?P<word>(?!May|Herr|Frau|Mrs?\b)[A-Z][a-z]{1,20})\b)")
+_NOUN = lazy_pattern(r"(?<=\w{4})(?:ances?|ences?|ations?|at(?:e[sd]?|ing)|ments?)$")
 _END = lazy_pattern(r"(?:ings?|ed|es|s|e|en|er)$")
 _SAME = lazy_pattern(r"\s*(?:it|that|they|which|es|das|sie|er)\b", re.IGNORECASE)
 _INVERTED = lazy_pattern(
@@ -245,7 +246,7 @@ def stem(word: str) -> str:
         return same[word]
     if len(word) > 5 and word.endswith("ies"):
         word = f"{word[:-3]}y"  # "policies"
-    short = _END.sub("", word) if len(word) > 3 else word
+    short = _END.sub("", _NOUN.sub("", word)) if len(word) > 3 else word
     short = short if len(short) > 2 else word  # "open", "opening"
     if short != word and len(short) > 4 and short[-1] == short[-2]:
         short = short[:-1]  # "swapped", "shipping"

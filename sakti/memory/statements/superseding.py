@@ -60,6 +60,12 @@ _IN_USE = (
     r"brauchen)\s(?:ich |wir )?(?:an? |the |our |eine?n? |den |die |das )?[`\"']?"
 )
 _SETS = lazy_pattern(r"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]", re.IGNORECASE)
+_CHANGER = lazy_pattern(  # who changes it is no part of the subject: "ops switched the log level"
+    r"\W*(?:[\w'’]+\s){1,3}?(?:changed|switched|moved|raised|lowered|set|bumped|cut|reduced|increased|extended)\s"
+    r"(?=(?:the|our|it|its)\b)",
+    re.IGNORECASE,
+)
+_RESULTS_IN = lazy_pattern(r"\b(?:to|on|with|for|that|auf|für|mit|nach|dass)\b", re.IGNORECASE)  # a state that lasts
 _LEADING = (
     r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|"
     r"you may|(?:could|can|would|will) you|now please)\b[\s,:]*)*"
@@ -82,7 +88,7 @@ class Statement(Struct, frozen=True, dict=True):
     @classmethod
     def of(cls, place: int, text: str, *, asked: bool = False) -> Statement:
         """Read a sentence; `asked`: it is known to be a request, of a value or for work."""
-        is_event = re.match(lexicon.phrases("did").pattern, text) is not None
+        is_event = re.match(lexicon.phrases("did").pattern, text) is not None and not _RESULTS_IN.search(text)
         return cls(place, text, clauses(text), is_event or is_act(text) or (asked and not _SETS.search(text)))
 
     @cached_property
@@ -230,12 +236,10 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
 
 
 def _replaces_values(old: Clause, new: Clause, *, changes: bool) -> bool:
-    """Return whether each value that the new clause lacks has a new one in its place, for the same subject."""
+    """Return whether each value that the new clause lacks has a new one, for the same subject."""
     lost = [v for v in old.values if v.key not in new.value_keys | new.keys]
     gained = [v for v in new.values if v.key not in old.value_keys | old.keys]
-    if not _pair_up(lost, gained) or any(map(old.is_subject, lost)):
-        return False
-    if new.is_subject(gained[0]) and new.verb >= 0 and not new.is_inverted:
+    if not _pair_up(lost, gained) or not _are_objects(old, new, lost, gained):
         return False
     if lexicon.phrases("many").search(old.text) and not lost[0].unit:
         return False
@@ -243,9 +247,23 @@ def _replaces_values(old: Clause, new: Clause, *, changes: bool) -> bool:
     return (defines or _alike(lost[0], gained[0])) and _is_same_subject(old, new)
 
 
+def _are_objects(old: Clause, new: Clause, lost: Sequence[StatementValue], gained: Sequence[StatementValue]) -> bool:
+    """Return whether two clauses state these values of something, and are not about the values."""
+    if any(map(old.is_subject, lost)):
+        return False
+    return new.verb < 0 or new.is_inverted or not new.is_subject(gained[0])
+
+
 def _defines_same(old: Clause, new: Clause) -> bool:
     """Return whether two clauses set the same attribute, so that values of any kind replace each other."""
-    return old.keys == new.keys and bool(_SETS.search(old.text) and _SETS.search(new.text))
+    sets = _SETS.search(new.text) or _CHANGER.match(new.text)
+    return old.keys == _changed_keys(new) and bool(_SETS.search(old.text) and sets)
+
+
+def _changed_keys(clause: Clause) -> frozenset[str]:
+    """Return the words of a clause without who changes something."""
+    match = _CHANGER.match(clause.text)
+    return frozenset(key for key, at in clause.words if match is None or at >= match.end())
 
 
 def _pair_up(lost: Sequence[StatementValue], gained: Sequence[StatementValue]) -> bool:
@@ -269,10 +287,11 @@ def _sets_single(old: Clause, new: Clause) -> bool:
 
 def _is_same_subject(old: Clause, new: Clause) -> bool:
     """Return whether the new clause adds no word to the subject and leaves out at most half of the others."""
-    missing = old.keys - new.value_keys - new.keys
-    if new.keys - old.value_keys - old.keys:
+    new_words = _changed_keys(new)
+    missing = old.keys - new.value_keys - new_words
+    if new_words - old.value_keys - old.keys:
         return False
-    if missing and not (old.keys & new.keys or old.value_keys & (new.value_keys | new.keys)):
+    if missing and not (old.keys & new_words or old.value_keys & (new.value_keys | new_words)):
         return False
     subject = old.subject if old.verb >= 0 else old.keys
     return not missing & subject and 2 * len(missing) <= len(old.keys)

@@ -85,9 +85,9 @@ MUTANTS = (
     ),
     M(
         "compact-left-not-told",
-        f"{COMPACTION}:_warn_of_unobserved",
-        "unobserved = sum(1 for m in selected if m.index > state.window.cursor)",
-        "unobserved = 0",
+        f"{COMPACTION}:compact",
+        "sum(1 for m in selected if m.index > state.window.cursor)",
+        "0",
     ),
     M(
         "window-withheld",

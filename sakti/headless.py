@@ -64,7 +64,7 @@ from sakti.store.secrets import MaskedStream, mask_output, mask_secrets
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
-GOES_ON = ("answered", "refused")  # after which a further message is answered
+CONTINUES_AFTER = ("answered", "refused")  # after which a further message is answered
 EXIT = {
     "answered": 0,
     "error": 1,
@@ -127,13 +127,12 @@ def run(
 ) -> int:
     """Answer `prompt`; returns the exit code (see `EXIT`).
 
-    The result goes to standard output, what happens on the way to standard error. `schema`: the answer has to be JSON
-    that matches it. `lines` is the file descriptor of messages
-    that are answered after it, as JSON Lines.
+    The result goes to standard output, progress to standard error. `schema`: the answer must be JSON that matches it.
+    `lines` is the file descriptor of further messages, as JSON Lines, that are answered after the prompt.
     """
     asking = () if schema is None else (program_io.AsksForJson(schema),)
     session = session or Session(options, processors=asking)
-    with contextlib.ExitStack() as ends:  # of the process, which the end of the loop may hold up as well
+    with contextlib.ExitStack() as ends:  # of the process: the end of the loop may block its exit as well
         return asyncio.run(_Run(session, output, limits or Limits(), schema, ends).play(prompt, lines))
 
 
@@ -148,7 +147,7 @@ class _Run:
         self._agent = session.workspace.config.agent
         self._began = time.monotonic()
         self._finished: list[TurnFinished] = []
-        self._left_out: dict[str, str] = {}  # files that the last turn made and that nobody trusted
+        self._untrusted_files: dict[str, str] = {}  # files that the last turn created, with why they are not used
         self._saved = False
         self._usage, self._steps = Usage(), 0
         self._plan: Json | None = None  # that the agent proposed as the result
@@ -159,7 +158,7 @@ class _Run:
 
     async def play(self, prompt: str, lines: int | None) -> int:
         session = self._session
-        session.subscribe(self._hear)
+        session.subscribe(self._on_event)
         self._task = asyncio.current_task()
         terminal.stop_by_signals((signal.SIGINT, signal.SIGTERM), self._stop, EXIT["interrupted"], self._ends)
         status = "error"
@@ -210,9 +209,9 @@ class _Run:
         )  # beside the preparation of the first request
         self._print_warnings()
         status = await self._answer(prompt) if prompt.strip() or lines is None else "answered"
-        if lines is not None and status in GOES_ON:
+        if lines is not None and status in CONTINUES_AFTER:
             status = await self._answer_lines(lines, status)
-        if status in GOES_ON:
+        if status in CONTINUES_AFTER:
             await observe_on_exit(session.current, session.interrupt, lambda text: print(text, file=sys.stderr))
         return status
 
@@ -225,7 +224,7 @@ class _Run:
     async def _answer_lines(self, lines: int, status: str) -> str:
         """Answer the messages of a file descriptor until one of them fails; return the last status."""
         async with contextlib.aclosing(program_io.messages(lines)) as following:
-            while status in GOES_ON and (text := await self._next(following)) is not None:
+            while status in CONTINUES_AFTER and (text := await self._next(following)) is not None:
                 status = await self._answer(text)
         return status
 
@@ -239,7 +238,7 @@ class _Run:
     async def _answer(self, prompt: str) -> str:
         """Answer one message and print the result; with a schema the model may repair its answer."""
         status = await self._turn(prompt)
-        if self._schema is None or status not in GOES_ON:
+        if self._schema is None or status not in CONTINUES_AFTER:
             return self._end(status, self._last.text)
         for repair in range(program_io.REPAIRS + 1):
             checked = program_io.check(self._last.text, self._schema)
@@ -249,7 +248,7 @@ class _Run:
                 why = one_line("; ".join(checked.problems), 300)
                 return self._fail("limit", f"The answer does not match the JSON Schema after 2 repairs: {why}")
             status = await self._turn(program_io.AGAIN.format(problems="\n".join(checked.problems)))
-            if status not in GOES_ON:
+            if status not in CONTINUES_AFTER:
                 break
         return self._end(status, self._last.text)
 
@@ -270,8 +269,8 @@ class _Run:
         session.workspace.config = replace(session.workspace.config, agent=limits)
         await session.submit(prompt)
         await session.wait()
-        self._left_out = await lifecycle.settle_new_files(session.workspace, None)
-        for sentence in self._left_out.values():
+        self._untrusted_files = await lifecycle.settle_new_files(session.workspace, None)
+        for sentence in self._untrusted_files.values():
             print(f"sakti: {sentence}", file=sys.stderr)
         end = self._last
         self._usage, self._steps = self._usage + end.usage, self._steps + end.steps
@@ -282,7 +281,7 @@ class _Run:
     def _describe_limit(self, usage: Usage, steps: int) -> str:
         return self._limits.describe_reached(usage, steps, time.monotonic() - self._began)
 
-    def _hear(self, event: Event) -> None:
+    def _on_event(self, event: Event) -> None:
         if isinstance(event, TurnFinished):
             event = self._name_limit(event)
             self._finished.append(event)
@@ -291,7 +290,7 @@ class _Run:
         elif isinstance(event, ToolFinished) and event.result.name == "present_plan":
             self._plan = event.result.details.get("plan") or self._plan
         elif isinstance(event, StoreWaiting):
-            self._waits.hear(event.seconds)
+            self._waits.on_wait(event.seconds)
         self._show(event)
 
     def _name_limit(self, event: TurnFinished) -> TurnFinished:
@@ -313,12 +312,12 @@ class _Run:
         print(f"sakti: {sanitise(f'{title}: {message}' if title else message)}", file=sys.stderr)
         return self._end(status, "", error=message)
 
-    def _name_left_out(self) -> Json:
-        return {"left_out": list(self._left_out)} if self._left_out else {}
+    def _name_untrusted(self) -> Json:
+        return {"left_out": list(self._untrusted_files)} if self._untrusted_files else {}
 
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
         """Print the result of a message, or of a run that has none; returns `status`."""
-        result = self._describe(status, text, error) | self._name_left_out()
+        result = self._describe(status, text, error) | self._name_untrusted()
         if self._plan is not None:
             result["plan"] = self._plan
             result["text"] = text = text or Session.describe_plan(self._plan)
@@ -382,7 +381,7 @@ def _print(line: str, *, is_json: bool = True) -> None:
 
 
 def _print_progress(event: Event) -> None:
-    """Tell what happens to a person who watches standard error."""
+    """Print progress for a person on standard error."""
     match event:
         case ToolStarted(call):
             what = one_line(mask_secrets(join_values(call.arguments or {})), 100)

@@ -161,9 +161,9 @@ def _describe_figures(source: SourceReport, dry_run: bool) -> str:
     parts = [f"{source.new:,} {would}", f"{source.unchanged:,} unchanged"]
     notes = {
         counted(source.tasks, "task"): source.tasks,
-        f"{source.raw} not understood, kept as text": source.raw,
+        f"{source.raw} not recognized, kept as text": source.raw,
         f"{source.masked} with masked secrets": source.masked,
-        f"{source.dropped_thinking} encrypted thoughts left out": source.dropped_thinking,
+        f"{source.dropped_thinking} encrypted reasoning blocks skipped": source.dropped_thinking,
     }
     parts += [note for note, count in notes.items() if count]
     threads = counted(source.threads + source.child_threads, "thread")

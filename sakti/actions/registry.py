@@ -16,7 +16,7 @@ from sakti.core.resources import mode_names
 
 
 class Subject(NamedTuple):
-    """What one file declares, in its order: actions, and the groups that they are in the shell."""
+    """Declarations of one file, in its order: actions, and their groups in the shell."""
 
     actions: tuple[Action, ...]
     groups: tuple[CommandGroup, ...]
@@ -89,7 +89,7 @@ def list_choices(name: str) -> tuple[str, ...]:
     return (*(() if isinstance(offered, str) else offered), *subcommands(name))
 
 
-# What lists begin with; a new command stands behind these, by its name.
+# The first commands of lists, in this order; others follow by name.
 _FIRST = (
     "help compact search tasks memory observations context threads new rename delete-message resume model mode approve"
     " theme setup settings cost doctor clear quit"

@@ -27,11 +27,10 @@ Models = Literal["none", "chosen", "called"]
 
 
 class Scope:
-    """The surroundings of a run, here those of a chat; a shell has its own.
+    """Context in which an action runs: this one in a chat, a subclass in a shell.
 
-    `live` is the session that somebody talks to, None in a shell. `tell` shows a value while the action goes on;
-    `working` says what is being waited for as long as its block runs, and lets the user stop it. `json`: JSON was asked
-    for.
+    `live` is the session of the chat, None in a shell. `tell` shows a value while the action runs; `working` shows an
+    activity during its block, and lets the user stop it. `json`: the output is JSON.
     """
 
     json = False
@@ -99,7 +98,7 @@ class Scope:
         return await self.store.write(fn, self.actor(name), *args, **kwargs)
 
     def actor(self, name: str | None) -> task_service.Actor:
-        """Return who acts: in a chat, what this window has claimed is the user's to change."""
+        """Return who acts: in a chat the user, who may also change tasks that this window has claimed."""
         thread = self.session.thread
         claims = () if thread is None else (thread.id,)
         return task_service.Actor(
@@ -115,9 +114,9 @@ class Scope:
         raise Refused("This works in a shell only.")
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Run `work` with the store opened for it and closed again; only in the shell.
+        """Run `work` with the store open, and close it; only in the shell, for actions that need nothing.
 
-        What comes next has the file alone. For actions that need nothing.
+        Code after it has the database file for itself.
         """
         raise Refused("This works in a shell only.")
 
@@ -125,9 +124,9 @@ class Scope:
     async def memory(
         self, thread: str | None, overrides: Sequence[str], models: Models = "none"
     ) -> AsyncGenerator[Session]:
-        """Give a session on that thread whose engine may be asked and changed.
+        """Open a session on a thread to read or change its memory; in a chat this is the live one.
 
-        Its models: none, chosen so that they can be named, or ready to be called. In a chat it is the live one.
+        `models`: none, chosen so that they can be named, or ready to be called.
         """
         yield self.session
 
@@ -137,7 +136,7 @@ Show: TypeAlias = Callable[..., None]  # (done, of how many, doing what)
 
 @contextmanager
 def show_progress_bar(what: str, unit: Literal["bytes", "count"]) -> Generator[Show]:
-    """Draw a bar as long as the block runs; it yields what moves it on."""
+    """Draw a progress bar during the block; yields the function that updates it."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 

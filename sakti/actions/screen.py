@@ -42,7 +42,7 @@ async def clear(scope: Scope) -> Value:
 
 @action(chat="setup", needs="session")
 async def setup(scope: Scope) -> Value:
-    """Show what sakti found: keys, servers, the small model, theme and approval."""
+    """Show what sakti found: keys, servers, the small model and its download, theme and approval."""
 
     async def list_rows() -> Value:
         session = scope.session
@@ -53,6 +53,12 @@ async def setup(scope: Scope) -> Value:
         return Text((*lines, machine.describe_selection(session.workspace.models.selection), *WAYS))
 
     return Open("setup", fallback=list_rows)
+
+
+@action(chat="tour", needs="session")
+async def tour(scope: Scope) -> Value:
+    """Take a tour of two minutes: scripted, without a model and without effect on this thread."""
+    return Open("tour", missing="Run `sakti tour` in a shell; it needs a whole terminal.")
 
 
 @action(chat="quit", needs="session")

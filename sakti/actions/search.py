@@ -1,4 +1,4 @@
-"""Declare `/search` and `sakti search`: everything that was ever said, observed or planned."""
+"""Declare `/search` and `sakti search`: messages, observations and tasks."""
 
 from __future__ import annotations
 

@@ -62,11 +62,10 @@ class CommandGroup(NamedTuple):
 class Action(NamedTuple):
     """The facts of an action.
 
-    `shell` is its line behind `sakti` and `chat` the one behind the slash ("threads rename"), empty where it is not
-    there. `needs` is what its run finds in the shell: nothing at all (it may then not wait), an event loop, an open
-    store, or the live session of a chat, which the shell has not. `after_turn` completes "stop it with Esc, then …" for
-    one that cannot run during a turn. `summary` and `hint` are shown in the chat: the text if it is not the docstring,
-    and its arguments.
+    `shell` is its command line after `sakti`, `chat` the one after the slash ("threads rename"); "" if it has none.
+    `needs`: nothing (then it must not wait), an event loop, an open store, or the live session of a chat, which a shell
+    does not have. `after_turn` completes "stop it with Esc, then …" for an action that cannot run during a turn.
+    `summary` replaces the docstring in the chat's lists, `hint` shows the arguments there.
     """
 
     run: Run
@@ -156,7 +155,7 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
 
 
 def chat_args(action: Action) -> list[Arg]:
-    """Return the arguments that a line of the chat may have: positional ones and options that are `in_chat`."""
+    """Return the arguments that a line of the chat may have: positional ones and `in_chat` options."""
     return [a for a in action.args if not a.flags or a.in_chat]
 
 

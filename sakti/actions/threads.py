@@ -130,7 +130,7 @@ async def adopt(scope: Scope, old: str) -> Value:
 async def show(scope: Scope, thread: str) -> Value:
     """Show the messages of a thread."""
     shown = (await _find_threads(scope, thread))[0]
-    rows = thread_removal.exclude_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
+    rows = thread_removal.skip_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
     lines = tuple(
         f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows
     )
@@ -356,7 +356,7 @@ async def _find_threads(scope: Scope, text: str) -> list[Thread]:
 
 
 async def _find_thread(scope: Scope, text: str) -> Thread:
-    """Return the thread that is meant. Raises `Refused`."""
+    """Return the only thread that `text` selects. Raises `Refused`."""
     threads = await _find_threads(scope, text)
     if len(threads) > 1:
         some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in threads[:5])
@@ -366,7 +366,7 @@ async def _find_thread(scope: Scope, text: str) -> Thread:
 
 @asynccontextmanager
 async def _open_actions(scope: Scope) -> AsyncGenerator[thread_actions.ThreadActions]:
-    """Give what changes threads here; in the shell, search follows before it ends."""
+    """Yield the actions on threads; in a shell, wait for the search index at the end."""
     if scope.live is not None:
         yield thread_actions.ThreadActions(scope.live)
         return

@@ -25,6 +25,7 @@ with lazy_imports:
     from sakti.store.threads import threads as stored_threads
 
 SIGNS = {"create": "A", "change": "M", "delete": "D"}
+SCOPES = {"both": "messages and files", "conversation": "messages", "files": "files"}
 SHOWN = 40  # paths that a preview lists
 WORDS = ("yes", "files", "conversation", "all")
 THREAD = option("--thread", help="Id, the end of it, or part of the title (default: the newest thread).", default="",
@@ -46,14 +47,14 @@ async def undo_here(scope: Scope, words: str) -> Value | None:
             again = " ".join(("/undo", *words.split(), "yes"))
             how = explain_conflicts(preview, f"{again} all")
             return Text((*describe_preview(preview), f"{again} does it.", *how), title="Undo")
-        return offer_prompt(await changes.undo(preview, take=_select_conflicts(preview, every)))
+        return offer_prompt(preview, await changes.undo(preview, take=_select_conflicts(preview, every)))
 
     return await show_text() if yes else Open("undo", (changes, preview), show_text)
 
 
-def offer_prompt(result: UndoResult) -> Value:
+def offer_prompt(preview: UndoPreview, result: UndoResult) -> Value:
     """Describe an undo and put the user's text back into the prompt."""
-    done = describe_result(result)
+    done = describe_result(preview, result)
     if not result.prompt:
         return done
 
@@ -114,7 +115,7 @@ async def undo(
         text = (*describe_preview(preview), "Nothing was changed; --yes does it.", *how)
         return Text(text, json=json, exit=int(files and bool(preview.remains) and not preview.plan.items))
     result = await changes.undo(preview, take=_select_conflicts(preview, restore_conflicts))
-    done = describe_result(result, command="`sakti redo`")
+    done = describe_result(preview, result, command="`sakti redo`")
     json |= {"done": True, "left": list_unrestored(result), **to_builtins(result.remains), "prompt": result.prompt}
     return Text(done.lines, json=json, exit=int(not result.is_complete))
 
@@ -171,7 +172,7 @@ def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
 
 def list_unrestored(result: UndoResult) -> list[str]:
     """Return the paths of files that an undo or a redo left as they are."""
-    return [*result.left, *result.kept]
+    return [*result.unwritten, *result.conflicts]
 
 
 def _enumerate(names: Sequence[str]) -> str:
@@ -179,10 +180,12 @@ def _enumerate(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
 
 
-def describe_result(result: UndoResult, *, redo: bool = False, command: str = "/redo") -> Done:
+def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = "/redo") -> Done:
     """Describe what an undo or a redo did; `command` reverses an undo."""
-    steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.left}
-    text = "Redone." if redo else f"Undone. {counted(len(steps), 'file')} restored."
+    redo = preview.again is not None
+    steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.unwritten}
+    text = f"{'Redone' if redo else 'Undone'}: {_describe_subject(preview)}."
+    text += f" {counted(len(steps), 'file')} restored." if steps else ""
     if names := [one_line(p, 80) for p in list_unrestored(result)]:
         text += f" Left as they are: {_enumerate(names)}."
     for kind, rest in result.remains.describe(10):
@@ -190,9 +193,22 @@ def describe_result(result: UndoResult, *, redo: bool = False, command: str = "/
     if result.tasks:  # of a plan, on the board
         problem = "These tasks of the plan could not be restored" if redo else "These tasks were worked on and are kept"
         text += f" {problem}: {_enumerate([one_line(title, 80) for title in result.tasks])}."
-    if result.left and not redo:
+    if result.unwritten and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
+
+
+def _describe_subject(preview: UndoPreview) -> str:
+    """Return what an undo or a redo is about: `2 turns, from 'add tests' on`."""
+    if preview.completes is not None:
+        return "the rest of the last undo"
+    if preview.again is not None:
+        return SCOPES[preview.what]
+    turns = counted(len(preview.turns), "turn")
+    if preview.what == "files":
+        return f"the files of {turns}"
+    title = repr(format_title(preview.turns[0]))
+    return f"{turns}, {title}" if len(preview.turns) == 1 else f"{turns}, from {title} on"
 
 
 def preview_json(preview: UndoPreview) -> dict[str, Any]:
@@ -240,7 +256,7 @@ async def redo_here(scope: Scope, words: str) -> Value | None:
             how = explain_conflicts(preview, "/redo yes all")
             return Text((*describe_preview(preview), "/redo yes does it.", *how), title="Redo")
         result = await changes.redo(preview, take=_select_conflicts(preview, "all" in chosen))
-        return describe_result(result, redo=True)
+        return describe_result(preview, result)
 
     return Open("redo", (changes, preview), show_text) if preview.plan.conflicts and not chosen else await show_text()
 
@@ -258,4 +274,4 @@ async def redo(scope: Scope, restore_conflicts: bool, thread: str) -> Value:
     preview = await changes.redo_preview()
     result = await changes.redo(preview, take=_select_conflicts(preview, restore_conflicts))
     paths = list_unrestored(result)
-    return Text(describe_result(result, redo=True).lines, json={"left": paths}, exit=int(bool(paths)))
+    return Text(describe_result(preview, result).lines, json={"left": paths}, exit=int(bool(paths)))

@@ -1,4 +1,4 @@
-"""Results of actions, for a screen to draw, a voice to read, a shell to print, programs to parse."""
+"""Results of actions, for the screen, the plain chat, the shell and programs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 from sakti.core.errors import SaktiError
 
 T = TypeVar("T")
-USAGE = "usage"  # the code of a `Refused` for what was written wrongly
+USAGE = "usage"  # the code of a `Refused` for a wrong command line
 
 
 class Refused(SaktiError):
@@ -76,10 +76,10 @@ class Card(Value, frozen=True, eq=False):
 
 
 class Rows(Value, frozen=True, eq=False):
-    """A list: `head` above, `tail` below, `empty` in place of nothing.
+    """List with a `head` above and a `tail` below, or `empty` if it has no lines.
 
-    `items` are the objects that the lines show, for a surface that words them otherwise; `kind` says what they are.
-    `pick` is what choosing the item of that number (from 1) does, `what` tells so.
+    `items` are the objects behind the lines, of the given `kind`, for surfaces that format them differently. `pick`
+    runs when an item is chosen by its number (from 1), `what` describes that.
     """
 
     text: tuple[str, ...]
@@ -110,7 +110,7 @@ class Open(Value, frozen=True, eq=False):
 
 
 def pick_numbered(items: Sequence[T], number: int) -> T:
-    """Return the one that `number` counts, from 1. Raises `Refused`."""
+    """Return the item with that number, from 1. Raises `Refused`."""
     if not 0 < number <= len(items):
         raise Refused(f"There are {len(items)} to choose from.", title=f"Number {number}")
     return items[number - 1]

@@ -110,7 +110,7 @@ def _read(db: Any, arguments: Json, resource: str | None) -> str:
     before, after = arguments.get("before", NEIGHBOURS), arguments.get("after", NEIGHBOURS)
     around = messages.list_after(db, thread.id, message.index - before - 1, limit=before + after + 1)
     origin = imports.origin_of(thread.metadata)
-    shown = removal.exclude_deleted(around)
+    shown = removal.skip_deleted(around)
     room = max(300, (LARGEST - 200 * len(shown)) // (2 * max(1, len(shown))))
     texts = [
         f"{_source(origin, thread.title, m.created_at, f'{m.role} · id {m.id}')}\n{_body(m, message, room)}"
@@ -130,7 +130,7 @@ def _query_tasks(db: Connection, arguments: Json, board: str) -> str:
     limit = arguments.get("limit") or TASKS
     match arguments["action"]:
         case "ready":
-            answer = queries.ready(db, board, limit)
+            answer = queries.list_ready(db, board, limit)
         case "list":
             answer = queries.list_tasks(db, board, status=arguments.get("status"), limit=limit)
         case "show" if arguments.get("id"):

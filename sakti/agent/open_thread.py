@@ -54,7 +54,6 @@ with lazy_imports:
     from sakti.agent.session import prompt, recovery
     from sakti.agent.tools import approvals as tool_approvals
     from sakti.agent.tools import background, catalog, job_log
-    from sakti.agent.tools import skill as skill_tool
     from sakti.agent.tools import toolbox as tool_box
     from sakti.memory import engine as memory_engine
     from sakti.memory import modes as memory_modes
@@ -554,7 +553,7 @@ class OpenThread:
         )
         if ws.files.library.offered:
             loaded = prompt.LoadedSkills(lambda: prompt.list_loaded_skills(self.thread), self.note_skills)
-            tools.append(skill_tool.make_skill_tool(lambda: ws.files.library, loaded))
+            tools.append(catalog.make_skill_tool(lambda: ws.files.library, loaded))
         approvals = tool_approvals.Approvals(self.emit, interactive=ws.options.interactive)
         tools += tool_approvals.make_cards(approvals, self.approve_plan)
         tools += [background.make_wait(lambda: bool(self.inbox.queued)), *self.children.tools()]

@@ -19,7 +19,7 @@ from sakti.core.types import ModelInfo, Request
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 
 FIRST = "What is in this folder?"
-NAME = "tour-without-a-model"
+NAME = "tour"
 FILES = {
     "session.py": '"""Who is signed in."""\n\n\ndef login(request):\n    user = authenticate(request.form)\n'
     '    request.session["user"] = user.id\n    return redirect("/")\n',

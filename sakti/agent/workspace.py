@@ -506,8 +506,8 @@ class Workspace:
         level = self.try_sandbox()
         if level.holds:
             return ""
-        mend = f" {level.mend}" if level.mend else ""
-        return f"auto needs a sandbox, and this is {level.text}.{mend} edits still edits files freely."
+        remedy = f" {level.remedy}" if level.remedy else ""
+        return f"auto needs a sandbox, and this is {level.text}.{remedy} edits still edits files freely."
 
     def forbidden_paths(self) -> tuple[Path, ...]:
         """Return sakti's folders, the database with SQLite's files beside it, and the closed paths: no tool's."""
@@ -569,7 +569,7 @@ def make_sandbox(workspace: Workspace) -> Sandbox:
     """Make the sandbox of this machine; from then on no other process of this user may look into this one."""
     environment.disable_ptrace()
     settings, root = workspace.config.sandbox, workspace.root
-    return sandboxes.LinuxSandbox(
+    return sandboxes.SystemSandbox(
         root,
         own=workspace.hidden_paths(),
         write=sandboxes.resolve_folders(settings.write, workspace.home),

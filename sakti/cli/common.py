@@ -1,4 +1,4 @@
-"""Share what commands need: settings, workspace, output, errors as one sentence and an exit code."""
+"""Helpers of commands: settings, workspace, output, errors as one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fail(message: str, code: int = FAILED) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """Text for people on standard output, with nothing in it that a terminal would obey."""
+    """Print text for people, with control characters made visible."""
     print(sanitise(text))
 
 
@@ -137,7 +137,7 @@ def make_options(
     if mode is not None and (reason := refuse_mode(mode)):
         raise Refused(f"--mode: {reason}", code=values.USAGE)
     more = [*overrides]
-    full = approval == "full"  # said at the start and nowhere else: it is no setting
+    full = approval == "full"  # only an option of the command line, not a setting
     more += [f'approval.mode="{approval}"'] if approval and not full else []
     more += [f'mode="{mode}"'] if mode else []
     more += ["memory.read_only=true"] if no_save else []
@@ -183,7 +183,7 @@ def run_in_store(work: Callable[[Store], Awaitable[T]]) -> T:
         chosen = load_own_settings().config.store
         waits = terminal.WaitNotice(chosen.wait)
         store = await store_database.Store.open(
-            find_database(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.hear
+            find_database(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.on_wait
         )
         for notice in store.notices:
             print(f"sakti: {sanitise(notice)}", file=sys.stderr)

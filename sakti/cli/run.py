@@ -160,7 +160,7 @@ DUMB = "TERM is dumb: using plain mode (--plain)"
 def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: bool, **chosen: Any) -> None:
     """Run the TUI or the plain chat until the user leaves; raises SystemExit with the exit code.
 
-    `chosen` are arguments of `common.options`; an empty `resume` shows the threads first.
+    `chosen` are arguments of `common.make_options`; an empty `resume` shows the threads first.
     """
     gc.disable()  # until the first picture: modules are made, and nothing of them is garbage
     if resume:

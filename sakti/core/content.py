@@ -16,7 +16,7 @@ from sakti.core.lazy import lazy_pattern
 if TYPE_CHECKING:
     from charset_normalizer import CharsetMatch
 
-# The usual one first: of two that read a text equally well, it is the likelier one.
+# By likelihood: of two that decode a text equally well, the first one is used.
 CANDIDATES = (
     *("cp1252", "latin_1", "cp1250", "iso8859_2", "cp1254", "cp1251", "koi8_r", "iso8859_5", "cp866", "cp1253"),
     *("iso8859_7", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
@@ -61,7 +61,7 @@ def _index(match: CharsetMatch) -> int:
 
 
 def _sample(data: bytes) -> bytes:
-    """Return the first lines that are not ASCII; the others say nothing."""
+    """Return the first lines that are not ASCII: only they tell encodings apart."""
     lines: list[bytes] = []
     size = 0
     for line in data.splitlines(keepends=True):

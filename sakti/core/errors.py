@@ -33,7 +33,7 @@ class ConfigError(SaktiError):
 # of the disk.
 NOT_SAVED = ("busy", "full", "io", "damaged", "read_only")
 BLOCKED = "hook"  # the code of an error: a hook did not let a prompt through
-RAN = "ran"  # the code of an error behind which the user's own command ran all the same
+RAN = "ran"  # the code of an error after which the user's own command ran anyway
 
 
 class StoreError(SaktiError):
@@ -48,9 +48,9 @@ class ProviderError(SaktiError):
     rate_limit, overloaded, server, connection, unreachable, unknown_host, certificate, proxy, not_a_model, unreadable,
     timeout, no_events, line_too_long, stream_cut, empty, endless, refused.
 
-    `server_text` is the server's own text, type and code, unmasked: to decide by, never to show or store;
+    `server_text` is the server's own text, type and code, unmasked: for decisions only, never shown or stored.
     `refused_node` is the part of the request's body that it names.
-    `retry_after` is the provider's Retry-After, in seconds. Limits in tokens, where the provider reported them:
+    `retry_after` is the provider's Retry-After, in seconds. Limits in tokens, if the provider reported them:
     `output_limit` for this answer, `max_output` for any answer of the model, `window` for its context window.
     """
 

@@ -505,7 +505,7 @@ class CompactionFinished(ThreadEvent, frozen=True):
 
     Token counts before and after cover raw messages and log together. `gone_tokens` are of the messages that were
     removed, `kept_tokens` of those that stay raw, `pinned` counts lines of the log, `doubtful` new lines that claim
-    what their source does not have. `undone` after an undo.
+    what their source does not have. `undone` after an undo; `stopped`: the user ended it, and its finished part holds.
     """
 
     record_id: str
@@ -520,6 +520,7 @@ class CompactionFinished(ThreadEvent, frozen=True):
     kept_tokens: int = 0
     pinned: int = 0
     doubtful: int = 0
+    stopped: bool = False
 
 
 Event: TypeAlias = (

@@ -20,7 +20,6 @@ from sakti.core.errors import HttpError, ProviderError
 from sakti.core.text import one_line
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
-_PORTS = {"http": 80, "https": 443}
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
@@ -58,7 +57,7 @@ def proxy_for(url: str) -> str:
 
     try:
         target = urlsplit(url)
-        host, port = target.hostname or "", target.port or _PORTS.get(target.scheme, 0)
+        host, port = target.hostname or "", target.port or _DEFAULT_PORTS.get(target.scheme, 0)
     except ValueError:
         return ""
     proxies = urllib.request.getproxies()
@@ -141,7 +140,7 @@ _LOCAL_NAMES = ("localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # IPv4 addresses in IPv6, by NAT64
-_UNICAST = ipaddress.ip_network("2000::/3")  # what of IPv6 is assigned to the internet
+_UNICAST = ipaddress.ip_network("2000::/3")  # the IPv6 addresses of the internet
 # Not of the internet, although not every version of `ipaddress` says so: protocols, relays of 6to4, documentation.
 _OTHERS = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
 _DIFFERENT = frozenset("ßẞςΣ\u200c\u200d")  # the older and the newer IDNA make different names of these

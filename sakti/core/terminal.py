@@ -17,7 +17,7 @@ from typing import NoReturn
 CLOSING_S = 20.0  # seconds that closing may take: what waits for another process gives up well before
 STOPPING_S = 2.0  # seconds that are left after the second signal; timeout(1) sends each twice, at once
 GRACE = 0.3  # seconds that threads have to end when everything is stored
-WAIT_SAID_AFTER = 2.0  # seconds that something waits for another process before a person is told
+WAIT_NOTICE_AFTER = 2.0  # seconds that something waits for another process before a person is told
 
 
 def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
@@ -31,7 +31,7 @@ def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(fd, 0)  # a hang-up is told without being asked for; nothing else wakes this
+        poll.register(fd, 0)  # a hang-up is always reported; nothing else wakes this
         if any(event & select.POLLHUP for _, event in poll.poll()):
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
@@ -44,8 +44,7 @@ def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
 def end_within(seconds: float, code: int) -> threading.Timer:
     """End the process `seconds` from now, whatever thread still runs, unless the timer is cancelled.
 
-    A thread that waits for a network or for a terminal that is gone would hold it up for good. Nothing is written any
-    more then.
+    A thread that waits for a network or for a closed terminal would block the exit forever.
     """
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
@@ -59,32 +58,32 @@ def stop_by_signals(numbers: Iterable[int], stop: Callable[[], object], code: in
     The process ends with `code` in `STOPPING_S`, whatever hangs. `undo` takes back the handlers.
     """
     loop = asyncio.get_running_loop()
-    heard: list[int] = []
+    received: list[int] = []
 
-    def hear(number: int, _: object) -> None:
-        heard.append(number)
-        if len(heard) == 2:
+    def on_signal(number: int, _: object) -> None:
+        received.append(number)
+        if len(received) == 2:
             end_within(STOPPING_S, code)
-        elif len(heard) == 1 and not loop.is_closed():
+        elif len(received) == 1 and not loop.is_closed():
             loop.call_soon_threadsafe(stop)
 
     for number in numbers:
         with contextlib.suppress(ValueError):  # only the main thread has signals
-            undo.callback(signal.signal, number, signal.signal(number, hear))
+            undo.callback(signal.signal, number, signal.signal(number, on_signal))
 
 
-def end_on_second_sigterm(number: int, heard: set[int]) -> None:
+def end_on_second_sigterm(number: int, received: set[int]) -> None:
     """Remember a signal; the second SIGTERM ends the process in `STOPPING_S`, whatever hangs."""
-    if number == signal.SIGTERM and number in heard:
+    if number == signal.SIGTERM and number in received:
         end_within(STOPPING_S, 128 + number)
-    heard.add(number)
+    received.add(number)
 
 
 def end_process(code: int) -> NoReturn:
     """End the process at once with `code`, after flushing output and logs.
 
-    The interpreter's own end takes every module apart that was loaded, seconds of work on a busy machine with what a
-    first answer needs, and no thread can end it by then. Everything must be stored and closed before.
+    The interpreter's own shutdown tears down every loaded module, which takes seconds on a busy machine, and no thread
+    can end it by then. Everything must be stored and closed before.
     """
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
@@ -94,10 +93,10 @@ def end_process(code: int) -> NoReturn:
 
 
 async def run_then_end(work: Awaitable[int]) -> int:
-    """Give the exit code of `work`, and end the process with it `GRACE` seconds later at the latest.
+    """Return the exit code of `work`, and end the process with it `GRACE` seconds later at the latest.
 
-    The end of an event loop waits for its threads: what was being loaded for a first answer that nobody waits for any
-    more would hold up the shell for seconds.
+    The end of an event loop waits for its threads: imports for a first answer that is no longer needed would delay
+    the shell by seconds.
     """
     code = await work
     end_within(GRACE, code)
@@ -126,14 +125,14 @@ class WaitNotice:
 
     def __init__(self, limit: float) -> None:
         self._limit = limit
-        self._said = False
+        self._is_shown = False
 
-    def hear(self, seconds: float | None) -> None:
+    def on_wait(self, seconds: float | None) -> None:
         """Take the seconds waited so far; None: the wait is over."""
         if seconds is None:
-            self._said = False
-        elif seconds >= WAIT_SAID_AFTER and not self._said:
-            self._said = True
+            self._is_shown = False
+        elif seconds >= WAIT_NOTICE_AFTER and not self._is_shown:
+            self._is_shown = True
             print(
                 f"sakti: waiting for another window that writes to the database, {self._limit:.0f} s at most",
                 file=sys.stderr,

@@ -1,7 +1,7 @@
 """Make text from outside safe to show: no control sequence reaches the terminal.
 
 Models, tools, files, titles, branch names and errors all pass through `sanitise` before a widget or a print. Control
-characters become visible signs, so what was there can still be seen: ESC is shown as ␛. `reveal` does the same for
+characters become visible signs: ESC is shown as ␛. `reveal` does the same for
 hidden characters, long runs of spaces and lookalike letters in a command.
 """
 
@@ -18,7 +18,7 @@ from sakti.core.lazy import lazy_pattern
 
 # C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding can carry)
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"
-# What has no width or reorders other text: a reader would not see what is there.
+# Characters without width or that reorder text: a reader would not see them.
 _UNSEEN = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
@@ -91,11 +91,11 @@ def _is_symbol(sign: str) -> bool:
 def sanitise(text: str) -> str:
     r"""Return `text` with \n as line ends; tabs and newlines stay, other control characters become visible.
 
-    So does what has no width, as ⟨U+200B⟩, but for joiners and variants of letters and emoji where they have an effect.
+    So do characters without width, as ⟨U+200B⟩, except joiners and variants that change letters or emoji.
     """
     if "\r" in text:
         text = _CARRIAGE.sub("\n", text)
-    if text.startswith(_JOINER):  # nobody knows how wide it makes what is behind it
+    if text.startswith(_JOINER):  # the width of the next character would be unknown
         text = text.lstrip(_JOINER)
     return _UNSAFE.sub(_show, text) if _UNSAFE.search(text) else text
 
@@ -191,17 +191,27 @@ def format_duration(ms: int) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"
 
 
+def whole_seconds(since: float, now: float) -> int:
+    """Return the seconds of a running clock; two that began or tick some milliseconds apart agree."""
+    return max(0, int(now - since + 0.05))
+
+
 def format_minute(time_ms: int) -> str:
     """Format a Unix time in ms as local date and time: `2026-01-15 14:30`."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
 
 
-FOLD_LINES = 50  # lines from which a pasted block is shown as a sign
+FOLD_LINES = 50  # a longer pasted block is folded to a label
+
+
+def count_lines(text: str) -> int:
+    """Return how many lines a text has; line breaks at its end begin none."""
+    return text.rstrip("\n").count("\n") + 1 if text.strip() else 0
 
 
 def pasted_size(text: str) -> str:
-    """Return what the sign of a pasted block says."""
-    lines = text.removesuffix("\n").count("\n") + 1
+    """Return the label of a folded pasted block."""
+    lines = count_lines(text)
     return f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters"
 
 

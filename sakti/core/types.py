@@ -26,7 +26,7 @@ ImageRule: TypeAlias = Literal["", "anthropic", "openai", "gemini"]  # by whose 
 class TextPart(Struct, frozen=True):
     """Text of the user or a model.
 
-    `opaque` is what the model's provider needs back with it: `provider`, `model`, and what that one sent.
+    `opaque`: fields that the provider needs back with it, and the `provider` and `model` that sent them.
     """
 
     text: str
@@ -36,8 +36,8 @@ class TextPart(Struct, frozen=True):
 class ThinkingPart(Struct, frozen=True):
     """Reasoning of a model.
 
-    `opaque` is what its provider needs back unchanged: a signature, an encrypted reasoning item. `provider` and
-    `model` say whose it is; no other model is sent it. The model is empty in messages that are older than this field.
+    `opaque` goes back to its provider unchanged: a signature, an encrypted reasoning item. It is sent only to the
+    `model` of the `provider` that it is from; the model is empty in messages that are older than this field.
     """
 
     text: str
@@ -49,8 +49,8 @@ class ThinkingPart(Struct, frozen=True):
 class ToolCallPart(Struct, frozen=True):
     """Tool call of a model.
 
-    `arguments` is None where the model's JSON cannot be parsed, or cannot be stored and sent again (half of a
-    surrogate pair, nesting too deep); `raw` is then what the model wrote.
+    `arguments` is None if the model's JSON cannot be parsed, or cannot be stored and sent again (half of a surrogate
+    pair, nesting too deep); `raw` is then the model's text.
     """
 
     id: str
@@ -170,7 +170,7 @@ Part: TypeAlias = (
 )
 
 
-AUTHOR = "author"  # in a message's metadata: who wrote it where that is not the user; "agent": another agent
+AUTHOR = "author"  # in a message's metadata: its author if that is not the user; "agent": another agent
 BY_AGENT: Json = {AUTHOR: "agent"}
 PASTED = "pasted"  # in a message's metadata: where pasted blocks stand in its text, as [start, end]
 

@@ -1,6 +1,6 @@
 """Import the history of other programs: one file per program, one writer.
 
-`entries` defines what an importer yields, `inputs` reads files and values of which nothing is certain, `writer` turns
+`entries` defines what an importer yields, `inputs` reads files and values of any shape, `writer` turns
 entries into threads and messages, `service` drives an import. Here is the table of programs.
 
 To add a program, write a class with the methods of `Importer`, name it in `READERS` and in `PROGRAMS` of
@@ -29,7 +29,6 @@ READERS = {
 
 
 def make_importer(program: str) -> Importer:
-    """Return the importer of a program."""
     module, _, name = READERS[program].partition(".")
     return getattr(importlib.import_module(f"sakti.importers.{module}"), name)()
 
@@ -40,7 +39,7 @@ async def find_present(home: Path, workspace: Path) -> list[tuple[Importer, Path
 
 
 def list_present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
-    """Return the programs that have something to import, and where."""
+    """Return the importers of programs that have something to import, with their folders."""
     out: list[tuple[Importer, Path]] = []
     for importer in map(make_importer, READERS):
         root = importer.place(home, workspace)

@@ -110,8 +110,6 @@ def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies:
 
 
 class _Rollout:
-    """Reading of one rollout."""
-
     def __init__(self, path: Path, findings: Findings) -> None:
         self._path, self._findings = path, findings
         self.thread = ThreadInfo(path.stem[-36:], file=str(path))
@@ -141,13 +139,13 @@ class _Rollout:
         if kind == "session_meta" and not self.head:  # others were copied from the session before a fork
             self.head = self._read_meta(payload)
         elif kind == "compacted":
-            yield self._entry(line, value, "system", (COMPACTED,))
+            yield self._make_entry(line, value, "system", (COMPACTED,))
         elif kind == "response_item":
-            yield from self._item(line, value, payload)
+            yield from self._read_item(line, value, payload)
         elif kind == "event_msg" and payload.get("type") in _ENDS:
             yield Entry(self.thread, f"end:{line.start}", kind="end", end=line.end)
         elif kind not in _LINES:
-            yield from self._unknown(line, value, kind)
+            yield from self._report_unknown(line, value, kind)
 
     def _read_head(self) -> Json:
         """Return the session's data from the first line."""
@@ -165,7 +163,7 @@ class _Rollout:
         self.thread = ThreadInfo(session, cwd, "", version, str(self._path), parent)
         return payload
 
-    def _entry(self, line: inputs.Line, value: Json, role: Role, parts: tuple[Part, ...]) -> Entry:
+    def _make_entry(self, line: inputs.Line, value: Json, role: Role, parts: tuple[Part, ...]) -> Entry:
         thread = self.thread
         number = value.get("ordinal")
         entry_id = f"{thread.id}:{number if isinstance(number, int) else f'@{line.start}'}"
@@ -185,30 +183,30 @@ class _Rollout:
             end=line.end,
         )
 
-    def _item(self, line: inputs.Line, value: Json, payload: Json) -> Iterator[Entry]:
+    def _read_item(self, line: inputs.Line, value: Json, payload: Json) -> Iterator[Entry]:
         kind = inputs.as_text(payload, "type")
         if kind == "message":
             parts, role = _read_message(payload), inputs.to_role(payload.get("role"))
             if parts and role is not None:  # the others are the program's own
-                yield self._entry(line, value, role, parts)
+                yield self._make_entry(line, value, role, parts)
         elif kind == "reasoning":
             blocks = (*inputs.as_list(payload, "summary"), *inputs.as_list(payload, "content"))
             text = "\n\n".join(filter(None, (inputs.as_text(block, "text") for block in blocks)))
             self._findings.dropped_thinking += bool(not text.strip() and payload.get("encrypted_content"))
             if text.strip():
-                yield self._entry(line, value, "assistant", (ThinkingPart(text),))
+                yield self._make_entry(line, value, "assistant", (ThinkingPart(text),))
         elif kind in _CALLS:
             call = _read_call(payload)
             self._names[call.id] = call.name
-            yield self._entry(line, value, "assistant", (call,))
+            yield self._make_entry(line, value, "assistant", (call,))
         elif kind in _RESULTS:
             call_id = inputs.as_text(payload, "call_id")
             result = _read_result(payload, self._names.pop(call_id, ""))
-            yield self._entry(line, value, "tool", (result,))
+            yield self._make_entry(line, value, "tool", (result,))
         elif kind not in _IGNORED:
-            yield from self._unknown(line, payload, f"item {kind}")
+            yield from self._report_unknown(line, payload, f"item {kind}")
 
-    def _unknown(self, line: inputs.Line, value: Json, kind: str) -> Iterator[Entry]:
+    def _report_unknown(self, line: inputs.Line, value: Json, kind: str) -> Iterator[Entry]:
         self._findings.add(self._path, line.number, f"unknown type {one_line(kind, 40)}")
         payload = inputs.as_dict(value, "payload") or value
         if text := inputs.join_texts(payload, "text", "message", "content"):

@@ -307,10 +307,10 @@ def _write_record(db: Database, writer: ImportWriter, record: Generations) -> st
     if not imports.remove_imported_log(db, stored.id):
         return f"the log of {newest.get('lookupKey')} was continued in sakti; the newer one of the source was left out"
     groups = _Groups(writer, stored.id, record.is_shared)
-    log = groups.of_generations(record.rows, covered)
-    log += groups.of_chunks(db, _read_list(newest.get("bufferedObservationChunks")), record, covered[0])
+    log = groups.make_from_generations(record.rows, covered)
+    log += groups.make_from_chunks(db, _read_list(newest.get("bufferedObservationChunks")), record, covered[0])
     for group, resource_id in log:
-        group_rows.insert_group(db, group, groups.lines_of(group), resource_id)
+        group_rows.insert_group(db, group, groups.make_lines(group), resource_id)
     tokens = sum(m.tokens for c in covered for m in c.messages)
     _set_figures(db, stored.id, covered[0].thread_id, record.rows, tokens)
     imports.add_origins(db, writer.program, writer.run, {mark: EntryOrigin(covered[0].thread_id, None)})
@@ -373,7 +373,7 @@ class _Groups:
     def __init__(self, writer: ImportWriter, record_id: str, is_shared: bool) -> None:
         self._writer, self._record_id, self._is_shared = writer, record_id, is_shared
 
-    def of_generations(self, rows: Sequence[Json], covered: Sequence[_Covered]) -> list[tuple[Group, str]]:
+    def make_from_generations(self, rows: Sequence[Json], covered: Sequence[_Covered]) -> list[tuple[Group, str]]:
         """Return a group for each generation; in a shared log one more for each thread, which only covers."""
         first = covered[0]
         span = first.messages if not self._is_shared else ()
@@ -381,7 +381,7 @@ class _Groups:
         for number, row in enumerate(rows):
             is_newest = number == len(rows) - 1
             ended = None if is_newest else inputs.read_time(rows[number + 1].get("createdAt"))
-            group = self._group(row, inputs.as_text(row, "activeObservations"), first.thread_id, span)
+            group = self._make_group(row, inputs.as_text(row, "activeObservations"), first.thread_id, span)
             changes: dict[str, Any] = {
                 "state": "active" if is_newest else "superseded",
                 "kind": "reflection" if number else "observation",
@@ -394,11 +394,11 @@ class _Groups:
         if self._is_shared:
             for one in covered:
                 if one.messages:
-                    group = self._group(rows[-1], "", one.thread_id, one.messages)
+                    group = self._make_group(rows[-1], "", one.thread_id, one.messages)
                     out.append((replace(group, activated_at=group.created_at), one.resource_id))
         return out
 
-    def of_chunks(
+    def make_from_chunks(
         self, db: Database, chunks: Sequence[Any], record: Generations, covered: _Covered
     ) -> list[tuple[Group, str]]:
         """Return buffered groups of the chunks that follow the observed messages without a gap."""
@@ -411,12 +411,12 @@ class _Groups:
             if not span or any(m.index != end + 1 + n for n, m in enumerate(span)):
                 break
             end = span[-1].index
-            group = self._group(chunk, inputs.as_text(chunk, "observations"), covered.thread_id, span)
+            group = self._make_group(chunk, inputs.as_text(chunk, "observations"), covered.thread_id, span)
             task = {"current_task": chunk.get("currentTask"), "suggested_response": chunk.get("suggestedContinuation")}
             out.append((replace(group, state="buffered", **task), covered.resource_id))
         return out
 
-    def _group(self, row: Json, text: str, thread_id: str, span: Sequence[Message]) -> Group:
+    def _make_group(self, row: Json, text: str, thread_id: str, span: Sequence[Message]) -> Group:
         stored = mask_secrets(text)
         return Group(
             self._writer.ids.new(),
@@ -437,7 +437,7 @@ class _Groups:
             origin="import",
         )
 
-    def lines_of(self, group: Group) -> list[NewLine]:
+    def make_lines(self, group: Group) -> list[NewLine]:
         return [
             NewLine(self._writer.ids.new(), r.line, r.depth, r.date, r.time, r.priority, r.content, r.metadata)
             for r in lines.rows(group.text)

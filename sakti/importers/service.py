@@ -99,7 +99,7 @@ class Service:
         counter: Counter | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
-        self._store, self._options = store, options
+        self.store, self.options = store, options
         self.is_stopped = is_stopped
         self._counter = counter or O200k()
         self._workspaces: dict[str, str] = {}
@@ -108,7 +108,7 @@ class Service:
     def workspace_of(self, folder: str) -> str:
         """Return the id of the workspace of a folder: its repository, else itself."""
         if folder not in self._workspaces:
-            mapped = self._map(folder)
+            mapped = self._map_folder(folder)
             path = Path(mapped)
             self._workspaces[folder] = mask_text(mapped)
             if path.is_absolute() and inputs.read_status(path) is not None:
@@ -116,15 +116,15 @@ class Service:
                     self._workspaces[folder] = str(repository.find_root(path))
         return self._workspaces[folder]
 
-    def _map(self, folder: str) -> str:
+    def _map_folder(self, folder: str) -> str:
         """Return a folder after moves; a resource of Mastra may be mapped to a folder, too."""
         kind, sign, name = folder.partition(":")
         if sign and kind in ("mastra", "mastra-only"):
-            mapped = map_folder(name, self._options.renamed)
+            mapped = map_folder(name, self.options.renamed)
             if mapped != name:
                 return mapped
-            return str(self._options.workspace) if kind == "mastra-only" else folder
-        return map_folder(folder, self._options.renamed) if folder else str(self._options.workspace)
+            return str(self.options.workspace) if kind == "mastra-only" else folder
+        return map_folder(folder, self.options.renamed) if folder else str(self.options.workspace)
 
     async def import_all(self, roots: Sequence[tuple[Importer, Path]], progress: Progress | None = None) -> RunReport:
         """Import each program from its folder or file."""
@@ -144,7 +144,7 @@ class Service:
         sources = await asyncio.to_thread(self._list_sources, importer, root, findings)
         report = SourceReport(importer.program, str(root), size=sum(map(_measure, sources)))
         work = _ProgramImport(self, importer, report, findings)
-        states = {s.path: s for s in await self._store.read(imports.list_sources) if s.program == importer.program}
+        states = {s.path: s for s in await self.store.read(imports.list_sources) if s.program == importer.program}
         changed = await asyncio.to_thread(work.find_changed, sources, states)
         done, total = 0, sum(map(_measure, changed))
         for source in changed:
@@ -167,7 +167,7 @@ class Service:
             if clean_surrogates(path) != path:
                 findings.add(source.path, 0, "its name is not UTF-8")
             else:
-                sources.append(replace(source, key=map_folder(path, self._options.renamed)))
+                sources.append(replace(source, key=map_folder(path, self.options.renamed)))
         return sources
 
     @staticmethod
@@ -178,31 +178,21 @@ class Service:
 
         return report
 
-    @property
-    def store(self) -> Store:
-        return self._store
-
-    @property
-    def options(self) -> ImportOptions:
-        return self._options
-
-    def writer(self, program: str) -> ImportWriter:
-        return ImportWriter(program, self.run, self._store.ids, self._counter, self.workspace_of)
+    def make_writer(self, program: str) -> ImportWriter:
+        return ImportWriter(program, self.run, self.store.ids, self._counter, self.workspace_of)
 
 
 class _ProgramImport:
-    """Import of one program."""
-
     def __init__(self, service: Service, importer: Importer, report: SourceReport, findings: Findings) -> None:
         self._service, self._importer = service, importer
         self._report, self._findings = report, findings
-        self._writer = service.writer(importer.program)
+        self._writer = service.make_writer(importer.program)
         self._counts = Counts()
         self._threads: set[str] = set()
         self._children: set[str] = set()
         self._folders: set[str] = set()
         self._skipped = False  # a filter left something out
-        self._start = self._figures()  # before the current source
+        self._start = self._read_figures()  # before the current source
         self._messages = 0  # of the current source, with those of an earlier run that read its beginning
 
     def find_changed(self, sources: Sequence[Source], states: Mapping[str, SourceState]) -> list[Source]:
@@ -229,8 +219,10 @@ class _ProgramImport:
             await store.write(imports.remove_entry, source.program, inputs.raw_id(source.path, offset))
         earlier = before if offset else None
         self._messages = earlier.counts.get("messages", 0) if earlier is not None else 0
-        self._start, self._skipped = self._figures(), False
+        self._start, self._skipped = self._read_figures(), False
         read_to = await self._import_entries(source, offset, now, await self._choose_threads(source), report)
+        if earlier is not None:
+            self._add_beginning(earlier)
         if self._service.is_stopped():
             return
         await self._import_todos(source)
@@ -239,19 +231,19 @@ class _ProgramImport:
         if source.program == "mastra":
             await mastra.import_memory(store, self._writer, source, self._findings)
         if not self._skipped:
-            await store.write(self._save, replace(now, offset=read_to), earlier)
+            await store.write(self._save_state, replace(now, offset=read_to), earlier)
 
-    def _save(self, db: Database, now: SourceState, before: SourceState | None) -> None:
-        """Store the offset up to which a source was read; `before`: state of an import that read its beginning."""
+    def _save_state(self, db: Database, now: SourceState, before: SourceState | None) -> None:
+        """Store the offset up to which a source was read; `before`: state after an earlier import."""
         counts = self._count_source(before, self._messages)
         imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
 
     def _count_source(self, before: SourceState | None, messages: int) -> Json:
         """Return the figures of the current source; its threads are those of an earlier run, if there was one."""
-        added = {name: count - self._start[name] for name, count in self._figures().items()}
+        added = {name: count - self._start[name] for name, count in self._read_figures().items()}
         return {**added, **(before.counts if before is not None else {}), "messages": messages}
 
-    def _figures(self) -> dict[str, int]:
+    def _read_figures(self) -> dict[str, int]:
         messages = self._counts.new + self._counts.unchanged
         return {"messages": messages, "threads": len(self._threads), "children": len(self._children)}
 
@@ -259,6 +251,15 @@ class _ProgramImport:
         self._report.unchanged += before.counts.get("messages", 0)
         self._report.threads += before.counts.get("threads", 0)
         self._report.child_threads += before.counts.get("children", 0)
+
+    def _add_beginning(self, before: SourceState) -> None:
+        """Count what an earlier import read of the current source, but no thread twice."""
+        now = self._figures()
+        self._report.unchanged += before.counts.get("messages", 0)
+        self._report.threads += max(0, before.counts.get("threads", 0) - now["threads"] + self._start["threads"])
+        self._report.child_threads += max(
+            0, before.counts.get("children", 0) - now["children"] + self._start["children"]
+        )
 
     async def _choose_threads(self, source: Source) -> set[str] | None:
         """Return the threads of a source that are recent enough; None: all."""
@@ -312,14 +313,14 @@ class _ProgramImport:
             return
         end = 0 if options.is_partial or source.path.suffix != ".jsonl" else entries[-1].end
         state = replace(now, offset=end, size=-1, last_run=self._service.run) if end else None
-        self._add_counts(await store.write(self._write, entries, state))
+        self._add_counts(await store.write(self._write_batch, entries, state))
 
     def _add_counts(self, counts: Counts) -> None:
         self._counts.add(counts)
         self._messages += counts.new + counts.unchanged
 
-    def _write(self, db: Database, entries: Sequence[Entry], state: SourceState | None) -> Counts:
-        """Store a batch and up to where the source was read, in one transaction."""
+    def _write_batch(self, db: Database, entries: Sequence[Entry], state: SourceState | None) -> Counts:
+        """Store a batch and the offset up to which the source was read, in one transaction."""
         counts = self._writer.write(db, entries)
         if state is not None:
             before = imports.get_source(db, state.program, state.path)

@@ -108,15 +108,15 @@ class _Batch:
             return
         info = fresh[0].thread
         if fresh[0].kind == "note":
-            self._note(fresh[0])
+            self._map_note(fresh[0])
         elif fresh[0].kind == "end":
             return
         elif not any(THREAD + other in self.origins for other in info.unless):
-            thread = self._thread_for(fresh[0])
+            thread = self._choose_thread(fresh[0])
             if thread is not None:
                 message = self._append(thread, fresh)
                 for entry in fresh:
-                    self._add(entry.id, EntryOrigin(thread.id, message.id))
+                    self._set_origin(entry.id, EntryOrigin(thread.id, message.id))
 
     def count(self, group: Sequence[Entry], fresh: Sequence[Entry]) -> None:
         first = group[0]
@@ -125,10 +125,10 @@ class _Batch:
             self.counts.unchanged += not fresh
         self.counts.raw += sum(e.kind == "raw" and is_uninterpreted(e.parts) for e in fresh)
 
-    def _add(self, entry_id: str, origin: EntryOrigin) -> None:
+    def _set_origin(self, entry_id: str, origin: EntryOrigin) -> None:
         self.origins[entry_id] = self.new[entry_id] = origin
 
-    def _note(self, entry: Entry) -> None:
+    def _map_note(self, entry: Entry) -> None:
         """Map a line without a message to the message of its parent."""
         origin = self.origins.get(entry.parent) or self.origins.get(THREAD + entry.thread.id)
         if origin is None:
@@ -137,17 +137,17 @@ class _Batch:
         if entry.title and thread is not None and not thread.title_pinned and thread.title != entry.title:
             self._rename(thread, entry.title)
         if entry.parent in self.origins:
-            self._add(entry.id, origin)
+            self._set_origin(entry.id, origin)
 
     # --- threads --------------------------------------------------------------------------------------------
 
-    def _thread_for(self, entry: Entry) -> Thread | None:
+    def _choose_thread(self, entry: Entry) -> Thread | None:
         """Return the thread that an entry is appended to: its own, a new one or a fork; None if removed."""
         info = entry.thread
         current = self.origins.get(THREAD + info.id)
         before = self.origins.get(entry.parent) if entry.parent else None
         if before is not None and before.message_id is not None:
-            return self._thread_after(info, current, before.thread_id, before.message_id, entry.time)
+            return self._continue_thread(info, current, before.thread_id, before.message_id, entry.time)
         if current is None:
             return self._create(entry)
         last = imports.find_last_imported(self._db, current.thread_id)
@@ -160,7 +160,7 @@ class _Batch:
             self.origins[THREAD + info.id] = EntryOrigin(copy.id, None)
         return copy
 
-    def _thread_after(
+    def _continue_thread(
         self, info: ThreadInfo, current: EntryOrigin | None, thread_id: str, message_id: str, time: int
     ) -> Thread | None:
         """Return the thread of the previous message if that is its last one, else a fork at that message."""
@@ -171,12 +171,12 @@ class _Batch:
             return thread
         copy = self._fork(info, thread_id, tail.index, time)
         if copy is not None and current is None:
-            self._add(THREAD + info.id, EntryOrigin(copy.id, None))
+            self._set_origin(THREAD + info.id, EntryOrigin(copy.id, None))
         return copy
 
     def _create(self, entry: Entry) -> Thread:
         info, writer = entry.thread, self._writer
-        parent = self._parent(info)
+        parent = self._find_parent(info)
         thread = Thread(
             writer.ids.new(),
             parent.resource_id if parent and not info.cwd else writer.workspace_of(info.cwd),
@@ -184,16 +184,16 @@ class _Batch:
             entry.time,
             entry.time,
             parent_id=parent.id if parent else None,
-            metadata={**info.metadata, ORIGIN: self._origin(info)},
+            metadata={**info.metadata, ORIGIN: self._make_origin(info)},
         )
         stored = threads.create(self._db, thread)
         self.counts.masked += stored.title != thread.title
         self._threads[stored.id] = stored
         self._times[stored.id] = entry.time
-        self._add(THREAD + info.id, EntryOrigin(stored.id, None))
+        self._set_origin(THREAD + info.id, EntryOrigin(stored.id, None))
         return stored
 
-    def _parent(self, info: ThreadInfo) -> Thread | None:
+    def _find_parent(self, info: ThreadInfo) -> Thread | None:
         parent = self.origins.get(THREAD + info.parent) if info.parent else None
         return self._load(parent.thread_id) if parent else None
 
@@ -203,10 +203,10 @@ class _Batch:
         writer = self._writer
         now = max(time, imports.read_last_time(self._db, thread_id))
         copy = fork.fork(self._db, thread_id, id=writer.ids.new(), ids=writer.ids, now=now, upto=index)
-        threads.update_metadata(self._db, copy.id, {ORIGIN: self._origin(info)})
+        threads.update_metadata(self._db, copy.id, {ORIGIN: self._make_origin(info)})
         return self._load(copy.id)
 
-    def _origin(self, info: ThreadInfo) -> dict[str, str]:
+    def _make_origin(self, info: ThreadInfo) -> dict[str, str]:
         writer = self._writer
         return {
             "program": writer.program,

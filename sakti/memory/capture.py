@@ -25,16 +25,16 @@ WORD = "word"  # one token, as is each " word" behind it, in o200k_base
 class Redactor:
     """Masks keys, tokens, passwords and the user's home folder.
 
-    With `counter`, texts are replaced by blanks of as many tokens. `found` counts the secrets.
+    With `counter`, texts are replaced by blanks of as many tokens. `secrets` counts the masked ones.
     """
 
     def __init__(self, counter: Counter | None = None, home: str = "") -> None:
         self._counter, self._home = counter, home.rstrip("/")
-        self.found = 0
+        self.secrets = 0
 
     def text(self, text: str) -> str:
         clean = mask_secrets(text)
-        self.found += len(MARK.findall(clean)) - len(MARK.findall(text))
+        self.secrets += len(MARK.findall(clean)) - len(MARK.findall(text))
         if self._counter is not None:
             return " ".join([WORD] * self._counter.count(text))
         return clean.replace(self._home, "~") if self._home else clean
@@ -62,8 +62,7 @@ def bundle(
     saved = [m for m in messages if m.state == "saved"]
     dialogue = [m for m in saved if m.role in ("user", "assistant")]
     results = {r.call_id: r for m in saved for r in m.tool_results}
-    starts = [i for i, m in enumerate(dialogue) if i == 0 or m.role == "user"]
-    for number, (start, end) in enumerate(itertools.pairwise([*starts, len(dialogue)])):
+    for number, (start, end) in enumerate(itertools.pairwise(_turn_bounds(dialogue))):
         begin = dialogue[start].created_at
         until = dialogue[end].created_at if end < len(dialogue) else math.inf
         yield {
@@ -73,6 +72,12 @@ def bundle(
             **_turn(dialogue[start:end], results, redactor),
             **_model(actors, begin, until),
         }
+
+
+def _turn_bounds(dialogue: Sequence[Message]) -> list[int]:
+    """Return the index at which each turn begins, and the end."""
+    starts = [i for i, m in enumerate(dialogue) if i == 0 or m.role == "user"]
+    return [*starts, len(dialogue)]
 
 
 def _model(actors: Sequence[tuple[int, str]], begin: int, until: float) -> Json:

@@ -8,6 +8,7 @@ from typing import Any
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import CompactionFinished, Notice
+from sakti.core.text import counted
 from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
@@ -18,42 +19,40 @@ from sakti.store.memory import Group, UndoCompaction, moves
 from sakti.store.memory.moves import Compaction
 from sakti.store.threads import threads
 
-# What an observation comes to, as a share of its messages: only for the estimate before a compaction.
-USUAL_SHARE = 0.1
+USUAL_SHARE = 0.1  # tokens of an observation per token of its messages; only for the estimate before a compaction
 
 
-def to_compact(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
+def select_messages(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
     """Return the pending messages before the last exchange.
 
-    Those before the newest prompt; where there are none (or a turn runs), those before the last step.
+    They end at the newest prompt; if nothing precedes it (or a turn is running), at the last step.
     """
     messages = policy.select_safe_buffer_prefix([m for m in state.window.messages if m.state == "saved"])
     if whole_turn:
-        prompts = [i for i, m in enumerate(messages) if m.role == "user"]
-        if prompts and prompts[-1]:
-            return list(messages[: prompts[-1]])
+        newest_prompt = max((i for i, m in enumerate(messages) if m.role == "user"), default=0)
+        if newest_prompt:
+            return list(messages[:newest_prompt])
         if state.window.pending < state.numbers.threshold:
             return []
-    cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
+    cuts = policy.inner_cuts(messages)
     return list(messages[: cuts[-1]]) if cuts else []
 
 
-async def observe_all(observation: Observation, focus: str, own: list[Group], *, whole_turn: bool) -> list[Message]:
-    """Activate the buffered groups of `to_compact`, observe the rest now; return those messages.
+async def observe_all(observation: Observation, focus: str, into: list[Group], *, whole_turn: bool) -> None:
+    """Activate the buffered groups of the messages to compact, and observe the others now.
 
-    `own` gets the activated groups. Groups are never split: one that begins in the range goes whole, even where it
-    reaches into the last exchange.
+    `into` gets the activated groups, also if the caller is cancelled. Groups are never split: one that begins in the
+    range goes whole, even if it reaches into the last exchange.
     """
     state = observation.state
-    selected = to_compact(state, whole_turn=whole_turn)
+    selected = select_messages(state, whole_turn=whole_turn)
     if not selected:
-        return []
+        return
     last = selected[-1].index
-    await state.activate_ready(last, own)
+    await state.activate_ready(last, into)
     rest = [m for m in state.window.find_uncovered_messages() if m.index <= last]
     if not state.window.ready():
-        await observation.now(rest, focus, own)
-    return selected
+        await observation.now(rest, focus, into)
 
 
 async def _join(observation: Observation) -> None:
@@ -61,7 +60,7 @@ async def _join(observation: Observation) -> None:
     await observation.join_others()
 
 
-async def _completes(work: Coroutine[Any, Any, object]) -> bool:
+async def _run_unless_cancelled(work: Coroutine[Any, Any, object]) -> bool:
     """Await `work`; return False if the caller was cancelled meanwhile, and clear the cancellation."""
     try:
         await work
@@ -78,18 +77,18 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
     `warnings` says what stays. The record covers exactly what this run activated itself.
     """
     state = observation.state
-    stopped = not await _completes(_join(observation))
+    stopped = not await _run_unless_cancelled(_join(observation))
     tokens_before = state.window.pending + state.observation_tokens
-    before, pending, selected = _snapshot(state), list(state.window.messages), to_compact(state)
+    before, pending, selected = _snapshot(state), list(state.window.messages), select_messages(state)
     activated: list[Group] = []
-    if not stopped and not await _completes(observe_all(observation, focus, activated, whole_turn=True)):
+    if not stopped and not await _run_unless_cancelled(observe_all(observation, focus, activated, whole_turn=True)):
         await observation.stop()
         stopped = True
-    gone = [m for m in pending if m.index <= state.window.cursor]
-    if not activated or not gone:
+    observed = [m for m in pending if m.index <= state.window.cursor]
+    if not activated or not observed:
         why = "Stopped: nothing was changed." if stopped else state.note
-        return _report_unchanged(state, tokens_before, why if selected else None)
-    done = _record(state, focus, activated, gone, before, tokens_before)
+        return _report_unchanged(state, tokens_before, why if selected else None, stopped=stopped)
+    done = _record(state, focus, activated, observed, before, tokens_before)
 
     def store(db: Database) -> tuple[int, int, int]:
         moves.add_compaction(db, done)
@@ -105,29 +104,38 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
         tokens_before,
         done.tokens_after,
         lines,
-        _warn_of_unobserved(state, selected, stopped=stopped),
-        gone_tokens=sum(m.tokens for m in gone),
+        warn_of_rest(sum(1 for m in selected if m.index > state.window.cursor), stopped=stopped),
+        gone_tokens=sum(m.tokens for m in observed),
         kept=len(state.window.messages),
         kept_tokens=state.window.pending,
         pinned=pinned,
         doubtful=doubtful,
+        stopped=stopped,
     )
 
 
-def _report_unchanged(state: MemoryState, tokens: int, why: str | None) -> CompactionFinished:
+def _report_unchanged(state: MemoryState, tokens: int, why: str | None, *, stopped: bool) -> CompactionFinished:
     """Return the end of a compaction that changed nothing; `why` is None if there was nothing to observe."""
     warnings = () if why is None else (why or "Memory could not observe; nothing was changed.",)
-    return CompactionFinished(state.window.record.id, 0, tokens, tokens, 0, warnings)
+    return CompactionFinished(state.window.record.id, 0, tokens, tokens, 0, warnings, stopped=stopped)
 
 
-def _warn_of_unobserved(state: MemoryState, selected: Sequence[Message], *, stopped: bool) -> tuple[str, ...]:
-    unobserved = sum(1 for m in selected if m.index > state.window.cursor)
-    why = "were not observed any more" if stopped else "could not be observed"
-    return (f"{unobserved} messages {why} and are unchanged.",) if unobserved else ()
+def warn_of_rest(unobserved: int, *, stopped: bool) -> tuple[str, ...]:
+    """Return the warning of a compaction that left messages `unobserved`, or that was `stopped`."""
+    messages = f"{counted(unobserved, 'message')} {'is' if unobserved == 1 else 'are'}"
+    if stopped:
+        rest = f"; {messages} not observed and unchanged" if unobserved else ""
+        return (f"You stopped it: the part that is shown here was finished and is in effect{rest}.",)
+    return (f"{messages} unchanged: they could not be observed.",) if unobserved else ()
 
 
 def _record(
-    state: MemoryState, focus: str, own: Sequence[Group], gone: Sequence[Message], before: Json, tokens_before: int
+    state: MemoryState,
+    focus: str,
+    groups: Sequence[Group],
+    messages: Sequence[Message],
+    before: Json,
+    tokens_before: int,
 ) -> Compaction:
     window = state.window
     return Compaction(
@@ -136,11 +144,11 @@ def _record(
         window.thread.resource_id,
         window.record.id,
         focus,
-        gone[0].index,
-        gone[-1].index,
-        len(gone),
-        tuple(m.id for m in gone),
-        tuple(g.id for g in own),
+        messages[0].index,
+        messages[-1].index,
+        len(messages),
+        tuple(m.id for m in messages),
+        tuple(g.id for g in groups),
         before,
         tokens_before,
         window.pending + state.observation_tokens,
@@ -177,17 +185,17 @@ async def undo(observation: Observation) -> CompactionFinished | None:
 
 def preview(state: MemoryState) -> tuple[int, int, int]:
     """Return (messages that /compact would observe, tokens now, estimated tokens after)."""
-    selected = to_compact(state)
+    selected = select_messages(state)
     before = state.window.pending + state.observation_tokens
     if not selected:
         return 0, before, before
     ready = [g for g in state.window.ready() if (g.first_index or 0) <= selected[-1].index]
     last = max([selected[-1].index, *(g.last_index or 0 for g in ready)])
-    gone = [m for m in state.window.messages if m.index <= last]
-    covered = sum(g.message_tokens for g in ready)
-    rest = sum(m.tokens for m in gone) - covered
-    after = before - covered - rest + sum(g.observation_tokens for g in ready) + int(rest * USUAL_SHARE)
-    return len(gone), before, after
+    observed = [m for m in state.window.messages if m.index <= last]
+    tokens = sum(m.tokens for m in observed)
+    written = sum(g.observation_tokens for g in ready)
+    written += int((tokens - sum(g.message_tokens for g in ready)) * USUAL_SHARE)
+    return len(observed), before, before - tokens + written
 
 
 def _snapshot(state: MemoryState) -> Json:

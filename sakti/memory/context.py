@@ -59,7 +59,7 @@ def render_group(group: Group, now: int, previous_date: int | None, *, tagged: b
         for text, spans in shared.pieces(group):
             if text:
                 shown = dates.add_relative_time_to_observations(for_actor(text), now, previous_date).strip("\n")
-                blocks.append(f"{shared.tag(group, spans, ranges=tagged)}\n{shown}\n</observation-group>")
+                blocks.append(f"{shared.format_tag(group, spans, ranges=tagged)}\n{shown}\n</observation-group>")
                 previous_date = None  # the next thread starts its own dates
         return "\n".join(blocks)
     text = dates.add_relative_time_to_observations(for_actor(group.text), now, previous_date).strip("\n")
@@ -115,22 +115,17 @@ class ContextBuilder:
             self._made = (active, now, (), 0)
             return self._made
         previous: int | None = None
-        out: list[Block] = [self.text("memory", self._instructions())]
         fresh: dict[tuple[str, str, int, int | None], Block] = {}
         for group in (g for g in active if g.text):
             key = (group.id, group.text, now, previous)  # a correction changes the text
-            block = self._cache.get(key)
-            if block is None:
-                block = self._render_group(group, now, previous)
-            fresh[key] = block
-            out.append(block)
+            fresh[key] = self._cache.get(key) or self._render_group(group, now, previous)
             last = self._last_dates.get(group.id)
             previous = previous if last is None else last
-        # what is asked about groups that are about to enter the log is not counted again once they have
+        # blocks of groups that are about to enter the log stay cached, so that they are counted once
         self._cache = self._cache | fresh if len(self._cache) <= 2 * len(fresh) + SPARE_BLOCKS else fresh
-        tokens = sum(b.tokens for b in out[1:])
-        out[-1] = structs.replace(out[-1], edge=True)
-        self._made = (active, now, tuple(out), tokens)
+        *rest, newest = fresh.values()
+        blocks = (self.text("memory", self._instructions()), *rest, structs.replace(newest, edge=True))
+        self._made = (active, now, blocks, sum(b.tokens for b in fresh.values()))
         return self._made
 
     def text(self, kind: str, text: str, *, edge: bool = False) -> Block:

@@ -414,8 +414,7 @@ class MemoryEngine:
         if state.window.pending < before:
             return True
         messages = state.window.messages
-        cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
-        if len(cuts) < 2:
+        if len(policy.inner_cuts(messages)) < 2:
             return False
         self._request.halve(before)
         return True

@@ -32,13 +32,15 @@ class SizedModel(Struct, Generic[Worker], frozen=True):
     up_to: int | None = None
 
 
-def fitting(choices: Sequence[SizedModel[Worker]], size: int) -> list[Worker]:
+def select_fitting(choices: Sequence[SizedModel[Worker]], size: int) -> list[Worker]:
     """Return the workers for `size` tokens, in order; if all are too small, the largest."""
     workers = [c.worker for c in choices if c.up_to is None or size <= c.up_to]
     return workers or [max(choices, key=lambda c: c.up_to or 0).worker]
 
 
 class ChosenObserver:
+    """Observer that asks the first model that is large enough for the messages, then the next."""
+
     def __init__(self, choices: Sequence[SizedModel[Observer]]) -> None:
         self._choices = choices
 
@@ -48,7 +50,7 @@ class ChosenObserver:
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
         """Return the first successful worker's observations. Raises as the last one does."""
-        *first, last = fitting(self._choices, sum(m.tokens for m in request.messages))
+        *first, last = select_fitting(self._choices, sum(m.tokens for m in request.messages))
         for observer in first:
             try:
                 return await observer.observe(request)
@@ -58,6 +60,8 @@ class ChosenObserver:
 
 
 class ChosenReflector:
+    """Reflector that asks the first model that is large enough for the log, then the next."""
+
     def __init__(self, choices: Sequence[SizedModel[Reflector]], count: Callable[[str], int]) -> None:
         self._choices, self._count = choices, count
 
@@ -67,7 +71,7 @@ class ChosenReflector:
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
         """Return the first successful worker's reflection. Raises as the last one does."""
-        *first, last = fitting(self._choices, sum(self._count(text) for _, text in request.groups))
+        *first, last = select_fitting(self._choices, sum(self._count(text) for _, text in request.groups))
         for reflector in first:
             try:
                 return await reflector.reflect(request)
@@ -135,14 +139,14 @@ def build(
 
 
 FAILURE_LIMIT = 3
-# Failures that waiting does not mend: the model is not to be had.
-_GONE = (
+# Codes of failures that waiting does not fix: the model is not available.
+_UNAVAILABLE = (
     *("authentication", "permission", "not_found", "connection", "refused", "invalid_request"),
     *("context_too_long", "output_too_long", "certificate", "not_a_model", "endless"),
 )
 KEY = "observer_failures"  # in a record's metadata
-REST_MS = 60 * 60_000  # so long a model that failed again and again is not asked
-SLOW_REST_MS = 10 * 60_000  # and one that was waited for in vain
+REST_MS = 60 * 60_000  # pause of a model after repeated failures
+SLOW_REST_MS = 10 * 60_000  # pause of a model that did not answer in time
 
 
 class Failures(Struct, frozen=True):
@@ -155,9 +159,9 @@ class Failures(Struct, frozen=True):
 class FallbackObserver:
     """Observer that calls `model` and falls back to `extractive` after three failures in a row.
 
-    Failures count across processes. The fallback lasts for the thread's life after malformed answers or where the
-    model is unavailable, else for an hour. Single failures are left to the engine's backoff. A caller that waits no
-    longer for an answer gets the extractive one (`stand_in`), and the model rests for ten minutes.
+    Failures count across processes. The fallback lasts for the thread's life after malformed answers or if the model is
+    unavailable, else for an hour. Single failures are left to the engine's backoff. A caller that stops waiting
+    gets the extractive answer (`stand_in`), and the model is not asked for ten minutes.
     """
 
     def __init__(self, model: Observer, extractive: Observer, clock: Clock) -> None:
@@ -165,12 +169,12 @@ class FallbackObserver:
         self._malformed = 0
         self._switched = False
         self._failures = Failures()
-        self._keep: Callable[[Failures], Awaitable[None]] | None = None
-        self._calls: dict[str, asyncio.Future[float]] = {}  # by thread: set to the seconds that were waited in vain
+        self._store: Callable[[Failures], Awaitable[None]] | None = None
+        self._calls: dict[str, asyncio.Future[float]] = {}  # by thread; the result is the seconds waited in vain
 
     @property
     def name(self) -> str:
-        return self._extractive.name if self._switched or self._rests() else self._model.name
+        return self._extractive.name if self._switched or self._is_resting() else self._model.name
 
     def load_failures(self, metadata: Mapping[str, Any], store: Callable[[Json], Awaitable[None]]) -> None:
         """Load this model's failures from a record's metadata, and `store` later ones there."""
@@ -183,16 +187,16 @@ class FallbackObserver:
             values = {"model": self._model.name, "count": failures.count, "time": failures.time}
             await store({KEY: values if failures.count else None})
 
-        self._keep = write
+        self._store = write
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        if self._switched or self._rests():
+        if self._switched or self._is_resting():
             return await self._extractive.observe(request)
         try:
             result = await self._ask(request)
         except SaktiError as e:
             await self._count(Failures(self._failures.count + 1, self._clock.now()))
-            if not self._gives_up(e):
+            if not self._should_switch(e):
                 raise
             until = "From now on" if self._switched else "For the next hour"
             return structs.replace(
@@ -230,22 +234,22 @@ class FallbackObserver:
             answer.cancel()
             del self._calls[request.thread_id]
 
-    def _rests(self) -> bool:
+    def _is_resting(self) -> bool:
         failures = self._failures
         return failures.count >= FAILURE_LIMIT and self._clock.now() - failures.time < REST_MS
 
     async def _count(self, failures: Failures) -> None:
         changed, self._failures = failures != self._failures, failures
-        if changed and self._keep is not None:
-            await self._keep(failures)
+        if changed and self._store is not None:
+            await self._store(failures)
 
-    def _gives_up(self, error: SaktiError) -> bool:
+    def _should_switch(self, error: SaktiError) -> bool:
         if isinstance(error, MemoryFailure) and error.code == "malformed":
             self._malformed += 1
             self._switched = self._malformed >= FAILURE_LIMIT
-        elif isinstance(error, ProviderError) and not error.retryable and error.code in _GONE:
+        elif isinstance(error, ProviderError) and not error.retryable and error.code in _UNAVAILABLE:
             self._switched = True
-        return self._switched or self._rests()
+        return self._switched or self._is_resting()
 
 
 class FallbackReflector:

@@ -1,4 +1,4 @@
-"""Decide on numbers, without state: thresholds, boundaries, intervals, what may be buffered.
+"""Decide on numbers, without state: thresholds, boundaries, intervals, which messages may be buffered.
 
 The functions that the golden vectors name give the same values, IEEE doubles included. They accept odd settings,
 which are refused when the configuration is read.
@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from sakti.core.config import MemorySettings
+from sakti.core.config import MemorySettings, ObservationSettings
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import count_k
@@ -74,7 +74,7 @@ def resolve_retention_floor(activation: float, threshold: float) -> float:
     return threshold * (1 - max(0, min(1, activation)))
 
 
-OVERSHOOT_SHARE = 0.95  # of the floor: so much of what should stay may go at most
+OVERSHOOT_SHARE = 0.95  # of the floor: the most that an activation may take of the messages that should stay
 SMALLEST_REST = 1000
 
 
@@ -82,7 +82,7 @@ def choose_boundary(chunk_tokens: Sequence[int], activation: float, threshold: f
     """Return how many buffered groups, oldest first, an activation takes.
 
     The boundary that just reaches or passes `pending` − floor, unless it overshoots by more than 95 % of the floor or
-    leaves less than min(1000, floor): then the nearest below it, or it all the same if there is none.
+    leaves less than min(1000, floor): then the nearest one below, if there is one.
     """
     floor = resolve_retention_floor(activation, threshold)
     target = max(0.0, pending - floor)
@@ -220,6 +220,11 @@ def safe_cuts(messages: Sequence[Message]) -> list[int]:
     return sorted(set(cuts))
 
 
+def inner_cuts(messages: Sequence[Message]) -> list[int]:
+    """Return the safe cuts that leave at least one message behind them."""
+    return [cut for cut in safe_cuts(messages) if cut < len(messages)]
+
+
 # --- effective numbers --------------------------------------------------------------------------------------
 
 
@@ -254,9 +259,6 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
     buffer = resolve_buffer_tokens(observation.buffer_tokens, shared)
     if buffer is not None:
         buffer = _fit_interval(buffer, observation.message_tokens, threshold)
-    block = resolve_block_after(observation.block_after, threshold) or threshold
-    if observation.block_after >= 100 and messages < observation.message_tokens:
-        block = threshold * observation.block_after / observation.message_tokens
     activation = observation.buffer_activation
     if activation >= 1000 and activation >= threshold:
         activation = max(0.0, 1 - activation / observation.message_tokens)
@@ -264,13 +266,34 @@ def effective_numbers(settings: MemorySettings, observation_tokens: int, budget:
     return Numbers(
         threshold=threshold,
         buffer=buffer,
-        block_after=max(threshold, int(block)),
+        block_after=max(threshold, int(_fit_block_after(observation, messages, threshold))),
         activation=activation,
         reflect_at=log,
         reflect_from=None if buffer is None else max(1, int(log * reflection.buffer_activation)),
         reflect_block_after=max(log, int(reflect_block)),
-        why=f"Limits fit a window of {count_k(budget)}" if budget is not None and (messages, log) != configured else "",
+        why=_explain_lowered(configured, (messages, log), budget),
     )
+
+
+def _explain_lowered(configured: tuple[int, int], fitted: tuple[int, int], budget: int | None) -> str:
+    """Say which thresholds a small window lowered, why, and what raises them; "" if none."""
+    names = ("messages", "observations")
+    lowered = [
+        f"{name} {count_k(before)} → {count_k(now)}"
+        for name, before, now in zip(names, configured, fitted, strict=True)
+        if now < before
+    ]
+    if budget is None or not lowered:
+        return ""
+    why = f"the model's window leaves {count_k(budget)} for both"
+    return f"Lower limits: {', '.join(lowered)}, as {why}. A model with a larger window (/model) raises them."
+
+
+def _fit_block_after(observation: ObservationSettings, messages: int, threshold: int) -> float:
+    """Return the tokens above which a step waits; an absolute number shrinks with the threshold."""
+    if observation.block_after >= 100 and messages < observation.message_tokens:
+        return threshold * observation.block_after / observation.message_tokens
+    return resolve_block_after(observation.block_after, threshold) or threshold
 
 
 def _fit_interval(interval: float, configured_threshold: int, threshold: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import ParamSpec, Protocol, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 from sakti.core.types import Json, Message, ModelCall
 from sakti.store.log.replacements import Earlier
@@ -86,6 +86,17 @@ class ReflectResult(Struct, frozen=True):
     level: int = 0
     calls: tuple[ModelCall, ...] = ()
     note: str = ""
+
+
+def join_results(results: Sequence[ReflectResult], text: str) -> ReflectResult:
+    """Return the result of a log that was condensed in parts, with the parts' joined `text`."""
+    return structs.replace(
+        results[-1],
+        text=text,
+        level=max(r.level for r in results),
+        calls=tuple(c for r in results for c in r.calls),
+        note=next((r.note for r in results if r.note), ""),
+    )
 
 
 class Observer(Protocol):

@@ -69,12 +69,12 @@ async def recall(store: Store, counter: Counter, asking: AskingThread, request: 
     """
     if not request.id.strip():
         raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
-    (thread, first, last), others = await _place(store, asking.resource_id, asking.thread_id, request.id.strip())
+    (thread, first, last), others = await _resolve_place(store, asking, request.id.strip())
     if request.part_index is not None:
         messages = await store.read(message_store.list_between, thread, first, first)
-        return _one_part(messages, request.part_index, request.char_offset, counter)
+        return _read_part(messages, request.part_index, request.char_offset, counter)
     rows = await _read_page(store, thread, first, request.page)
-    total = await store.read(message_store.count, thread)
+    total = await store.read(message_store.count_messages, thread)
     shown = _rows_that_fit(rows, request, counter)
     indexes = [int(r["index"]) for r in shown]
     out: Json = {
@@ -130,17 +130,17 @@ async def _resolve_alias(store: Store, resource_id: str, alias: str) -> str:
     return thread
 
 
-async def _place(store: Store, resource_id: str, thread_id: str, text: str) -> tuple[tuple[str, int, int], list[str]]:
+async def _resolve_place(store: Store, asking: AskingThread, text: str) -> tuple[tuple[str, int, int], list[str]]:
     """Resolve a place to (thread, first and last index), and to the places of the group's other threads."""
     if tag := _RANGE.fullmatch(text):
-        thread = await _resolve_alias(store, resource_id, tag[1])
+        thread = await _resolve_alias(store, asking.resource_id, tag[1])
         return (thread, int(tag[2]), int(tag[3] or tag[2])), []
-    spans = await store.read(memory_log.find_group, resource_id, text)
+    spans = await store.read(memory_log.find_group, asking.resource_id, text)
     if spans:
-        meant = next((s for s in spans if s.thread_id == thread_id), spans[-1])
+        meant = next((s for s in spans if s.thread_id == asking.thread_id), spans[-1])
         others = [f"{thread_alias(s.thread_id)}/{s.first}-{s.last}" for s in spans if s is not meant]
         return (meant.thread_id, meant.first, meant.last), others
-    message = await store.read(memory_log.find_message, resource_id, text)
+    message = await store.read(memory_log.find_message, asking.resource_id, text)
     if message is None:
         raise MemoryFailure(f"No observation group and no message has the id {text}.", code="not_found")
     return (message[1], message[2], message[2]), []
@@ -188,10 +188,10 @@ def _text(part: Part) -> tuple[str, str]:
             return "", ""
 
 
-def _one_part(found: list[Message], index: int, offset: int, counter: Counter) -> Json:
-    if not found or not 0 <= index < len(found[0].parts):
+def _read_part(messages: list[Message], index: int, offset: int, counter: Counter) -> Json:
+    if not messages or not 0 <= index < len(messages[0].parts):
         raise MemoryFailure(f"That message has no part {index}.", code="not_found")
-    kind, text = _text(found[0].parts[index])
+    kind, text = _text(messages[0].parts[index])
     rest = text[max(0, offset) :]
     low, high = 0, len(rest)
     if counter.count(rest) > PAGE_TOKENS:
@@ -200,7 +200,7 @@ def _one_part(found: list[Message], index: int, offset: int, counter: Counter) -
             low, high = (middle, high) if counter.count(rest[:middle]) <= PAGE_TOKENS else (low, middle)
         rest = rest[:low]
     end = max(0, offset) + len(rest)
-    out: Json = {"id": found[0].id, "part": index, "kind": kind, "text": rest, "characters": len(text)}
+    out: Json = {"id": messages[0].id, "part": index, "kind": kind, "text": rest, "characters": len(text)}
     if end < len(text):
         out["next_offset"] = end
     return out

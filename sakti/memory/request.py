@@ -33,9 +33,9 @@ from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as stored_threads
 
 NOW = "now"  # the fact that changes by itself
-# First words of facts that are long: sent only where they changed, in a new turn, too.
+# First words of facts that are long: even a new turn sends them only if they changed.
 ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report", "mcp"})
-STALE_MS = 10 * 60_000  # so old the time may be within a turn
+STALE_MS = 10 * 60_000  # age of the time at which a turn sends it again
 
 
 def due_next(messages: Sequence[Message], facts: Mapping[str, str], now: int) -> dict[str, str]:
@@ -57,17 +57,21 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
     `begins`: it begins a turn, so that all but the long ones are sent again; else those that changed since they were
     sent last. Empty after an answer, which takes no facts.
     """
-    facts = mask_value(dict(facts))
-    last = messages[-1] if messages else None
-    if last is None or last.role == "assistant":
+    if not messages or messages[-1].role == "assistant":
         return {}
+    facts = mask_value(dict(facts))
     current, time = _sent_facts(messages)
     changed = {name: fact for name, fact in facts.items() if current.get(name) != fact}
-    if begins and last.role == "user" and not _sent_facts([last])[0].keys() & facts.keys():
+    if begins and _has_no_facts(messages[-1], facts):
         return {name: fact for name, fact in facts.items() if name.partition(" ")[0] not in ONCE or name in changed}
     if NOW in current and now - time < STALE_MS:
         changed.pop(NOW, None)
     return changed
+
+
+def _has_no_facts(message: Message, facts: Mapping[str, str]) -> bool:
+    """Return whether a message is the user's and was sent without any of these facts."""
+    return message.role == "user" and not _sent_facts([message])[0].keys() & facts.keys()
 
 
 def _sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
@@ -139,7 +143,7 @@ class RequestBuilder:
     # --- read once per turn -------------------------------------------------------------------------------
 
     async def open(self, state: MemoryState) -> None:
-        """Load what the thread was sent with last."""
+        """Load the pages and the carry-over that the thread's last request had."""
         thread_id = state.window.thread.id
         self._working_memory = await self._pages.read_for_request(thread_id)
         await self._read_pinned(state)
@@ -176,7 +180,7 @@ class RequestBuilder:
                 state.window.thread = structs.replace(thread, metadata=metadata)
 
     def _may_carry(self, thread: Thread) -> bool:
-        """Tell whether the first turn of a thread will build its carry-over."""
+        """Return whether the first turn of a thread will build its carry-over."""
         return bool(
             self._settings.enabled
             and self._settings.carry_over
@@ -197,9 +201,8 @@ class RequestBuilder:
         pieces = await self._find_pieces(thread) if is_new else self._pieces
         if is_new and state.window.thread is thread:  # else the first turn has built it meanwhile
             self._build(pieces)
-        gone = self._unwanted
         return [
-            fork.CarriedLine(n, p.kind, p.source_id, p.text, p in gone, is_sent=not is_new)
+            fork.CarriedLine(n, p.kind, p.source_id, p.text, p in self._unwanted, is_sent=not is_new)
             for n, p in enumerate(pieces)
         ]
 
@@ -236,8 +239,10 @@ class RequestBuilder:
         others = await self._store.read(
             memory_log.list_unobserved_of_others, window.record.id, window.thread.resource_id, window.thread.id
         )
-        limit = int(state.numbers.threshold * shared.SHARE)
-        self._other_threads = shared.text(others, self._counter, limit, state.timezone) if others else ""
+        limit = int(state.numbers.threshold * shared.OTHERS_SHARE)
+        self._other_threads = (
+            shared.format_other_threads(others, self._counter, limit, state.timezone) if others else ""
+        )
 
     def summarise(self, window: Window) -> None:
         """Begin to summarise messages that have left the window."""
@@ -259,7 +264,7 @@ class RequestBuilder:
 
     @property
     def is_limited(self) -> bool:
-        """Tell whether less is sent than memory keeps, since the provider found a request too long."""
+        """Return whether less is sent than memory keeps, since the provider found a request too long."""
         return self._room is not None
 
     def blocks(self, state: MemoryState) -> tuple[Block, ...]:
@@ -289,21 +294,35 @@ class RequestBuilder:
 
         `is_idle`: no turn runs, so that after an answer the next request begins with another prompt.
         """
-        window = state.window
-        messages = [m for m in window.messages if m.tokens or m.parts]
+        messages = [m for m in state.window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
             return self._last_by_number(state, messages)
         ended = is_idle and _ends_with_answer(messages)
         prompts = [] if ended else state.prompts
-        messages = [*(m for m in prompts if m.index <= window.cursor), *messages]
-        reminder = self._reminder(window)
+        messages = [*(m for m in prompts if m.index <= state.window.cursor), *messages]
+        reminder = self._reminder(state.window)
+        return (*reminder, *self._fit(state, messages, prompts, reminder, ended=ended))
+
+    def _fit(
+        self,
+        state: MemoryState,
+        messages: list[Message],
+        prompts: Sequence[Message],
+        reminder: tuple[Message, ...],
+        *,
+        ended: bool,
+    ) -> list[Message]:
+        """Return the newest messages that memory's limit and the model's window have room for.
+
+        `ended`: the last exchange is complete and another one follows.
+        """
         most = self._most_for_messages(state, reminder)
         room = min((r for r in (state.message_limit, most) if r is not None), default=None)
-        if room is not None and sum(m.tokens for m in messages) > room:
-            limit = max(context.LEAST_EXCERPT, room // EXCERPT_SHARE)
-            most = room if ended else most  # after an answer another exchange follows
-            messages = newest_that_fit(messages, room, prompts, lambda m: self.log.cut_message(m, limit), most=most)
-        return (*reminder, *messages)
+        if room is None or sum(m.tokens for m in messages) <= room:
+            return messages
+        limit = max(context.LEAST_EXCERPT, room // EXCERPT_SHARE)
+        most = room if ended else most
+        return newest_that_fit(messages, room, prompts, lambda m: self.log.cut_message(m, limit), most=most)
 
     def _reminder(self, window: Window) -> tuple[Message, ...]:
         """Return the message in place of observed ones; none if no message was observed."""
@@ -328,7 +347,7 @@ class RequestBuilder:
     def count_unsent(self, state: MemoryState, sent: Sequence[Message]) -> tuple[int, int]:
         """Return the tokens of pending messages and of the log that a request with these messages leaves out."""
         if not self._settings.enabled:
-            return 0, 0  # a number of messages is sent
+            return 0, 0  # a fixed number of messages is sent
         log = sum(b.tokens for b in self.blocks(state) if b.kind in context.LOG_KINDS)
         return count_unsent(state.window, sent)[1], max(0, state.observation_tokens - log)
 

@@ -22,7 +22,7 @@ from sakti.core.types import Thread
 from sakti.memory.log import dates, lines
 from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
-from sakti.store.memory.group_rows import Section, Span, merge_spans, section_metadata, sections, spans
+from sakti.store.memory.group_rows import Section, Span, merge_spans, read_sections, section_metadata, spans
 
 OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
 _TITLE = 60  # characters
@@ -39,43 +39,44 @@ def safe_title(title: str) -> str:
     return _UNSAFE.sub("'", one_line(title, _TITLE))
 
 
-def tag(group: Group, found: Sequence[Span], *, ranges: bool) -> str:
+def format_tag(group: Group, covered: Sequence[Span], *, ranges: bool) -> str:
     """Return the opening tag of a block; `ranges` adds what recall needs."""
     values = {"id": short(group.id)} if ranges else {}
     values["kind"] = group.kind
-    if len(found) == 1:
-        values |= {"thread": thread_alias(found[0].thread_id), "title": safe_title(found[0].title)}
-        values |= {"messages": f"{found[0].first}-{found[0].last}"} if ranges else {}
-    elif found:
-        spans_of = ((x, f"/{x.first}-{x.last}" if ranges else "") for x in found)
-        named = (f"{thread_alias(x.thread_id)}{span} {safe_title(x.title)}".strip() for x, span in spans_of)
+    if len(covered) == 1:
+        span = covered[0]
+        values |= {"thread": thread_alias(span.thread_id), "title": safe_title(span.title)}
+        values |= {"messages": f"{span.first}-{span.last}"} if ranges else {}
+    elif covered:
+        places = ((x, f"/{x.first}-{x.last}" if ranges else "") for x in covered)
+        named = (f"{thread_alias(x.thread_id)}{place} {safe_title(x.title)}".strip() for x, place in places)
         values["threads"] = "; ".join(named)
     attributes = "".join(f' {name}="{value}"' for name, value in values.items() if value)
     return f"<observation-group{attributes}>"
 
 
-def label(found: Sequence[Span]) -> str:
+def format_label(covered: Sequence[Span]) -> str:
     """Return the heading that tells the Reflector which thread the following lines are of."""
-    named = [f"{thread_alias(x.thread_id)} {safe_title(x.title)}".strip() for x in found]
+    named = [f"{thread_alias(x.thread_id)} {safe_title(x.title)}".strip() for x in covered]
     return f"Thread{'s' * (len(named) > 1)} {'; '.join(named)}" if named else ""
 
 
-NOBODYS = "From elsewhere"  # above lines that are of no thread
-_LABEL = lazy_pattern(rf"^#+ (?:Threads? [0-9a-f]{{8}}\b|{NOBODYS}).*\n?", re.MULTILINE)
+NO_THREAD = "From elsewhere"  # above lines that are of no thread
+_LABEL = lazy_pattern(rf"^#+ (?:Threads? [0-9a-f]{{8}}\b|{NO_THREAD}).*\n?", re.MULTILINE)
 
 
-def without_labels(text: str) -> str:
+def remove_labels(text: str) -> str:
     """Remove the headings that a Reflector was given from its answer."""
     return _LABEL.sub("", text)
 
 
-# --- whose work it is -------------------------------------------------------------------------------------
+# --- a thread and its past -------------------------------------------------------------------------------------
 
 
-def lineage(thread: Thread) -> Mapping[str, int | None]:
-    """Return the threads whose notes are this one's own past: itself, and those it was forked from.
+def lineage_of(thread: Thread) -> Mapping[str, int | None]:
+    """Return the threads whose notes are this one's past: itself, and those it was forked from.
 
-    The value is the last index that belongs to it; None: all.
+    The value is the last message index of it that counts; None: all.
     """
     metadata = thread.metadata
     past: dict[str, int | None] = dict(metadata.get("lineage", ()))
@@ -84,19 +85,19 @@ def lineage(thread: Thread) -> Mapping[str, int | None]:
     return {**past, thread.id: None}
 
 
-def is_own(found: Sequence[Span], own: Mapping[str, int | None]) -> bool:
+def is_of_lineage(covered: Sequence[Span], past: Mapping[str, int | None]) -> bool:
     """Return whether all these messages are of a thread's own past; False for none."""
 
-    def mine(span: Span) -> bool:
-        last = own.get(span.thread_id, -1)
+    def is_past(span: Span) -> bool:
+        last = past.get(span.thread_id, -1)
         return last is None or span.last <= last
 
-    return bool(found) and all(mine(s) for s in found)
+    return bool(covered) and all(map(is_past, covered))
 
 
-def own_text(group: Group, own: Mapping[str, int | None]) -> str:
+def text_of_lineage(group: Group, past: Mapping[str, int | None]) -> str:
     """Return the parts of a group's text that are of a thread's own past."""
-    return "\n".join(text for text, covered in pieces(group) if is_own(covered, own))
+    return "\n".join(text for text, covered in pieces(group) if is_of_lineage(covered, past))
 
 
 def shared_instructions(thread: Thread, *, recall: bool) -> str:
@@ -104,7 +105,7 @@ def shared_instructions(thread: Thread, *, recall: bool) -> str:
     forked = "".join(
         f" It was forked from thread {thread_alias(parent)}: notes on that thread's messages up to {last}"
         " count as its own."
-        for parent, last in lineage(thread).items()
+        for parent, last in lineage_of(thread).items()
         if last is not None
     )
     text = fill_prompt("memory#shared", thread=thread_alias(thread.id), forked=forked)
@@ -116,7 +117,7 @@ def shared_instructions(thread: Thread, *, recall: bool) -> str:
 
 def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
     """Split a group's text into sections, each with the messages it covers."""
-    ranges = sections(group)
+    ranges = read_sections(group)
     if not ranges:
         return [(group.text, spans(group))]
     rest = group.text.split("\n")
@@ -138,7 +139,7 @@ def join_texts(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tupl
 
 def correct_group(group: Group, changes: Mapping[int, str | None]) -> Group:
     """Apply corrections (line number → text) to a group, section by section, never across sections."""
-    ranges = sections(group)
+    ranges = read_sections(group)
     if not ranges:
         return structs.replace(group, text=lines.apply_corrections(group.text, changes))
     start = 0
@@ -208,18 +209,18 @@ def _part(members: Sequence[_NamedSection]) -> CondensedPart:
     with_text = [member for member in members if member.text]
     return CondensedPart(
         tuple((member.name, member.text) for member in with_text),
-        {member.name: label(member.spans) for member in with_text},
+        {member.name: format_label(member.spans) for member in with_text},
         merge_spans(span for member in members for span in member.spans),
         sum(member.tokens for member in members),
     )
 
 
-SHARE = 0.2  # of the message threshold: so much of a request it may take
+OTHERS_SHARE = 0.2  # of the message threshold: the most that messages of other threads may take
 LINE_CHARACTERS = 600
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 
 
-def text(said: Sequence[MessageExcerpt], counter: Counter, limit: int, timezone: str) -> str:
+def format_other_threads(excerpts: Sequence[MessageExcerpt], counter: Counter, limit: int, timezone: str) -> str:
     """Return a delimited block of the newest messages that fit `limit` tokens, by thread.
 
     The thread used last comes last; empty where nothing fits.
@@ -227,8 +228,8 @@ def text(said: Sequence[MessageExcerpt], counter: Counter, limit: int, timezone:
     head = read_prompt("memory#other-threads")
     used = counter.count(head) + 20
     by_thread: dict[str, list[str]] = {}
-    titles = {one.thread_id: f' title="{safe_title(one.title)}"' if one.title.strip() else "" for one in said}
-    for one in sorted(said, key=lambda s: (s.created_at, s.index), reverse=True):
+    titles = {one.thread_id: f' title="{safe_title(one.title)}"' if one.title.strip() else "" for one in excerpts}
+    for one in sorted(excerpts, key=lambda s: (s.created_at, s.index), reverse=True):
         words = one_line(one.text, LINE_CHARACTERS)
         if not words:
             continue

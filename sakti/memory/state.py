@@ -332,7 +332,7 @@ class MemoryState:
         async with self._lock:
             window = self.window
             try:
-                now = await self.store.read(memory_store.revision, window.record.id, window.thread.id)
+                now = await self.store.read(memory_store.read_revision, window.record.id, window.thread.id)
                 if now == window.revision:
                     return False
                 await self._load()

@@ -121,9 +121,10 @@ class _Draft(Struct):
         text = "; ".join(self._take([(message_id, _cut(t, self.size.characters)) for message_id, t in newest]))
         return f"{label}{text}" if text else ""
 
-    def take_files(self) -> str:
+    def take_files(self, label: str) -> str:
         paths = list(self.extracts.files.items())[: self.size.files]
-        return ", ".join(self._take([(message_id, path) for path, message_id in paths]))
+        text = ", ".join(self._take([(message_id, path) for path, message_id in paths]))
+        return f"{label}{text}" if text else ""
 
     def take_code(self) -> list[str]:
         return self._take(self.extracts.code[: self.size.code])
@@ -135,12 +136,12 @@ def summarise(messages: Sequence[Message], level: int) -> Summary:
     Pure.
     """
     draft = _Draft(_extract(messages), SIZES[level - 1])
-    files = draft.take_files()
-    built = draft.take_sentences("built")
-    if not (built or files or any(k in draft.extracts.sentences for k in ("decided", "preferred", "blocked", "open"))):
-        built = draft.take_sentences("said")
+    files = draft.take_files("files: ")
+    done = draft.take_sentences("built", "done: ")
+    if not (files or draft.extracts.sentences.keys() - {"said"}):
+        done = draft.take_sentences("said", "done: ")
     sentences = [
-        _join(f"Done: {built}" if built else "", f"files: {files}" if files else ""),
+        _join(done, files),
         _join(draft.take_sentences("decided", "decided: "), draft.take_sentences("preferred", "preferred: ")),
         _join(draft.take_sentences("blocked", "blocked: "), draft.take_sentences("open", "open: ")),
     ]
@@ -229,7 +230,7 @@ def select_next_messages(messages: Sequence[Message], first: int) -> list[Messag
     return out[:end]
 
 
-def due(marks: tuple[int, int], count: int, seen: int) -> int:
+def find_due_level(marks: tuple[int, int], count: int, seen: int) -> int:
     """Return the level to summarise next in a thread of `count` messages (0: none).
 
     Messages from index `seen` on are still in the window.
@@ -258,7 +259,7 @@ def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     """Return the next messages due for a summary; runs as a read, so that no write is delayed."""
     thread = threads.get(db, thread_id)
     marks = message_store.read_levels(thread.metadata if thread else {})
-    level = due(marks, message_store.count(db, thread_id), seen)
+    level = find_due_level(marks, message_store.count_messages(db, thread_id), seen)
     if not level:
         return None
     first = marks[level - 1]
@@ -269,12 +270,12 @@ def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     return Due(level, ten, summarise(ten, level), marks, after)
 
 
-def store_due(db: Database, found: Due) -> bool:
+def store_due(db: Database, due: Due) -> bool:
     """Store a summary; False when another process has summarised these messages meanwhile."""
-    thread = threads.get(db, found.messages[0].thread_id)
-    if thread is None or message_store.read_levels(thread.metadata) != found.before:
+    thread = threads.get(db, due.messages[0].thread_id)
+    if thread is None or message_store.read_levels(thread.metadata) != due.before:
         return False
-    message_store.put_summaries(db, found.messages, found.level, found.summary.text, found.summary.taken, found.after)
+    message_store.put_summaries(db, due.messages, due.level, due.summary.text, due.summary.taken, due.after)
     return True
 
 
@@ -299,7 +300,7 @@ class Levels:
     def start(self, window: Window, seen: int) -> None:
         """Start the summaries that are due after a turn, in the background."""
         count = window.messages[-1].index + 1 if window.messages else window.cursor + 1
-        if not self.running() and due(message_store.read_levels(window.thread.metadata), count, seen):
+        if not self.running() and find_due_level(message_store.read_levels(window.thread.metadata), count, seen):
             self.task = asyncio.create_task(self._work(window, seen))
 
     async def _work(self, window: Window, seen: int) -> None:

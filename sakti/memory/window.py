@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from msgspec import Struct
@@ -52,7 +51,7 @@ class Window:
 
     @property
     def revision(self) -> tuple[int, int] | None:
-        """Return what `memory.revision` gives while this is current; None while messages are provisional."""
+        """Return what `memory.read_revision` returns while this is current; None while messages are provisional."""
         if any(m.state == "provisional" for m in self.messages):
             return None
         return self.record.revision, self.messages[-1].index if self.messages else self.cursor
@@ -177,17 +176,16 @@ def slices(messages: Sequence[Message], limit: int) -> list[list[Message]]:
 def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
     """Return how many of `messages` a step that has to wait observes.
 
-    As many as leave the newest `floor` tokens raw, or, where that is not enough to come below the threshold, as few
-    as are. The last exchange always stays.
+    The newest `floor` tokens stay raw; if that is not enough to come below the threshold, as many messages as it takes
+    are observed. The last exchange always stays.
     """
-    cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
+    cuts = policy.inner_cuts(messages)
     if len(cuts) < 2:
         return 0
-    suffix = _suffix_sums([m.tokens for m in messages])
-    rest = {c: suffix[c] for c in cuts}
-    keeping = [c for c in cuts if rest[c] >= floor]
-    if keeping and keeping[-1] and rest[keeping[-1]] < threshold:
-        return keeping[-1]
+    rest = _suffix_sums([m.tokens for m in messages])
+    most = max((c for c in cuts if rest[c] >= floor), default=0)
+    if most and rest[most] < threshold:
+        return most
     return next((c for c in cuts[1:] if rest[c] < threshold), cuts[-1])
 
 
@@ -201,19 +199,22 @@ def newest_that_fit(
 ) -> list[Message]:
     """Return the newest exchanges of at most `room` tokens, one that is too long for the rest shortened.
 
-    The messages of `keep` stay whole at any cost, and so does the last exchange up to `most` tokens (None: no limit):
-    a request without them could not be answered. Above that it is shortened.
+    The messages of `keep` are always sent in full, and so is the last exchange up to `most` tokens (None: no limit): a
+    request without them could not be answered. Above that it is shortened.
     """
     keep_ids = {m.id for m in keep}
     reserved = _count_tokens(keep)
     room -= reserved
-    sent: dict[str, Message] = {}
-    last_limit = math.inf if most is None else most - reserved
-    for number, exchange in enumerate(reversed(_split_exchanges(messages, keep_ids))):
-        if _count_tokens(exchange) > (room if number else last_limit):
+    *older, last = _split_exchanges(messages, keep_ids)
+    if most is not None and _count_tokens(last) > most - reserved:
+        last = [shorten(m) for m in last]
+    sent = {m.id: m for m in last}
+    room -= _count_tokens(last)
+    for exchange in reversed(older):
+        if _count_tokens(exchange) > room:
             exchange = [shorten(m) for m in exchange]
         room -= _count_tokens(exchange)
-        if room < 0 and number:
+        if room < 0:
             break
         sent |= {m.id: m for m in exchange}
     return [sent.get(m.id, m) for m in messages if m.id in sent or m.id in keep_ids]
@@ -221,8 +222,7 @@ def newest_that_fit(
 
 def _split_exchanges(messages: Sequence[Message], without: Collection[str]) -> list[list[Message]]:
     """Return the exchanges of messages, without those of some ids."""
-    cuts = [c for c in policy.safe_cuts(messages) if c < len(messages)]
-    bounds = itertools.pairwise([*cuts, len(messages)])
+    bounds = itertools.pairwise([*policy.inner_cuts(messages), len(messages)])
     return [[m for m in messages[start:end] if m.id not in without] for start, end in bounds]
 
 
@@ -231,10 +231,10 @@ def _count_tokens(messages: Iterable[Message]) -> int:
 
 
 def newest_from(sizes: Sequence[int], room: int, before: int) -> int:
-    """Return from where on a log is sent whose groups have these sizes; 0 where all of them fit `room`.
+    """Return the first group of a log to send, of groups of these sizes; 0 if all of them fit `room`.
 
-    It goes on from `before`, where the last request began, as long as that fits, then from half of the room: the
-    prompt's prefix changes seldom. The newest is sent at any cost.
+    The start of the last request (`before`) stays as long as the rest fits, then half of the room is left free, so that
+    the prompt's prefix changes seldom. The newest group is always sent.
     """
     rest = _suffix_sums(sizes)
     if rest[0] <= room:
@@ -259,7 +259,7 @@ def _suffix_sums(sizes: Sequence[int]) -> list[int]:
 class OpenedRecord(Struct, frozen=True):
     """Record of a thread's memory, with the leases cleared and the repairs made on opening.
 
-    `failure`: why it could not be written; the record has no id then, where there was none before.
+    `failure`: why it could not be written; a record that did not exist before has no id then.
     """
 
     record: Record

@@ -25,7 +25,6 @@ from sakti.memory.protocol import (
     Reflector,
     ReflectResult,
 )
-from sakti.memory.reflect import parts as reflect_parts
 from sakti.memory.reflect import quality
 from sakti.memory.reflect.extractive import NAME as EXTRACTIVE
 from sakti.memory.reflect.extractive import ExtractiveReflector
@@ -103,7 +102,7 @@ class MemoryWorker:
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
         marked, rows, claimed = await self._aside(
-            _read,
+            _read_answer,
             result.text,
             request,
             by_model,
@@ -161,7 +160,7 @@ class MemoryWorker:
         """
         merged = [g.id for g in groups]
         inputs = [t for _, t in request.groups]
-        result, text, sections = await self._condensed_somehow(record, groups, request, before)
+        result, text, sections = await self._condense_or_extract(record, groups, request, before)
         group = self._as_reflection(self.empty_group(record, request, held, cycle_id), groups, result, text, sections)
         group = structs.replace(group, generation=record.generation_count + 1, merged_group_ids=tuple(merged))
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
@@ -178,11 +177,11 @@ class MemoryWorker:
         return group, _mark_pinned(rows, group, pinned_lines) if pinned_lines or sections else rows
 
     def _as_reflection(
-        self, group: Group, groups: Sequence[Group], result: ReflectResult, text: str, made: tuple[Section, ...]
+        self, group: Group, groups: Sequence[Group], result: ReflectResult, text: str, sections: tuple[Section, ...]
     ) -> Group:
         """Fill an empty group with a reflection of other groups."""
         # of several threads its own is the one with the newest notes
-        thread_id = groups[-1].thread_id if made else group.thread_id
+        thread_id = groups[-1].thread_id if sections else group.thread_id
         return structs.replace(
             _with_range(group, groups, thread_id),
             thread_id=thread_id,
@@ -197,11 +196,11 @@ class MemoryWorker:
             metadata={
                 **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
                 "level": result.level,
-                **(section_metadata(made) if made else {}),
+                **(section_metadata(sections) if sections else {}),
             },
         )
 
-    async def _condensed_somehow(
+    async def _condense_or_extract(
         self, record: Record, groups: Sequence[Group], request: ReflectInput, before: ReflectionInputs
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
         """Return what `_condense` does, without a model if that failed repeatedly and the log is full."""
@@ -232,23 +231,23 @@ class MemoryWorker:
         """
         sections: tuple[Section, ...] = ()
         if record.scope == "resource":
-            result, sections = await reflect_parts.reflect(
+            result, sections = await quality.reflect_by_thread(
                 reflector, groups, request, self.counter, before.replaced, self._aside
             )
             text = result.text
         else:
             result = await reflector.reflect(request)
             quality.check_length(result.text, request)
-            findings = self._fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
+            findings = self._select_fitting(before.findings, request.target_tokens // FINDINGS_SHARE)
             kept_lines = (*request.pinned, *findings)
-            text = await self._aside(reflect_parts.finish_text, result.text, kept_lines, before.replaced)
-            text = reflect_parts.with_lost_listed(text, (t for _, t in request.groups), before.findings[::-1])
+            text = await self._aside(quality.finish_answer, result.text, kept_lines, before.replaced)
+            text = quality.list_lost_findings(text, (t for _, t in request.groups), before.findings[::-1])
         await self._record_calls(request.thread_id, "reflector", result.calls)
         if result.note:
             self.emit(Notice("warning", "Memory", result.note))
-        return result, await self._checked_text(reflector, request, before, mask_secrets(text), sections), sections
+        return result, await self._check_text(reflector, request, before, mask_secrets(text), sections), sections
 
-    def _fitting(self, newest_first: Sequence[str], tokens: int) -> list[str]:
+    def _select_fitting(self, newest_first: Sequence[str], tokens: int) -> list[str]:
         """Return the newest lines that fit so many tokens, oldest first."""
         out: list[str] = []
         for line in newest_first:
@@ -258,13 +257,13 @@ class MemoryWorker:
             out.insert(0, line)
         return out
 
-    async def _checked_text(
+    async def _check_text(
         self,
         reflector: Reflector,
         request: ReflectInput,
         before: ReflectionInputs,
         text: str,
-        made: tuple[Section, ...],
+        sections: tuple[Section, ...],
     ) -> str:
         inputs = [t for _, t in request.groups]
         size, after = (sum(map(self.counter.count, texts)) for texts in (inputs, [text]))
@@ -275,15 +274,15 @@ class MemoryWorker:
             )
         if reflector.name == EXTRACTIVE:
             return text
-        important = await self._aside(quality.important_lines, inputs, before.replaced)
-        lost = await self._aside(quality.lost_lines, text, important, before.replaced)
+        important = await self._aside(quality.select_important_lines, inputs, before.replaced)
+        lost = await self._aside(quality.find_lost_lines, text, important, before.replaced)
         quality.check_answer(len(important) - len(lost), len(important), after, size)
-        limit = 0 if made else size - 1  # of several threads each has its own section of the text
-        text = text if made else quality.with_weight(text, important)
-        text, lost = quality.put_back(
+        limit = 0 if sections else size - 1  # of several threads each has its own section of the text
+        text = text if sections else quality.restore_weight(text, important)
+        text, lost = quality.restore_lines(
             text, lost, before.replaced, room=min(request.target_tokens, limit), limit=limit, count=self.counter.count
         )
-        unlike = await self._aside(quality.unlike_lines, text, lost)
+        unlike = await self._aside(quality.find_unlike_lines, text, lost)
         quality.check_floor(len(important) - len(unlike), len(important))
         if lost:
             note = f"The reflection left out {len(lost)} of {len(important)} important lines. Search still finds them."
@@ -363,7 +362,7 @@ def _clean(text: str | None) -> str | None:
     return parse.clean_line(mask_secrets(text)) if text else None
 
 
-def _read(
+def _read_answer(
     text: str, request: ObserveInput, by_model: bool, mark: Callable[[str], marking.Marked]
 ) -> tuple[marking.Marked, list[lines.LogRow], list[tuple[str, ...]]]:
     """Clean and mark an Observer's answer.
@@ -394,10 +393,10 @@ def _check_reflection(
     return find_losses(inputs, text), rows, _flags(rows, source)
 
 
-def _flags(found: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
-    for row in found:
+def _flags(rows: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
+    for row in rows:
         mask_secrets(row.content)  # remembered, so that the transaction that stores it is shorter
-    return [flags(remove_marks(row.content), source) for row in found]
+    return [flags(remove_marks(row.content), source) for row in rows]
 
 
 def source_of(request: ObserveInput) -> EvidenceSource:

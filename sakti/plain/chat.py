@@ -45,17 +45,17 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TWICE = 2.0  # seconds in which a second ctrl+c quits
-LOOK = 2.0  # seconds between looks at what other windows wrote, and at what is being typed
-NEWEST = 50  # messages that are looked at then
-LAST = 2  # messages that are said when a thread is opened
-LAST_LINES = 20
-ALLOW = "allow it? y allows it in this folder, n does not"
-TRUST = "trust them: y trusts them, n leaves them out for now, v shows their text"
+TWICE_S = 2.0  # seconds in which a second ctrl+c quits
+POLL_S = 2.0  # seconds between two looks at other windows and at the draft
+POLLED_MESSAGES = 50  # of other windows, for which each look asks
+SHOWN_MESSAGES = 2  # when a thread is opened
+SHOWN_LINES = 20
+ALLOW_QUESTION = "allow it? y allows it in this folder, n does not"
+TRUST_QUESTION = "trust them: y trusts them, n leaves them out for now, v shows their text"
 
 
 def run(session: Session, *, prompt: str | None = None, pick_thread: bool = False, why: str = "") -> int:
-    """Talk until the user leaves; `why` says why it is this chat and not the screen. Gives the exit code."""
+    """Run the chat until the user leaves; return the exit code. `why` explains why plain mode is used."""
     return asyncio.run(terminal.run_then_end(Chat(session, why).run(prompt, pick_thread=pick_thread)))
 
 
@@ -66,18 +66,18 @@ class Chat:
         self.session = session
         self.speech = Speech()
         self.commands = PlainCommands(self)
-        self.unsent = ""  # what was not sent, here or in an earlier window; never sent by itself
-        self._why = why
+        self.unsent = ""  # text that was not sent, here or in an earlier window; never sent automatically
+        self._reason = why
         self._files = session.workspace.file_list
-        self._begun: list[str] = []  # lines that ended with a backslash
+        self._continued: list[str] = []  # lines that ended with a backslash
         self._leave: asyncio.Future[int]
         self._lines: Lines
-        self._typed = ""  # of the line that is being typed, when something was said last
+        self._echoed = ""  # the unfinished line at the last output
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()
-        self._stir = asyncio.Event()
+        self._activity = asyncio.Event()
         self._last_stop = self._last_end = float("-inf")
-        self._kept: tuple[str, tuple[str, ...]] | None = None  # None: drafts are not kept
+        self._saved_unsent: tuple[str, tuple[str, ...]] | None = None  # None: drafts are not saved
         self._new_files: tuple[trust.TrustReview, asyncio.Future[bool]] | None = None  # that are asked about
         self._seen: set[str] = set()
         self._version = -1
@@ -85,34 +85,34 @@ class Chat:
     # --- output -----------------------------------------------------------------------------------------------
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print lines, but empty ones; nothing in them that a terminal would obey.
+        """Print lines, except empty ones, with control characters made visible.
 
-        They begin on a line of their own: what is being typed stands above them and goes on below.
+        They start on a new line if the user is typing.
         """
         block = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
         if not block:
             return
-        typed, before, self._typed = self._lines.unfinished_line, self._typed, self._lines.unfinished_line
+        typed, before, self._echoed = self._lines.unfinished_line, self._echoed, self._lines.unfinished_line
         try:
             sys.stdout.write(f"\n{block}" if typed and typed != before else block)
             sys.stdout.flush()
         except OSError:
             self.leave(128 + signal.SIGHUP)
 
-    def hear(self, event: Event) -> None:
-        self.say(self.speech.hear(event))
+    def on_event(self, event: Event) -> None:
+        self.say(self.speech.format_event(event))
         if isinstance(event, MessageSaved):
             self._seen.add(event.message.id)
         elif isinstance(event, QueueChanged):
-            self.go(self._keep)
+            self.start_task(self._save_unsent)
         elif isinstance(event, ThreadChanged) and event.thread.id != self.commands.thread:
             self.commands.thread = event.thread.id
-            self.go(self._show_thread, event.thread.id)
+            self.start_task(self._show_thread, event.thread.id)
         elif isinstance(event, ModelChanged) and event.model is None:
-            self.go(self.commands.act, "setup")
+            self.start_task(self.commands.act, "setup")
         elif isinstance(event, TurnFinished):
-            self.go(self._ask_about_new_files)
-        self._stir.set()
+            self.start_task(self._ask_about_new_files)
+        self._activity.set()
 
     # --- life -------------------------------------------------------------------------------------------------
 
@@ -138,11 +138,11 @@ class Chat:
             loop.add_signal_handler(signal.SIGINT, self.stop)
             loop.add_signal_handler(signal.SIGTSTP, self._lines.suspend)
         terminal.on_hangup(lambda: loop.call_soon_threadsafe(self.leave, 128 + signal.SIGHUP))
-        self.session.subscribe(self.hear)
+        self.session.subscribe(self.on_event)
         workers: list[asyncio.Task[None]] = []
         code = 1
         try:
-            self.say([*([self._why] if self._why else []), self._welcome()])
+            self.say([*([self._reason] if self._reason else []), self._welcome()])
             await lifecycle.settle_trust(
                 self.session.workspace,
                 lambda review: self._ask_trust(review, typed),
@@ -150,13 +150,13 @@ class Chat:
             )
             await self.session.start()
             self._lines.start(await self.session.views.history())
-            await self._take_unsent()
+            await self._load_unsent()
             if pick_thread:
                 await self.commands.act("threads")
             self.say([READY])
-            workers = [asyncio.create_task(self._consume(typed)), asyncio.create_task(self._look())]
+            workers = [asyncio.create_task(self._consume(typed)), asyncio.create_task(self._poll())]
             if prompt:
-                self.go(self.send, prompt)
+                self.start_task(self.send, prompt)
             code = await self._leave
         finally:
             for task in (*workers, *self._tasks):
@@ -171,14 +171,14 @@ class Chat:
         state = "changed since it was trusted" if review.state == "changed" else "not trusted yet"
         files = ", ".join(one_line(f.name, 100) for f in review.project.files)
         brings = f"this folder brings files that change what sakti does, {state}: {files}"
-        self.say([brings, *trust_view.effects(review), TRUST])
+        self.say([brings, *trust_view.effects(review), TRUST_QUESTION])
         return bool(await self._read_answer(typed, lambda line: self._read_trust(line, review)))
 
     async def _ask_need(self, need: ServerNeed, typed: asyncio.Queue[str | None]) -> bool | None:
         """Ask whether an MCP server of the project may have a need; None without a terminal."""
         if not self._lines.terminal:
             return None
-        self.say([f"the MCP server {need.sentence}", ALLOW])
+        self.say([f"the MCP server {need.sentence}", ALLOW_QUESTION])
         return await self._read_answer(typed, self._read_permission)
 
     async def _read_answer(self, typed: asyncio.Queue[str | None], read: Callable[[str], bool | None]) -> bool | None:
@@ -190,13 +190,13 @@ class Chat:
             if not reply.done():
                 reply.cancel()
                 return None
-            if (answered := read(reply.result() or "n")) is not None:
-                return answered
+            if (answer := read(reply.result() or "n")) is not None:
+                return answer
 
     def _read_permission(self, line: str) -> bool | None:
         answer = {"y": True, "yes": True, "n": False, "no": False}.get(line.strip().lower())
         if answer is None:
-            self.say([ALLOW])
+            self.say([ALLOW_QUESTION])
         return answer
 
     def _read_trust(self, line: str, review: trust.TrustReview) -> bool | None:
@@ -207,13 +207,13 @@ class Chat:
             case "n" | "no":
                 return False
             case "v" | "view":
-                self.say([*words.spell_file_changes(review.changes), TRUST])
+                self.say([*words.spell_file_changes(review.changes), TRUST_QUESTION])
             case _:
-                self.say([TRUST])
+                self.say([TRUST_QUESTION])
         return None
 
     async def _ask_about_new_files(self) -> None:
-        """Ask about files that a turn made and that would instruct later threads, or run."""
+        """Ask about files that a turn created and that would instruct later threads, or run."""
         ask = self._ask_about if self._lines.terminal else None
         left_out = await lifecycle.settle_new_files(self.session.workspace, ask)
         if ask is None:
@@ -224,7 +224,8 @@ class Chat:
             decided.set_result(trusted)
 
     async def _ask_about(self, review: trust.TrustReview) -> bool:
-        self.say(["a command or a tool created files that change what sakti does:", *trust_view.effects(review), TRUST])
+        head = "a command or a tool created files that change what sakti does:"
+        self.say([head, *trust_view.effects(review), TRUST_QUESTION])
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._new_files = review, answer
         try:
@@ -244,7 +245,7 @@ class Chat:
             if not code:
                 await observe_on_exit(self.session.current, self.session.interrupt, lambda text: self.say([text]))
             await self.session.interrupt()  # what a turn takes from the queue now is a message, not a draft
-            if self._kept is not None:
+            if self._saved_unsent is not None:
                 await self.session.views.keep_unsent(self._draft(), self.session.queued, left=True)
             thread = self.session.thread
             if not self.session.workspace.saved:
@@ -266,7 +267,7 @@ class Chat:
         if not self._leave.done():
             self._leave.set_result(code)
 
-    def go(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+    def start_task(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
         """Run `work(*args)` in the background and print its error."""
 
         async def run_guarded() -> None:
@@ -284,24 +285,24 @@ class Chat:
 
     def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._stir.set()
+        self._activity.set()
 
     # --- input ------------------------------------------------------------------------------------------------
 
     async def _consume(self, typed: asyncio.Queue[str | None]) -> None:
         while True:
             if not self._lines.terminal:
-                await self._rest()  # who cannot see what happens writes everything at once: a line at a time then
+                await self._wait_until_idle()  # input from a pipe: one line at a time
             line = await typed.get()
             if line is None:
                 self.end_of_input()
             else:
                 self._on_line(line)
 
-    async def _rest(self) -> None:
+    async def _wait_until_idle(self) -> None:
         while (self.session.busy or self._tasks) and self.speech.question is None:
-            self._stir.clear()
-            await self._stir.wait()
+            self._activity.clear()
+            await self._activity.wait()
 
     def end_of_input(self) -> None:
         """Leave at ctrl+d; with work under way only when asked twice."""
@@ -309,7 +310,7 @@ class Chat:
             self.leave(128 + signal.SIGHUP)
             return
         now = self.session.workspace.clock.monotonic()
-        if self.session.busy and self._lines.terminal and now - self._last_end > TWICE * 3:
+        if self.session.busy and self._lines.terminal and now - self._last_end > TWICE_S * 3:
             self._last_end = now
             self.say(["the agent is working: ctrl+d once more stops it and quits"])
             return
@@ -318,18 +319,18 @@ class Chat:
     def stop(self) -> None:
         """Interrupt what runs at ctrl+c; quit at the second."""
         now = self.session.workspace.clock.monotonic()
-        if now - self._last_stop < TWICE:
+        if now - self._last_stop < TWICE_S:
             self.leave(0)
             return
         self._last_stop = now
         if self.session.busy:
-            self.go(self._interrupt)
+            self.start_task(self._interrupt)
         for task in self._tasks:
             if task.get_name() == STOPPABLE:
                 task.cancel()
-        if self._begun:
-            self.unsent = "\n\n".join(t for t in (self.unsent, "\n".join(self._begun)) if t)
-            self._begun.clear()
+        if self._continued:
+            self.unsent = "\n\n".join(t for t in (self.unsent, "\n".join(self._continued)) if t)
+            self._continued.clear()
             self.say(["your draft was not sent: /send sends it, /drop discards it"])
         self.say(["ctrl+c again quits"])
 
@@ -337,7 +338,7 @@ class Chat:
         await self.session.interrupt()
 
     def _on_line(self, line: str) -> None:
-        if not self._lines.whole:
+        if not self._lines.is_complete:
             self.unsent = line
             self.say(
                 ["warning: this terminal cuts long lines, so the end may be missing; nothing was sent",
@@ -347,10 +348,10 @@ class Chat:
         if self._is_answer(line):
             return
         if line.endswith("\\") and not line.endswith("\\\\"):
-            self._begun.append(line[:-1])
+            self._continued.append(line[:-1])
             return
-        text = "\n".join([*self._begun, line])
-        self._begun.clear()
+        text = "\n".join([*self._continued, line])
+        self._continued.clear()
         if text.strip():
             self._on_text(text)
 
@@ -360,7 +361,7 @@ class Chat:
             self._decide(line, *self._new_files)
             return True
         question = self.speech.question
-        if question is None or self._begun or (reply := plain_lines.parse_answer(line, question)) is None:
+        if question is None or self._continued or (reply := plain_lines.parse_answer(line, question)) is None:
             return False
         self._answer(question, reply)
         return True
@@ -369,13 +370,13 @@ class Chat:
         """Send a text of one or more lines, choose by its number, or run its command."""
         question = self.speech.question
         if question is not None and parse(text).kind == "message":
-            self.say([f"a question is waiting: answer {words.list_keys(question)}; what you wrote is queued"])
+            self.say([f"a question is waiting: answer {words.list_keys(question)}; your message is queued"])
         if text.strip().isdecimal() and self.commands.choose is not None:
-            self.go(self.commands.choose, int(text))
+            self.start_task(self.commands.choose, int(text))
             return
-        self.go(self.send, text)
+        self.start_task(self.send, text)
         if not text.startswith("/quit"):
-            self.go(self.session.views.add_history, text)
+            self.start_task(self.session.views.add_history, text)
 
     def _answer(self, question: ApprovalRequested, reply: plain_lines.TypedAnswer) -> None:
         if reply.problem:
@@ -409,7 +410,7 @@ class Chat:
         except SaktiError as e:
             if e.code != RAN:
                 self.unsent = "\n\n".join(t for t in (self.unsent, text) if t)
-                self.say(["it was not sent and is kept: /send sends it, /drop discards it"])
+                self.say(["not sent, but kept: /send sends it, /drop discards it"])
             raise
 
     def _suggest(self, before: str, loop: asyncio.AbstractEventLoop) -> list[str]:
@@ -419,7 +420,7 @@ class Chat:
             return []
         if query.kind == "file":
             try:
-                paths = asyncio.run_coroutine_threadsafe(self._files.paths(), loop).result(TWICE)
+                paths = asyncio.run_coroutine_threadsafe(self._files.paths(), loop).result(TWICE_S)
             except (TimeoutError, SaktiError):
                 return []
             return [c.insert for c in file_choices(query.text, paths)]
@@ -430,34 +431,34 @@ class Chat:
     # --- what is not sent -------------------------------------------------------------------------------------
 
     def _draft(self) -> str:
-        parts = ["\n".join([*self._begun, self._lines.unfinished_line]), self.unsent]
+        parts = ["\n".join([*self._continued, self._lines.unfinished_line]), self.unsent]
         return "\n\n".join(p for p in reversed(parts) if p.strip())
 
-    async def _take_unsent(self) -> None:
+    async def _load_unsent(self) -> None:
         try:
             draft, queued = await self.session.views.take_unsent()
         except SaktiError as e:
             self.say([f"warning: {e.title}: {e.message} Drafts are saved again after a restart."])
             return
-        self._kept = (draft, tuple(queued))
+        self._saved_unsent = (draft, tuple(queued))
         self.unsent = "\n\n".join([*queued, *([draft] if draft.strip() else [])])
         if self.unsent:
             self.say([f"not sent when sakti last quit: {self.unsent}", "/send sends it now, /drop discards it"])
 
-    async def _keep(self) -> None:
+    async def _save_unsent(self) -> None:
         now = (self._draft(), tuple(self.session.queued))
-        if self._kept is None or now == self._kept:
+        if self._saved_unsent is None or now == self._saved_unsent:
             return
         await self.session.views.keep_unsent(*now)
-        self._kept = now
+        self._saved_unsent = now
 
     # --- other windows ----------------------------------------------------------------------------------------
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while True:
-            await asyncio.sleep(LOOK)
+            await asyncio.sleep(POLL_S)
             with contextlib.suppress(SaktiError):  # the next look may see more; what the user does says what is wrong
-                await self._keep()
+                await self._save_unsent()
                 await self._follow()
 
     async def _follow(self) -> None:
@@ -467,14 +468,14 @@ class Chat:
         version = await self.session.views.version()
         if version == self._version:
             return
-        page = await self.session.views.transcript(thread.id, limit=NEWEST)
+        page = await self.session.views.transcript(thread.id, limit=POLLED_MESSAGES)
         if self.session.busy or self.commands.thread != thread.id:
             return
         self._version = version
-        if new := self._take_unseen(page):
+        if new := self._select_unseen(page):
             self.say(["from another window:", *(line for m in new for line in words.format_message(m))])
 
-    def _take_unseen(self, page: Iterable[Message]) -> list[Message]:
+    def _select_unseen(self, page: Iterable[Message]) -> list[Message]:
         """Return the complete messages that were not shown yet, and mark them as seen."""
         new = [m for m in page if m.id not in self._seen and m.state != "provisional"]
         self._seen.update(m.id for m in new)
@@ -482,12 +483,12 @@ class Chat:
 
     async def _show_thread(self, thread_id: str) -> None:
         """Print a summary of the opened thread."""
-        page = await self.session.views.transcript(thread_id, limit=NEWEST)
+        page = await self.session.views.transcript(thread_id, limit=POLLED_MESSAGES)
         self._seen = {m.id for m in page}
         lines: Sequence[str] = [
             line
-            for m in [m for m in page if m.role in ("user", "assistant") and m.text.strip()][-LAST:]
-            for line in words.format_message(m, limit=LAST_LINES)
+            for m in [m for m in page if m.role in ("user", "assistant") and m.text.strip()][-SHOWN_MESSAGES:]
+            for line in words.format_message(m, limit=SHOWN_LINES)
         ]
         if lines:
             self.say([f"{counted(page[-1].index + 1, 'message')}, the last of them:", *lines])

@@ -1,6 +1,6 @@
-"""Run the commands of the plain chat: results are said, lists with numbers. Declare its own ones.
+"""Run the commands of the plain chat, and declare those that only it has.
 
-Lists are numbered, to be read aloud; a number alone then opens the one that is meant.
+Lists are numbered, to be read aloud; a number alone then selects an item.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PlainHost(Protocol):
 
     session: Session
     speech: Speech
-    unsent: str  # what was not sent
+    unsent: str  # text that was not sent
 
     def say(self, lines: Iterable[str]) -> None: ...
 
@@ -148,7 +148,7 @@ class PlainCommands:
         self._chat = chat
         self._session = chat.session
         self._scope = PlainScope(chat, self._say, self._stoppable)
-        self.thread = ""  # the one whose messages were said
+        self.thread = ""  # the one whose messages were printed
         self.choose: Callable[[int], Awaitable[None]] | None = None  # what a number alone does now
 
     async def run(self, text: str) -> bool:
@@ -161,7 +161,7 @@ class PlainCommands:
             case "unknown":
                 raise line.unknown_command_error(typed)
             case "shell":
-                self._chat.speech.own_command(typed.argument)
+                self._chat.speech.expect_command(typed.argument)
                 with self._stoppable():
                     await self._session.shell(typed.argument)
             case "note":
@@ -178,7 +178,7 @@ class PlainCommands:
         await self.show(await line.run(self._scope, typed, OWN))
 
     async def show(self, value: Value | None) -> None:
-        """Say a value; one that a screen would open, as this chat has it."""
+        """Print a value; a view of the screen in its form for this chat."""
         match value:
             case None:
                 return

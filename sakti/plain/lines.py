@@ -24,16 +24,16 @@ PASTE = 0.02  # seconds within which the lines of a paste follow each other
 
 
 class Lines:
-    """Reader of lines; `heard` is called in the reading thread.
+    """Reader of lines; `on_line` is called in the reading thread.
 
     It gets each line, and None at each end of input (ctrl+d). `suggest` is called there, too, with the text before
     the cursor when tab is pressed, and returns what the word can become.
     """
 
     def __init__(
-        self, heard: Callable[[str | None], object], suggest: Callable[[str], list[str]], *, dumb: bool
+        self, on_line: Callable[[str | None], object], suggest: Callable[[str], list[str]], *, dumb: bool
     ) -> None:
-        self._heard = heard
+        self._on_line = on_line
         self._suggest = suggest
         self._suggested: list[str] = []
         self.terminal = sys.stdin.isatty()
@@ -41,7 +41,7 @@ class Lines:
         self._modes = _terminal_modes() if self.terminal else None
         self._buffer = b""
         self._started = False
-        self.whole = True  # whether the last line came as it was typed
+        self.is_complete = True  # whether the last line came as it was typed
 
     def start(self, older: Iterable[str]) -> None:
         """Start reading; the up key offers `older` input, oldest first. A second call only adds to it."""
@@ -70,36 +70,36 @@ class Lines:
         return self._suggested[number] if number < len(self._suggested) else None
 
     def _read(self) -> None:
-        one = self._read_buffer if self._readline is not None else self._plain
+        read_line = self._read_edited if self._readline is not None else self._read_unedited
         while True:
             try:
-                line = one()
+                line = read_line()
             except EOFError:
-                self._heard(None)
+                self._on_line(None)
                 if self.terminal and not terminal.is_gone():
                     continue
                 return
             except OSError:  # the terminal is gone
-                self._heard(None)
+                self._on_line(None)
                 return
-            self._heard(line)
+            self._on_line(line)
 
     @staticmethod
-    def _read_buffer() -> str:
+    def _read_edited() -> str:
         return input()
 
-    def _plain(self) -> str:
+    def _read_unedited(self) -> str:
         """Read one line, or the lines of one paste."""
-        lines = [self._next()]
-        self.whole = not self.terminal or len(lines[0].encode()) < CANONICAL
+        lines = [self._read_line()]
+        self.is_complete = not self.terminal or len(lines[0].encode()) < CANONICAL
         while self.terminal and select.select([0], [], [], PASTE)[0]:
             try:
-                lines.append(self._next())
+                lines.append(self._read_line())
             except EOFError:
                 break
         return "\n".join(lines)
 
-    def _next(self) -> str:
+    def _read_line(self) -> str:
         while b"\n" not in self._buffer:
             data = os.read(0, 1 << 16)
             if not data:
@@ -168,35 +168,35 @@ class TypedAnswer(Struct, frozen=True):
     fresh: bool = False
 
 
-def _make_edited_answer(command: str, asked: ApprovalRequested) -> TypedAnswer:
-    """Answer with the command that is run in place of the asked one."""
-    if asked.tool != "bash":
+def _make_edited_answer(command: str, request: ApprovalRequested) -> TypedAnswer:
+    """Answer with the command that is run in place of the one in question."""
+    if request.tool != "bash":
         return TypedAnswer(problem="only a command can be edited; answer n with a note")
     if not command:
         return TypedAnswer(problem="write the command after e, on the same line")
     return TypedAnswer(True, edited=command)
 
 
-def parse_answer(line: str, asked: ApprovalRequested) -> TypedAnswer | None:
+def parse_answer(line: str, request: ApprovalRequested) -> TypedAnswer | None:
     """Parse a line as an answer to the open question; None if it is something else."""
-    if asked.is_card:
-        return _parse_plan_answer(line) if asked.is_plan else _parse_card_answer(line, asked.questions)
+    if request.is_card:
+        return _parse_plan_answer(line) if request.is_plan else _parse_card_answer(line, request.questions)
     word, _, rest = line.strip().partition(" ")
     match word.lower().rstrip(",."), rest.strip():
         case (("y" | "yes"), ""):
             return TypedAnswer(True)
         case (("s" | "edits"), ""):
-            if asked.is_edit:
+            if request.is_edit:
                 return TypedAnswer(True, grant="edits")
             return TypedAnswer(problem="this is not an edit in the project: answer y or n")
         case (("a" | "always" | "t" | "thread") as how, ""):
-            if asked.rule:
+            if request.rule:
                 return TypedAnswer(True, grant="thread" if how.startswith("t") else "workspace")
             return TypedAnswer(problem="no rule fits this: answer y or n")
         case (("n" | "no"), note):
             return TypedAnswer(note=note)
         case (("e" | "edit"), command):
-            return _make_edited_answer(command, asked)
+            return _make_edited_answer(command, request)
         case _:
             return None
 

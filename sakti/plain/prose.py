@@ -23,35 +23,35 @@ class Prose:
     """Line splitter: `add` takes chunks and returns the complete lines, `end` returns the rest."""
 
     def __init__(self) -> None:
-        self._rest = ""
+        self._open = ""
         self._in_code = False
 
     def add(self, text: str) -> list[str]:
-        *complete, self._rest = (self._rest + text).split("\n")
-        lines = [spoken_line for line in complete for spoken_line in self._say(line)]
-        if not self._in_code and len(self._rest) > SENTENCE and not _FENCE.match(self._rest):
-            lines += self._begun()
+        *complete, self._open = (self._open + text).split("\n")
+        lines = [spoken_line for line in complete for spoken_line in self._format_line(line)]
+        if not self._in_code and len(self._open) > SENTENCE and not _FENCE.match(self._open):
+            lines += self._take_sentences()
         return lines
 
-    def _begun(self) -> list[str]:
+    def _take_sentences(self) -> list[str]:
         """Return the complete sentences of an unfinished line."""
-        rest = self._rest
-        at = max((m.end() for m in _END.finditer(rest)), default=0)
-        if not at and len(rest) > LONGEST:
-            at = rest.rfind(" ") + 1 or len(rest)
-        if not at or rest.lstrip().startswith("|"):  # a row of a table is said as a whole
+        text = self._open
+        at = max((m.end() for m in _END.finditer(text)), default=0)
+        if not at and len(text) > LONGEST:
+            at = text.rfind(" ") + 1 or len(text)
+        if not at or text.lstrip().startswith("|"):  # a row of a table is said as a whole
             return []
-        self._rest = rest[at:]
-        return self._say(rest[:at])
+        self._open = text[at:]
+        return self._format_line(text[:at])
 
     def end(self) -> list[str]:
-        lines = self._say(self._rest) if self._rest.strip() else []
+        lines = self._format_line(self._open) if self._open.strip() else []
         if self._in_code:
             lines.append("end of code")
-        self._rest, self._in_code = "", False
+        self._open, self._in_code = "", False
         return lines
 
-    def _say(self, line: str) -> list[str]:
+    def _format_line(self, line: str) -> list[str]:
         line = sanitise(line).rstrip()
         if fence := _FENCE.match(line):
             self._in_code = not self._in_code

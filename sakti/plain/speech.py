@@ -49,11 +49,11 @@ from sakti.core.types import ImagePart, Message, ToolCallPart, ToolResultPart
 from sakti.plain import words
 from sakti.plain.prose import Prose
 
-KEPT = 20  # tool calls whose output can still be asked for
-SLOW = ("bash", "webfetch", "websearch", "agent")  # tools that may take long: their beginning is said as well
+MOST_CALLS = 20  # tool calls whose output can still be asked for
+SLOW = ("bash", "webfetch", "websearch", "agent")  # tools that may take long: their start is announced as well
 READY = "ready"
-READ_SAID = 20  # percent of the prompt between two lines that say how far it is read
-WAIT_SAID, WAIT_AGAIN = 2.0, 10.0  # seconds of waiting for another window until it is said, and said again
+READ_STEP = 20  # percent of the prompt between two lines that say how far it is read
+FIRST_WAIT_NOTICE, NEXT_WAIT_NOTICE = 2.0, 10.0  # seconds of waiting for another window
 _TONES = {"information": "note", "warning": "warning", "error": "error"}
 
 
@@ -87,27 +87,27 @@ Progress: TypeAlias = (
 class Speech(Struct):
     """Formats events in order. `calls`: the finished calls, newest last."""
 
-    calls: deque[EndedCall] = field(default_factory=lambda: deque[EndedCall](maxlen=KEPT))
+    calls: deque[EndedCall] = field(default_factory=lambda: deque[EndedCall](maxlen=MOST_CALLS))
     _prose: Prose = field(default_factory=Prose)
     _speaking: bool = False
     _thinking: bool = False
-    _read: int = 0  # percent of the prompt that was said to be read
+    _read: int = 0  # percent of the prompt in the last line about it
     _running: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])
-    _own: str = ""  # the call that is the user's own command: what it prints is said as it comes
-    _own_next: str | None = None
-    _own_rest: str = ""
+    _command_call: str = ""  # the call that is the user's own command: its output is shown as it comes
+    _expected_command: str | None = None
+    _command_line: str = ""
     _queued: tuple[str, ...] = ()
     _waiting: set[str] = field(default_factory=set[str])  # queued, and not yet read by the agent or taken back
     _thread: str = ""
     _questions: int = 0
-    _next_wait: float = WAIT_SAID
+    _next_wait: float = FIRST_WAIT_NOTICE
     _open: tuple[ApprovalRequested, ...] = ()
 
-    def own_command(self, command: str) -> None:
-        """Note that the next call of that command is the user's own."""
-        self._own_next = command
+    def expect_command(self, command: str) -> None:
+        """Take the next call of that command for the user's own."""
+        self._expected_command = command
 
-    def hear(self, event: Event) -> list[str]:
+    def format_event(self, event: Event) -> list[str]:
         """Return the lines that `event` makes; none for what only a screen shows."""
         if isinstance(event, TextDelta):
             return self._add_label(self._prose.add(event.text))
@@ -190,7 +190,7 @@ class Speech(Struct):
 
     def _reading(self, percent: int) -> list[str]:
         """Say a line now and then while a prompt is read."""
-        if percent < self._read + READ_SAID or percent == 100:
+        if percent < self._read + READ_STEP or percent == 100:
             return []
         self._read = percent
         return [f"reading the prompt: {percent} %"]
@@ -199,15 +199,15 @@ class Speech(Struct):
         match event:
             case ToolStarted(call):
                 self._running[call.id] = call
-                if self._own_next is not None and call.arguments == {"command": self._own_next}:
-                    self._own_next, self._own, self._own_rest = None, call.id, ""
+                if self._expected_command is not None and call.arguments == {"command": self._expected_command}:
+                    self._expected_command, self._command_call, self._command_line = None, call.id, ""
                     return []
                 waits = bool(self._open)  # for an answer: it has not begun
                 return [f"tool: {words.describe_call(call)}, started"] if call.name in SLOW and not waits else []
             case ToolOutput(call_id, text):
-                if call_id != self._own:
+                if call_id != self._command_call:
                     return []
-                *complete, self._own_rest = (self._own_rest + text).split("\n")
+                *complete, self._command_line = (self._command_line + text).split("\n")
                 return [sanitise(line) for line in complete]
             case ToolFinished(result, duration_ms):
                 return self._on_tool_finished(result, duration_ms)
@@ -215,9 +215,9 @@ class Speech(Struct):
     def _on_tool_finished(self, result: ToolResultPart, duration_ms: int) -> list[str]:
         request = self._running.pop(result.call_id, None)
         self.calls.append(EndedCall(request, result))
-        is_own_command, rest = result.call_id == self._own, sanitise(self._own_rest)
+        is_own_command, rest = result.call_id == self._command_call, sanitise(self._command_line)
         if is_own_command:
-            self._own = self._own_rest = ""
+            self._command_call = self._command_line = ""
         spoken_lines = [
             words.describe_result(request, result, duration_ms, own=is_own_command),
             *(words.list_tail(result) if not is_own_command else ()),
@@ -252,11 +252,11 @@ class Speech(Struct):
     def _store_waits(self, seconds: float | None) -> list[str]:
         """Said after two seconds, and every ten from then on."""
         if seconds is None:
-            was_announced, self._next_wait = self._next_wait > WAIT_SAID, WAIT_SAID
+            was_announced, self._next_wait = self._next_wait > FIRST_WAIT_NOTICE, FIRST_WAIT_NOTICE
             return ["the other window is done"] if was_announced else []
         if seconds < self._next_wait:
             return []
-        self._next_wait += WAIT_AGAIN
+        self._next_wait += NEXT_WAIT_NOTICE
         return [f"another window is writing to the database: waiting for it, {seconds:.0f} seconds"]
 
     def _queue(self, queued: tuple[str, ...]) -> list[str]:
@@ -304,5 +304,5 @@ def _format_memory(event: StaleLeases | MemoryActivation | MemoryOperation | Com
 
 
 def _ends_text(event: Event) -> bool:
-    """Return whether a half line of the answer is said before this event: not for what happens meanwhile."""
+    """Return whether an unfinished line of the answer is printed before this event."""
     return isinstance(event, ToolStarted | ApprovalRequested | StepDiscarded | TurnFinished | MessageSaved)

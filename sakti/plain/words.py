@@ -373,7 +373,7 @@ def format_compaction(event: CompactionFinished) -> list[str]:
         return [f"compaction undone: {describe_uncompaction(event)}"]
     result = format_rows(describe_compaction(event)) or ["it had no result"]
     return [
-        f"compacted: {counted(event.messages, 'message')}",
+        f"compacted{', then stopped' if event.stopped else ''}: {counted(event.messages, 'message')}",
         *result,
         *(f"warning: {one_line(w, 300)}" for w in event.warnings),
     ]

@@ -28,13 +28,13 @@ from sakti.providers import facts
 from sakti.providers.errors import from_event
 from sakti.providers.facts import Family
 from sakti.providers.history import clean_call_id, format_file, get_arguments, make_turns, merge_extra, read_arguments
+from sakti.providers.omissions import ANTHROPIC_LEAST_THINKING
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
 
 BREAKPOINTS = 4
 BLOCK_DISTANCE = 15
-SMALLEST_THINKING = 1024
 USUAL_MAXIMUM, LEAST_MAXIMUM = 32_000, 8_192
 _EPHEMERAL = {"type": "ephemeral"}
 _CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result"})
@@ -173,9 +173,9 @@ def _thinking(request: Request, family: Family, output: int) -> Json:
     if kind == "adaptive":
         word = facts.effort_word(family, effort)
         return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
-    tokens = (
-        facts.thinking_budget(effort, request.thinking_tokens, output, SMALLEST_THINKING) if kind == "budget" else 0
-    )
+    if kind != "budget":
+        return {}
+    tokens = facts.thinking_budget(effort, request.thinking_tokens, output, ANTHROPIC_LEAST_THINKING)
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}} if tokens else {}
 
 
@@ -251,20 +251,16 @@ class AnthropicStreamParser(StreamParser):
                 return super()._part(block)
 
     def _read_usage(self, counts: Json) -> Usage:
-        return _read_usage(counts)
-
-
-def _read_usage(u: Json) -> Usage:
-    """Read the usage; the API counts cache reads and writes beside `input_tokens`, ours includes them."""
-    read, written = read_tokens(u.get("cache_read_input_tokens")), read_tokens(u.get("cache_creation_input_tokens"))
-    details = read_table(u.get("output_tokens_details"))
-    return Usage(
-        read_tokens(u.get("input_tokens")) + read + written,
-        read,
-        written,
-        read_tokens(u.get("output_tokens")),
-        read_tokens(details.get("thinking_tokens")),
-    )
+        read = read_tokens(counts.get("cache_read_input_tokens"))
+        written = read_tokens(counts.get("cache_creation_input_tokens"))
+        details = read_table(counts.get("output_tokens_details"))
+        return Usage(
+            read_tokens(counts.get("input_tokens")) + read + written,  # the API counts them beside its `input_tokens`
+            read,
+            written,
+            read_tokens(counts.get("output_tokens")),
+            read_tokens(details.get("thinking_tokens")),
+        )
 
 
 class AnthropicProvider(RemoteProvider):

@@ -232,17 +232,9 @@ def _write_status_sentence(code: str, status: int, name: str, why: str) -> str:
             return f"{name} had an internal error ({status}){why}"
 
 
-def _outer_object(body: Any) -> Json:
-    """Return the object of a server's error, the first one of a list; {} without one."""
-    node: Any = body
-    if isinstance(node, list) and node:
-        node = cast("list[Any]", node)[0]
-    return cast("Json", node) if isinstance(node, dict) else {}
-
-
 def read_report(body: Any) -> ServerReport:
     """Read a server's error: its message in one line, its type and code, and the parameter that it names."""
-    outer = _outer_object(body)
+    outer = limits.outer_object(body)
     inner: Any = outer.get("error", outer)
     if isinstance(inner, str):
         return ServerReport(_flatten_text(inner), str(outer.get("code") or ""))

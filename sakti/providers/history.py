@@ -235,7 +235,7 @@ def clean_tool_name(name: str) -> str:
 
 
 def clean_call_id(call_id: str) -> str:
-    """Return a call's id within 64 letters, digits, `_` and `-`; different ids stay different."""
+    """Return a call's id in at most 64 letters, digits, `_` and `-`; different ids stay different."""
     if _VALID.fullmatch(call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]

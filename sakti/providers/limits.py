@@ -157,12 +157,16 @@ def _seconds_until(time: datetime) -> float:
     return max(0.0, (time - datetime.now(UTC)).total_seconds())
 
 
+def outer_object(body: Any) -> Json:
+    """Return the object of a server's error, the first one of a list; {} without one."""
+    node: Any = cast("list[Any]", body)[0] if isinstance(body, list) and body else body
+    return cast("Json", node) if isinstance(node, dict) else {}
+
+
 def _read_retry_info(body: Any) -> float | None:
     """Return the `retryDelay` of a google.rpc.RetryInfo among the details of an error."""
-    node: Any = body
-    if isinstance(node, list) and node:
-        node = cast("list[Any]", node)[0]
-    error: Any = cast("Json", node).get("error", cast("Json", node)) if isinstance(node, dict) else None
+    outer = outer_object(body)
+    error: Any = outer.get("error", outer)
     details: Any = cast("Json", error).get("details") if isinstance(error, dict) else None
     for detail in cast("list[Any]", details) if isinstance(details, list) else []:
         delay: Any = cast("Json", detail).get("retryDelay") if isinstance(detail, dict) else None
@@ -238,7 +242,7 @@ def _seconds_until_iso_date(value: str) -> float | None:
 
 
 MAX_ATTEMPTS = 8
-# Failures that are seldom mended by waiting: attempts in all.
+# Failures that waiting seldom fixes: attempts in all.
 FEWER_ATTEMPTS = {"unknown_host": 3, "unreachable": 4, "empty": 2, "unreadable": 2, "line_too_long": 2}
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0

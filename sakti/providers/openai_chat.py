@@ -329,21 +329,16 @@ class ChatStreamParser(StreamParser):
         return opaque
 
     def _read_usage(self, counts: Json) -> Usage:
-        return read_usage(counts)
-
-
-def read_usage(usage: Any) -> Usage:
-    """Read the usage of Chat Completions: input includes cached tokens, which DeepSeek names differently."""
-    u = read_table(usage)
-    into, out = read_table(u.get("prompt_tokens_details")), read_table(u.get("completion_tokens_details"))
-    return Usage(
-        read_tokens(u.get("prompt_tokens")),
-        read_tokens(into.get("cached_tokens")) or read_tokens(u.get("prompt_cache_hit_tokens")),
-        read_tokens(into.get("cache_write_tokens")),
-        read_tokens(u.get("completion_tokens")),
-        read_tokens(out.get("reasoning_tokens")),
-        read_dollars(u.get("cost")),
-    )
+        input_details = read_table(counts.get("prompt_tokens_details"))
+        output_details = read_table(counts.get("completion_tokens_details"))
+        return Usage(
+            read_tokens(counts.get("prompt_tokens")),
+            read_tokens(input_details.get("cached_tokens")) or read_tokens(counts.get("prompt_cache_hit_tokens")),
+            read_tokens(input_details.get("cache_write_tokens")),
+            read_tokens(counts.get("completion_tokens")),
+            read_tokens(output_details.get("reasoning_tokens")),
+            read_dollars(counts.get("cost")),
+        )
 
 
 class ChatProvider(RemoteProvider):

@@ -332,7 +332,15 @@ class ResponsesStreamParser(StreamParser):
         return {"provider": self._provider, "model": self._requested, **fields} if fields else None
 
     def _read_usage(self, counts: Json) -> Usage:
-        return read_usage(counts)
+        input_details = read_table(counts.get("input_tokens_details"))
+        output_details = read_table(counts.get("output_tokens_details"))
+        return Usage(
+            read_tokens(counts.get("input_tokens")),
+            read_tokens(input_details.get("cached_tokens")),
+            read_tokens(input_details.get("cache_write_tokens")),
+            read_tokens(counts.get("output_tokens")),
+            read_tokens(output_details.get("reasoning_tokens")),
+        )
 
 
 def _reasoning_opaque(item: Json) -> Json:
@@ -354,19 +362,6 @@ _DELTAS = {
     "function_call_arguments.delta": "call",
 }
 _REASONING_FIELDS = ("type", "id", "summary", "encrypted_content")
-
-
-def read_usage(usage: Any) -> Usage:
-    """Read the usage of the Responses API: input includes cached and written tokens already."""
-    u = read_table(usage)
-    into, out = read_table(u.get("input_tokens_details")), read_table(u.get("output_tokens_details"))
-    return Usage(
-        read_tokens(u.get("input_tokens")),
-        read_tokens(into.get("cached_tokens")),
-        read_tokens(into.get("cache_write_tokens")),
-        read_tokens(u.get("output_tokens")),
-        read_tokens(out.get("reasoning_tokens")),
-    )
 
 
 class ResponsesProvider(RemoteProvider):

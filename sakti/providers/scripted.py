@@ -22,6 +22,7 @@ from sakti.core.types import (
     Usage,
     plain_text,
 )
+from sakti.providers.errors import make_error
 from sakti.providers.facts import ServedLimits
 from sakti.providers.history import CallIds
 from sakti.providers.protocol import (
@@ -32,8 +33,6 @@ from sakti.providers.protocol import (
     ThinkingChunk,
     ToolCallChunk,
 )
-
-_RETRYABLE = frozenset({"rate_limit", "overloaded", "server", "connection", "timeout", "stream_cut"})
 
 
 class Call(Struct, frozen=True):
@@ -188,7 +187,7 @@ def _pieces(text: str, size: int) -> Iterable[str]:
 def _failure(answer: Answer) -> ProviderError:
     code = answer.error or "stream_cut"
     message = answer.message or ("The stream was cut." if answer.cut else f"The script says: {code}.")
-    return ProviderError(message, code=code, retryable=code in _RETRYABLE, retry_after=answer.retry_after)
+    return make_error(code, message, retry_after=answer.retry_after)
 
 
 def load(path: Path) -> list[Played]:

@@ -80,23 +80,22 @@ def make_reference(number: bytes, key: int) -> bytes:
     return MARK + number + key.to_bytes(_KEY, "big")
 
 
-def archive_number_of(found: bytes) -> bytes:
-    """Return the number of the archive that a reference names."""
-    return found[len(MARK) : len(MARK) + _ID]
+def archive_number_of(reference: bytes) -> bytes:
+    return reference[len(MARK) : len(MARK) + _ID]
 
 
-def key_of(found: bytes) -> int:
-    return int.from_bytes(found[len(MARK) + _ID :], "big")
+def key_of(reference: bytes) -> int:
+    return int.from_bytes(reference[len(MARK) + _ID :], "big")
 
 
-def read(found: bytes) -> str | bytes | None:
+def read(reference: bytes) -> str | bytes | None:
     """Return the part that a reference replaces; None if the archive is missing or unreadable."""
     with _lock:
         try:
-            archive = _archive(archive_number_of(found))
+            archive = _archive(archive_number_of(reference))
             if archive is None:
                 return None
-            row = archive.connection.execute("SELECT parts FROM parts WHERE key = ?", (key_of(found),)).fetchone()
+            row = archive.connection.execute("SELECT parts FROM parts WHERE key = ?", (key_of(reference),)).fetchone()
         except apsw.Error:
             return None
     return row[0] if row and isinstance(row[0], str | bytes) else None
@@ -133,15 +132,15 @@ def _open_file(place: Path, file: tuple[int, int]) -> _OpenArchive | None:
     except apsw.Error:
         return None
     try:
-        return _OpenArchive(file, number(connection) or b"", connection)
+        return _OpenArchive(file, read_number(connection) or b"", connection)
     except apsw.Error:
         connection.close()
         return None
 
 
-def _close(known: _OpenArchive | None) -> None:
-    if known is not None:
-        known.connection.close()
+def _close(archive: _OpenArchive | None) -> None:
+    if archive is not None:
+        archive.connection.close()
 
 
 def connect(place: Path, *, query_only: bool = False) -> apsw.Connection:
@@ -156,7 +155,7 @@ def connect(place: Path, *, query_only: bool = False) -> apsw.Connection:
     return connection
 
 
-def number(connection: apsw.Connection) -> bytes | None:
+def read_number(connection: apsw.Connection) -> bytes | None:
     """Return the number of an open archive, None if the file is not one."""
     if not connection.execute("SELECT count(*) FROM sqlite_schema WHERE name IN ('archive', 'parts')").get:
         return None
@@ -167,27 +166,27 @@ def number(connection: apsw.Connection) -> bytes | None:
 def create(database: Path) -> None:
     """Create the archive of a database if it is missing, or complete one whose creation was interrupted.
 
-    Raises `apsw.Error`, `OSError`, and `StoreError` (not_ours) where the file is another's.
+    Raises `apsw.Error`, `OSError`, and `StoreError` (not_ours) if the file belongs to another program.
     """
     build(path_of(database), secrets.token_bytes(_ID))
 
 
-def build(place: Path, own: bytes) -> None:
+def build(place: Path, archive_number: bytes) -> None:
     """Create an archive with that number at `place`; raises as `create`."""
     if not place.exists():
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with contextlib.closing(connect(place)) as connection, connection:
-        if number(connection) is not None:
+        if read_number(connection) is not None:
             return
         if connection.execute("SELECT count(*) FROM sqlite_schema").get:
             raise StoreError(f"{place} is not an archive of sakti: move it elsewhere.", code="not_ours")
         connection.execute(SCHEMA)
-        connection.execute("INSERT INTO archive VALUES (?)", (own,))
+        connection.execute("INSERT INTO archive VALUES (?)", (archive_number,))
 
 
 def store_parts(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes]:
     """Store the JSON of parts for good; return the references."""
-    archive_number = number(connection)
+    archive_number = read_number(connection)
     assert archive_number is not None
     references: list[bytes] = []
     with connection:
@@ -217,9 +216,9 @@ def is_missing(db: Connection, thread_id: str | None = None) -> bool:
 
 
 def refuse_missing(db: Connection, thread_id: str | None = None) -> None:
-    """Raise `StoreError` (archive) where messages (of one thread) are in an archive that is missing.
+    """Raise `StoreError` (archive) if messages (of one thread) are in a missing archive.
 
-    What the indexes hold of them can be taken out only by their texts.
+    Removing them from the indexes needs their texts.
     """
     if is_missing(db, thread_id):
         raise StoreError(MISSING, code="archive")

@@ -1,7 +1,7 @@
-"""Copy databases: backups on disk, temporary copies in memory, and what other programs stored.
+"""Copy databases: backups on disk, temporary copies in memory, and databases of other programs.
 
-A backup is a consistent, checked copy of a database in use, named only once it is complete. A temporary copy is in
-memory: nothing of it reaches the disk. Files that SQLite must not touch are copied to a private folder first.
+A backup is a consistent, checked copy of a database in use; it gets its name when it is complete. A temporary copy is
+only in memory. Files that SQLite must not touch are copied to a private folder first.
 """
 
 from __future__ import annotations
@@ -113,14 +113,14 @@ def _reopen_without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
 
 # --- backups --------------------------------------------------------------------------------------------------
 
-PAGES = 2_000  # that are copied between two looks at anything else
+PAGES = 2_000  # copied in one step
 
 
 def backup(db: Database, path: Path, target: Path) -> list[Path]:
     """Copy a database in use, with its archive; return the copies."""
     _refuse_existing(db, target)
-    copy(db, target)
-    try:  # behind it: what the copy refers to is in the archive by now
+    copy_database(db, target)
+    try:  # after the database, so that everything that it refers to is in the archive
         archive = _copy_archive(db, path, target)
     except BaseException:
         target.unlink(missing_ok=True)
@@ -128,13 +128,13 @@ def backup(db: Database, path: Path, target: Path) -> list[Path]:
     return [target, *([archive] if archive else [])]
 
 
-def copy(
+def copy_database(
     db: Database, target: Path, *, replace: bool = False, wanted: Callable[[Database], bool] | None = None
 ) -> None:
     """Copy the database as of now into the new file `target` (mode 0600), by SQLite's online backup.
 
-    Concurrent writers are neither delayed nor seen. A copy that is not `wanted` gets no name. Raises `StoreError`
-    (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
+    Concurrent writers are not delayed, and their changes not copied. A copy that is not `wanted` is removed. Raises
+    `StoreError` (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
     """
     if target.exists() and not replace:
         raise StoreError(f"{target} already exists; name another file.", code="exists")
@@ -222,7 +222,7 @@ def _copy_archive(db: Database, path: Path, target: Path) -> Path | None:
 
 # --- other programs' data -------------------------------------------------------------------------------------
 
-TRIES = 3  # copies of a database that changes meanwhile
+TRIES = 3  # to copy a database that changes meanwhile
 
 
 class ForeignDatabase:
@@ -273,7 +273,7 @@ def open_foreign(path: Path) -> Generator[ForeignDatabase]:
 
 
 def _copy_until_stable(path: Path) -> Path:
-    """Copy a database until it did not change meanwhile, at most `TRIES` times. Raises `StoreError`."""
+    """Copy a database that does not change meanwhile, in at most `TRIES` attempts. Raises `StoreError`."""
     log = path.with_name(f"{path.name}-wal")
     try:
         for attempt in range(TRIES):
@@ -302,7 +302,7 @@ def _to_unreadable_error(path: Path, error: Exception) -> StoreError:
 def read_beads_issues(path: Path) -> list[Json]:
     """Return the issues of a beads database in the form of its JSONL export.
 
-    Raises `TaskError` where it is no such database.
+    Raises `TaskError` if it is not one.
     """
     try:
         with contextlib.closing(apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)) as connection:

@@ -1,8 +1,8 @@
 """Describe how a database's file is opened, and notice that it was removed, replaced or truncated.
 
-Every connection gets the SQL functions of `register`. SQLite goes on with the file that it opened, whatever has its
-name by now: later writes are in no file that a later start finds. A window looks before each transaction, which costs
-two calls of `stat`. A file with a long log is marked, so that a copy without its log is recognised.
+Every connection gets the SQL functions of `register`. SQLite keeps using the file that it opened after another program
+replaced it, and later starts would never see these writes: so the file's identity is checked before each transaction,
+with two calls of `stat`. A file with a long log is marked, so that a copy without its log is recognised.
 
 Raw SQL: pragmas, and the mark, which is read before the schema is known.
 """
@@ -29,16 +29,17 @@ from sakti.store.search.index import identifiers, touched
 from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import codec
 
-CLEAN = 1  # the free space holds nothing of what was removed; the file was made, or written anew, since that is kept up
-PENDING = 4  # the write-ahead log may hold more than the file (`mark_log`)
-UNMERGED = 2  # the search indexes hold words of texts that were taken out of them
-# A text that is put into an index is asked for them by several expressions.
+# Flags in `user_version`:
+CLEAN = 1  # no removed text is in the free space: the file was created or vacuumed since sakti overwrites removed text
+UNMERGED = 2  # the search indexes still contain words of removed texts
+PENDING = 4  # the write-ahead log may contain more than the file (`mark_log`)
+# Several SQL expressions need the identifiers of each text that is indexed.
 _identifiers = lru_cache(maxsize=8)(identifiers)
 WARNING = (
     "{path} is a copy that was made while the original was in use, without the file ending in -wal: the newest messages"
     " and changes may be missing. Copy both files, or use `sakti db backup`."
 )
-_LOG_HEADER, _FRAME_HEADER = 32, 24  # bytes
+LOG_HEADER, FRAME_HEADER = 32, 24  # bytes, of a write-ahead log
 _MARKED_FILE = "marked_file"  # in ui_state: inode and generation, with a colon between them
 AGAIN_S = 0.05  # before a file that seems older is read again
 
@@ -46,7 +47,7 @@ AGAIN_S = 0.05  # before a file that seems older is read again
 class DatabaseFile(Struct, frozen=True):
     """Database and the flags to open it.
 
-    A temporary one is in memory as long as a connection to it is open, `holder` at least.
+    A temporary one is in memory and exists until its last connection is closed; `holder` keeps it open.
     """
 
     filename: str
@@ -75,7 +76,7 @@ class DatabaseFile(Struct, frozen=True):
 def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
     """Return how to open a database for reading.
 
-    SQLite makes no files beside an `immutable` one, and reads no write-ahead log.
+    SQLite creates no files beside an `immutable` one, and ignores its write-ahead log.
     """
     options = "mode=ro&immutable=1" if immutable else "mode=ro"
     name = f"file:{urllib.parse.quote(str(path.absolute()))}?{options}"
@@ -83,7 +84,6 @@ def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
 
 
 def register(connection: apsw.Connection) -> None:
-    """Register the functions with a connection."""
     functions: dict[str, tuple[Callable[..., Any], int]] = {
         "sakti_text": (codec.read_text, 2),  # (raw_content, parts) of a message: its text
         "sakti_unpacked": (codec.unpack_or_empty, 1),  # a packed column: its text, '' if unreadable
@@ -99,8 +99,7 @@ def register(connection: apsw.Connection) -> None:
 def _of_texts(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of texts for SQL: NULL if an argument is NULL, numbers and bytes as text.
 
-    A column, or a value in JSON, may have any type. An exception here would end the whole statement, and a migration
-    with it.
+    A column, or a value in JSON, may have any type. An exception would end the whole statement, or a migration.
     """
 
     def call(*values: Any) -> Any:
@@ -115,7 +114,7 @@ def _as_text(value: float | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
-# views and triggers call them, so no connection of this process is without
+# views and triggers call them, so every connection of this process needs them
 apsw.connection_hooks.append(register)
 
 
@@ -128,7 +127,7 @@ def mark_log(db: Database, inode: int) -> bool:
 
 
 def clear_log_mark(db: Database, inode: int) -> None:
-    """Copy the log into the file and clear the mark, unless somebody reads or writes now."""
+    """Copy the log into the file and clear the mark, unless the database is being read or written."""
     if _is_set(db) and _checkpoint(db):
         with db.atomic():
             _change(db, inode, on=False)
@@ -170,7 +169,7 @@ def read_generation(path: Path) -> int | None:
 def lacks_frames(path: Path) -> bool:
     """Return whether the write-ahead log is shorter than its index says.
 
-    Through SQLite: a process that closed the index itself would lose all its locks on it.
+    It asks SQLite: opening and closing the index file would drop all locks of this process on it.
     """
     try:
         with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
@@ -182,7 +181,7 @@ def lacks_frames(path: Path) -> bool:
     except apsw.Error:
         return False
     size = files.size_of(files.append_suffix(path, "-wal"))
-    return frames > 0 and size < _LOG_HEADER + frames * (_FRAME_HEADER + page_size)
+    return frames > 0 and size < LOG_HEADER + frames * (FRAME_HEADER + page_size)
 
 
 def _read_mark(db: Connection) -> tuple[int, int]:
@@ -224,7 +223,7 @@ class FileIdentity:
         self._log = self._find_log()
         self._log_size = files.size_of(self._log_path)
         self._loss: FileLoss | None = None
-        self._lock = threading.Lock()  # readers look as well
+        self._lock = threading.Lock()  # readers check it as well
         self._generation = 0
         self._generation = self._read_generation()
 

@@ -17,7 +17,7 @@ from sakti.store.search.index import TABLES as INDEXES
 from sakti.store.search.index import TASKS
 from sakti.store.text_registry import tables
 
-# What is tried again later may succeed; the rest needs the user.
+# Errors, their code, and whether a retry may succeed.
 _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((apsw.BusyError, apsw.LockedError, apsw.ProtocolError), "busy", True),
     ((apsw.FullError,), "full", True),
@@ -25,9 +25,9 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((apsw.ReadOnlyError, apsw.PermissionsError), "read_only", False),
     ((apsw.CantOpenError, apsw.IOError, apsw.NoMemError, apsw.InterruptError), "io", True),
 )
-_GONE = "FOREIGN KEY"  # of SQLite's words: what a row refers to is no more
-ROOM = 64 << 10  # bytes that SQLite needs on a disk for its shared memory and a few pages; with less it is full
-_OF_THE_DISK = (apsw.CantOpenError, apsw.IOError)
+_FOREIGN_KEY = "FOREIGN KEY"  # in SQLite's message: the row refers to one that was removed
+ROOM = 64 << 10  # bytes of free space that SQLite needs for its shared memory and a few pages
+_DISK_ERRORS = (apsw.CantOpenError, apsw.IOError)
 RECOVER = "`sakti db recover` copies what can still be read into a new file."
 
 
@@ -52,7 +52,7 @@ def code_at(error: BaseException, path: Path) -> str | None:
     """
     code = code_of(error)
     return (
-        "full" if code == "io" and isinstance(find_sqlite_error(error), _OF_THE_DISK) and _is_disk_full(path) else code
+        "full" if code == "io" and isinstance(find_sqlite_error(error), _DISK_ERRORS) and _is_disk_full(path) else code
     )
 
 
@@ -66,9 +66,9 @@ def _is_disk_full(path: Path) -> bool:
 def to_store_error(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
     """Convert SQLite's `error` to a `StoreError` whose code says why.
 
-    `saving`: the statement was a write; what that means for the user is for the caller to say.
+    `saving`: the statement was a write.
     """
-    code = code_at(error, path) or ("gone" if _GONE in _sqlite_message(error) else "store")
+    code = code_at(error, path) or ("gone" if _FOREIGN_KEY in _sqlite_message(error) else "store")
     sentence = {
         "busy": f"Another window has been writing to the database for {waited:.0f} s.",
         "full": f"The disk is full: no space left for {path}.",
@@ -90,7 +90,7 @@ _OF_INDEX = lazy_pattern(r"\bfts5\b.*\btable \"?(?:main\.)?(\w+)", re.IGNORECASE
 def split_faults(rows: Sequence[str]) -> tuple[list[str], set[str]]:
     """Split the rows of SQLite's check into faults of the file and search indexes that can be rebuilt.
 
-    Both are empty where all is well.
+    Both are empty if nothing is wrong.
     """
     broken: set[str] = set()
     rest: list[str] = []
@@ -132,7 +132,7 @@ def find_unreadable_column(connection: apsw.Connection) -> str | None:
 
 
 def to_archive_error(error: Exception, place: Path) -> StoreError:
-    """Return what to raise where an archive cannot be written."""
+    """Return the error for an archive that cannot be written."""
     if isinstance(error, apsw.Error):
         return to_store_error(error, place, saving=False)
     return StoreError(f"{place} cannot be written: {getattr(error, 'strerror', None) or error}.", code="io")

@@ -1,4 +1,4 @@
-"""Manage the files of a database: names, permissions, network file systems, leftovers of ended processes."""
+"""Manage the files of a database: names, permissions, file systems, leftovers of ended processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SIDES = ("-wal", "-shm", "-journal")
 _NETWORK = lazy_pattern(
     r"nfs4?|cifs|smb[23]?|smbfs|9p|afs|ceph|gfs2?|lustre|davfs2?|ncpfs|glusterfs|fuse\.(?!portal\b).+"
 )
-_OWN = lazy_pattern(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
+_UNFINISHED = lazy_pattern(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
 
 
 def append_suffix(path: Path, end: str) -> Path:
@@ -47,9 +47,9 @@ def size_of(path: Path) -> int:
 
 
 def make_unfinished_path(path: Path, kind: str) -> Path:
-    """Return a name for an unfinished file beside the database, unique to this process.
+    """Return a path for an unfinished file beside the database, unique to this process.
 
-    `kind` is new, part or recovering. `delete_leftovers` removes the files that ended processes left under such names.
+    `kind` is new, part or recovering. `delete_leftovers` removes such files of ended processes.
     """
     return append_suffix(path, f".{kind}-{os.getpid()}")
 
@@ -73,7 +73,7 @@ def find_leftovers(path: Path) -> list[Path]:
     out: list[Path] = []
     for name in names:
         plain = next((name.removesuffix(s) for s in SIDES if name.endswith(s)), name)
-        match = _OWN.search(plain.removeprefix(path.name))
+        match = _UNFINISHED.search(plain.removeprefix(path.name))
         if match and not is_process_running(int(match[1] or match[2])):
             out.append(path.with_name(name))
     return out
@@ -87,7 +87,7 @@ def is_process_running(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return False
-    except OSError:
+    except OSError:  # it belongs to another user
         return True
     return True
 
@@ -104,23 +104,23 @@ def is_writable(path: Path) -> bool:
 
 
 def find_open_mode(path: Path) -> int | None:
-    """Return the mode of a file or folder of the user's own that others may read or write.
+    """Return the mode of a file or folder of the user that others may read or write.
 
-    None where they may not, or where it belongs to somebody else.
+    None if they may not, or if it belongs to another user.
     """
     try:
         file_stat = path.stat()
     except OSError:
         return None
     mode = stat.S_IMODE(file_stat.st_mode)
-    wide = mode & 0o077 and os.name == "posix" and file_stat.st_uid == os.geteuid()
-    return mode if wide else None
+    is_open = mode & 0o077 and os.name == "posix" and file_stat.st_uid == os.geteuid()
+    return mode if is_open else None
 
 
 def make_private(path: Path) -> list[tuple[Path, int]]:
     """Remove others' permissions on the database's files; return changed files with their former modes.
 
-    Where the database lies in sakti's own data folder, that folder is nobody else's to write either.
+    If the database is in sakti's data folder, others may not write to that folder any more either.
     """
     changed: list[tuple[Path, int]] = []
     folder = path.parent
@@ -153,11 +153,11 @@ def find_network_type(path: Path, mounts: Path = Path("/proc/mounts")) -> str | 
         return None
     best, kind = "", ""
     for line in lines:
-        _, where, what, *_ = [*line.split(" "), "", ""]
-        where = where.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
-        inside = real == where or real.startswith(where.rstrip("/") + "/")
-        if inside and len(where) >= len(best):  # of two on one place the later one is seen
-            best, kind = where, what
+        _, mount, mount_type, *_ = [*line.split(" "), "", ""]
+        mount = mount.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
+        inside = real == mount or real.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= len(best):  # of two on one place the later one is seen
+            best, kind = mount, mount_type
     return kind if _NETWORK.fullmatch(kind) else None
 
 

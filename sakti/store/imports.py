@@ -235,7 +235,7 @@ def remove_messages(db: Database, run: str, thread_id: str) -> bool:
 
 
 def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
-    """Forget the entries of a run, except those of threads that stay; sources are read from their beginning."""
+    """Forget the entries of a run, except those of threads that stay, and the offsets of all sources."""
     for thread_id in {i for (i,) in rows.select(db, OriginRow, ("thread_id",), run_id=run)} - {*stays}:
         rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
     ImportSourceRow.update(offset=0, size=-1).execute(db)
@@ -269,7 +269,7 @@ def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figu
 
 
 def remove_pages(db: Database, actor: str) -> None:
-    """Remove the pages of working memory that `actor` wrote, unless somebody changed them since."""
+    """Remove the pages of working memory that `actor` wrote, unless they were changed since."""
     written = rows.select(db, WorkingMemoryRow, ("scope", "owner_id"), actor=actor)
     for scope, owner in written:
         authors = {a for (a,) in rows.select(db, WorkingMemoryRow, ("actor",), scope=scope, owner_id=owner)}
@@ -282,7 +282,7 @@ def remove_pages(db: Database, actor: str) -> None:
 
 
 class UnobservedThread(Struct, frozen=True):
-    """Imported thread with the tokens of its messages that are in no group yet."""
+    """Imported thread with the tokens of its messages that were not observed yet."""
 
     id: str
     title: str

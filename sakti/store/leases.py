@@ -1,7 +1,7 @@
 """Manage leases: only one process at a time observes a thread, reflects on a log or runs a turn.
 
-A lease is one row per record, kind and thread. Acquiring, renewing and releasing are single statements with their
-whole condition in them; a commit of a result checks in its own transaction that the lease is still held.
+A lease is one row per record, kind and thread. Acquiring, renewing and releasing are single statements that contain
+their complete condition; the transaction that commits a result checks that the lease is still held.
 
 Raw SQL: each is one conditional statement, renewed by a heartbeat and checked at every commit.
 """
@@ -20,7 +20,7 @@ from sakti.store import files, rows
 from sakti.store.connection import Database
 from sakti.store.models import LeaseRow
 
-# Whatever observes a thread, whatever condenses a log (no thread), a turn or work by hand in a thread.
+# Observing a thread, reflecting on a log (no thread), a turn or a manual operation in a thread.
 LeaseKind: TypeAlias = Literal["observing", "reflecting", "turn"]
 EXPIRES_MS = 30_000
 HEARTBEAT_S = 10.0

@@ -28,7 +28,7 @@ _TABLES = (
 )
 
 COLUMNS = 294  # of ordinary tables in the latest schema: a database with fewer of them lacks some
-_ORDINARY = (  # the indexes for searches are virtual tables: packing replaces them, and they have checks of their own
+_ORDINARY = (  # the indexes for searches are virtual tables: packing replaces them, and they have separate checks
     "SELECT t.name, c.name FROM pragma_table_list t JOIN pragma_table_info(t.name) c"
     " WHERE t.schema = 'main' AND t.type = 'table' AND t.name NOT GLOB 'sqlite_*' AND t.name != 'schema_migrations'"
 )
@@ -139,9 +139,9 @@ def _columns(db: Connection, table: str) -> list[str]:
     return _fetch_names(db, "SELECT name FROM pragma_table_info(?)", table)
 
 
-PACK_S = 2.0  # seconds of packing before a migrated database is used; the rest goes in the background
-ROOM = 1.3  # times the file: its copy, and an index that is made beside the old one
-_PASSING = ("busy", "full", "read_only")  # codes of failures that are no fault of a step
+PACK_S = 2.0  # seconds of packing before a migrated database is used; the rest runs in the background
+ROOM = 1.3  # times the size of the file: its copy, and an index built beside the old one
+_PASSING = ("busy", "full", "read_only")  # codes of failures that a step did not cause
 NAME = lazy_pattern(r"(\d{4})_\w+\.sql")
 
 
@@ -181,9 +181,9 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     """Apply missing migrations and return notices for the user.
 
     A database with content is copied first, to `<name>.before-<version>` beside it; without a `path` it is a copy
-    already. Two processes may start at once: each step checks again under its lock. What takes long is left to the
-    upkeep (`packing`). Raises `StoreError` (full) where there is no room for the copy, and `MigrationError`; then the
-    steps before the failed one are done.
+    already. Two processes may start at once: each step checks again under its lock. Long work is left to `packing`.
+    Raises `StoreError` (full) if there is no room for the copy, and `MigrationError`; then the steps before the failed
+    one are done.
     """
     notices: list[str] = []
     version = current_version(db)
@@ -200,7 +200,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
 
 
 def _pack(db: Database) -> list[str]:
-    """Pack for a while; if that fails, the database is complete all the same."""
+    """Pack for a while; after a failure the database is complete all the same."""
     try:
         packing.pack_all(db, PACK_S)
     except Exception as e:
@@ -232,7 +232,7 @@ def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = 
 
 @contextlib.contextmanager
 def _failing_as(name: str, file: str, backup: Path | None) -> Generator[None]:
-    """Raise `MigrationError` for a step that fails by its own fault."""
+    """Raise `MigrationError` for a failure that the step caused."""
     try:
         yield
     except Exception as e:
@@ -280,11 +280,11 @@ def _applied_versions(db: Connection) -> dict[int, int]:
 
 
 def _back_up(db: Database, backup: Path) -> Path:
-    """Copy the database as it is before migrating to `backup`.
+    """Copy the database to `backup` before migrating it.
 
-    Processes that start at the same time each make a copy under a name of their own; the first complete one gets the
-    final name, and only then does any of them migrate. If a migration was interrupted or failed, its copy stays: it
-    is from before the first step, and the database is not any more.
+    Processes that start at the same time each make a copy under a separate name; the first complete one gets the final
+    name, and only then does any of them migrate. The copy of an interrupted or failed migration stays: the database
+    itself may have changed since.
     """
     before = _applied_versions(db)
     if _is_from_before(backup, before):
@@ -294,7 +294,7 @@ def _back_up(db: Database, backup: Path) -> Path:
     def is_wanted(copied: Connection) -> bool:
         return _applied_versions(copied) == before and not _is_from_before(backup, before)
 
-    copies.copy(db, backup, replace=True, wanted=is_wanted)
+    copies.copy_database(db, backup, replace=True, wanted=is_wanted)
     return backup
 
 

@@ -1,6 +1,6 @@
 """Define the tables as peewee models: their columns and how values are stored, here and nowhere else.
 
-The kind of a text column says what it may hold: `TextField` no words of the user, `WordsField` words, `JsonField` and
+The kind of a text column tells whether it has words of a user: `TextField` has none, `WordsField` has, `JsonField` and
 `ListField` JSON with words, `PlainJsonField` and `PlainListField` JSON without, `PartsField` compressed JSON.
 `text_registry` derives from it what is masked, checked and removed.
 
@@ -133,7 +133,7 @@ class MessageRow(StoredRow):
     message_index = IntegerField()
     format = IntegerField(default=1)
     parts = PartsField()
-    raw_content = WordsField(default="")  # empty where it is the plain text of the parts
+    raw_content = WordsField(default="")  # empty if it equals the plain text of the parts
     search_text = WordsField(null=True)
     injection_text = WordsField(null=True)
     paths = ListField(default=list)

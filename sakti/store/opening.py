@@ -32,7 +32,7 @@ WAL_SAFE_FROM = (3, 51, 3)
 APPLICATION_ID = int.from_bytes(b"sakt", "big")
 CACHE_KB = 8_000
 COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to write to it
-JOURNAL_LIMIT = 8 << 20  # bytes that a write-ahead log keeps of what it once needed
+JOURNAL_LIMIT = 8 << 20  # bytes to which a write-ahead log is truncated
 ANOTHER = "name another file with SAKTI_DB"
 
 _RECOVERED = lazy_pattern(r"recovered \d+ (?:frames from WAL file|pages from) (.+)-(?:wal|journal)$")
@@ -81,7 +81,7 @@ def refuse_unusable(path: Path) -> None:
     try:
         file_stat = path.stat()
     except OSError:
-        return  # the next step says why
+        return  # opening it reports the reason
     if not stat.S_ISREG(file_stat.st_mode):
         raise StoreError(f"{path} is not a file: {ANOTHER}.", code="not_a_file")
     if not file_stat.st_size:
@@ -96,7 +96,7 @@ def is_wal_safe(path: Path) -> bool:
 def create(path: Path, clock: Clock, *, wal: bool) -> None:
     """Create an empty database of this version at `path` (mode 0600; a new folder 0700).
 
-    If another process is faster, its file stays. Raises `NotWritable`, and `StoreError` where the disk is full.
+    If another process is faster, its file stays. Raises `NotWritable`, and `StoreError` if the disk is full.
     """
     new = files.make_unfinished_path(path, "new")
     try:
@@ -121,7 +121,7 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
 
 def build(path: Path, clock: Clock, *, wal: bool) -> None:
     """Write a complete, empty database into a new file and sync it."""
-    # made by hand, so that the file (and its -wal, which copies the mode) is private from its birth
+    # created here, so that the file (and its -wal, which copies the mode) is private from the beginning
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
         connection.execute("PRAGMA synchronous = OFF").fetchall()
@@ -133,9 +133,9 @@ def build(path: Path, clock: Clock, *, wal: bool) -> None:
 
 
 def open_read_only(path: Path) -> DatabaseFile:
-    """Return how to open a database that may not be written: SQLite can make no files beside it.
+    """Return how to open a database that may not be written: SQLite can create no files beside it.
 
-    Raises `apsw.Error` where it cannot be read either.
+    Raises `apsw.Error` if it cannot be read either.
     """
     archive_file.register_database(path)
     wal = files.append_suffix(path, "-wal")
@@ -158,7 +158,7 @@ def read_version(database: DatabaseFile) -> int:
 
 
 def make_scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
-    """Make a writable copy of a database in memory (an empty one if None); a temporary original goes.
+    """Copy a database to memory (None: an empty one) for writing; a temporary original is removed.
 
     Raises `OSError` or `apsw.Error` if there is no room for it.
     """
@@ -177,7 +177,6 @@ def make_scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFi
 
 
 def make_pragmas(*, synchronous: str, writes: bool) -> dict[str, str | int]:
-    """Return the pragmas of a connection."""
     common: dict[str, str | int] = {"temp_store": "memory", "cache_size": -CACHE_KB}
     if not writes:
         return {**common, "query_only": 1}
@@ -186,13 +185,13 @@ def make_pragmas(*, synchronous: str, writes: bool) -> dict[str, str | int]:
         "synchronous": synchronous,
         "foreign_keys": 1,
         "secure_delete": 1,
-        "wal_autocheckpoint": 8000,  # pages; the upkeep behind the writes comes first
+        "wal_autocheckpoint": 8000,  # pages; upkeep after the writes checkpoints earlier
         "journal_size_limit": JOURNAL_LIMIT,
     }
 
 
 def choose_journal(connection: apsw.Connection, *, wal: bool) -> None:
-    """Switch the write-ahead log on or off; unchanged while another process has the database open."""
+    """Switch the write-ahead log on or off, unless another process has the database open."""
     journal_mode = "wal" if wal else "delete"
     if connection.execute("PRAGMA journal_mode").get != journal_mode:
         with contextlib.suppress(apsw.BusyError):
@@ -266,7 +265,7 @@ def read_once(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args:
     except apsw.Error as e:
         raise NotReady from e
     try:
-        connection.set_busy_timeout(1_000)  # who waits longer does it in sight
+        connection.set_busy_timeout(1_000)  # `Store.read` shows longer waits
         connection.execute("PRAGMA query_only = 1")
         db = wrap_connection(connection)
         with Snapshot(connection):
@@ -277,7 +276,7 @@ def read_once(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args:
             return fn(db, *args, **kwargs)
     except (SaktiError, NotReady):
         raise
-    except Exception as e:  # whatever it is, `Store.read` finds out whether the file is to blame
+    except Exception as e:  # `Store.read` finds out whether the file is damaged
         raise NotReady from e
     finally:
         connection.close()

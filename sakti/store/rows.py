@@ -23,7 +23,7 @@ T = TypeVar("T", bound=Struct)
 class Shape(Generic[T]):
     """Mapping between the rows of a model and a struct.
 
-    A field has the name of its column, or another one where `renamed` (field → column) says so. A query built by
+    A field has the name of its column, or the one in `renamed` (field → column). A query built by
     peewee begins with `select()`; a hand-written statement, for queries at every step, selects `columns` and converts
     its rows by `of`.
     """
@@ -64,7 +64,7 @@ class Shape(Generic[T]):
 def insert(db: Database, model: type[Model], /, **values: Any) -> None:
     """Insert a row; omitted fields take their defaults. Raises `TypeError` for an unknown field."""
     sql, row = _fill_values(model, values)
-    # SQL: this is what the row helpers build, once a model: 2.4 µs instead of 79 by peewee
+    # SQL: built once from the model: 2.4 µs instead of 79 by a query
     db.execute_sql(f"INSERT {sql}", row)
 
 

@@ -27,14 +27,14 @@ class Stopped(SaktiError):
     """Raised in a search whose caller was cancelled; never shown."""
 
 
-class _UntilGone:
-    """Connection that executes nothing more once the caller is gone."""
+class _UntilCancelled:
+    """Connection that executes nothing once the caller is cancelled."""
 
-    def __init__(self, db: Connection, gone: threading.Event) -> None:
-        self._db, self._gone = db, gone
+    def __init__(self, db: Connection, cancelled: threading.Event) -> None:
+        self._db, self._cancelled = db, cancelled
 
     def execute_sql(self, sql: str, params: Any = None) -> Any:
-        if self._gone.is_set():
+        if self._cancelled.is_set():
             raise Stopped("The search was stopped.")
         # SQL: executes a statement that others built
         return self._db.execute_sql(sql, params)
@@ -52,32 +52,32 @@ class Searcher:
         self._running: tuple[threading.Event, apsw.Connection] | None = None
 
     async def run(self, work: Callable[[threading.Event], R]) -> R:
-        """Run `work(gone)` on the thread; `gone` is set when the caller is cancelled, then its statement ends."""
-        gone = threading.Event()
+        """Run `work(cancelled)` on the thread; cancelling the caller sets the event and ends the statement."""
+        cancelled = threading.Event()
         try:
-            return await asyncio.get_running_loop().run_in_executor(self.pool, work, gone)
+            return await asyncio.get_running_loop().run_in_executor(self.pool, work, cancelled)
         except asyncio.CancelledError:
             with self._lock:
-                gone.set()
-                if self._running is not None and self._running[0] is gone:
+                cancelled.set()
+                if self._running is not None and self._running[0] is cancelled:
                     self._running[1].interrupt()
             raise
 
     def stoppable(
-        self, gone: threading.Event, fn: Callable[Concatenate[Connection, P], R]
+        self, cancelled: threading.Event, fn: Callable[Concatenate[Connection, P], R]
     ) -> Callable[Concatenate[Connection, P], R]:
-        """Return `fn` so that it raises `Stopped` where the caller is gone, in the middle of a statement too."""
+        """Wrap `fn` to raise `Stopped` when the caller is cancelled, also in the middle of a statement."""
 
         def run(db: Connection, *args: P.args, **kwargs: P.kwargs) -> R:
             connection = db.connection()
-            # an interrupt just before a statement begins is lost on it: then it notices by itself
-            connection.set_progress_handler(gone.is_set, STEPS)
+            # for a statement that begins just after an interrupt, which that one misses
+            connection.set_progress_handler(cancelled.is_set, STEPS)
             with self._lock:
-                self._running = gone, connection
+                self._running = cancelled, connection
             try:
-                return fn(_UntilGone(db, gone), *args, **kwargs)
+                return fn(_UntilCancelled(db, cancelled), *args, **kwargs)
             except Exception as e:
-                if gone.is_set():
+                if cancelled.is_set():
                     raise Stopped("The search was stopped.") from e
                 raise
             finally:

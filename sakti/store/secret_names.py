@@ -271,7 +271,7 @@ def _is_secret_word(name: str, value: str) -> bool:
 
 
 def _is_end_of_value(text: str, match: re.Match[str], start: str) -> bool:
-    """Return whether a value ends where it was matched: it is no part of code, a line number or a sentence."""
+    """Return whether a match is the whole value, not the beginning of code or of a sentence."""
     sign, quoted = match["sign"], bool(match["quote"])
     if sign == ">" and start[-1:] != "<":
         return False

@@ -35,7 +35,7 @@ _NAMED_HUGGINGFACE = (
     r"|(?<=--token ))hf_[A-Za-z0-9]{6,255}(?!\w)"
 )
 
-# kind, sign in lower case, pattern at the sign; the value is group 1 where there is one, else all of it
+# kind, sign in lower case, pattern at the sign; the value is group 1 if there is one, else all of it
 _TOKENS: tuple[tuple[str, str, str], ...] = (
     *(("github", sign, r"gh[pousr]_[A-Za-z0-9]{16,255}") for sign in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
     ("github", "github_pat_", r"github_pat_\w{16,255}"),
@@ -226,7 +226,7 @@ def _locate_password_in_dsn(match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _locate_private_key(match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the place of a private key with a body; one that is cut goes to the end of its characters."""
+    """Return the place of a private key with a body; a truncated one ends with its last valid character."""
     text, body = match.string, match.end()
     limit = body + PEM_LIMIT
     dashes = text.find("-----", body, limit)

@@ -2,7 +2,7 @@
 
 A mark names the kind and four hexadecimal digits of a keyed hash, so that equal secrets have equal marks within one
 database; the key is random, one per database (`user_state`). Nothing here keeps a secret: a mark is only
-turned back where the text that is changed still holds the value (`reveal_marks`).
+turned back if the text that is changed still contains the value (`reveal_marks`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Secret(Struct, frozen=True):
 
 
 class _MaskingState:
-    """State of masking in this process: key of the marks, secrets of the environment, cache of clean texts."""
+    """State of masking: the key of the marks, secrets of the environment, and a cache of clean texts."""
 
     def __init__(self) -> None:
         self.key = randomness.token_bytes(16)
@@ -173,7 +173,6 @@ def has_secret(text: str) -> bool:
 
 
 def make_mark(kind: str, value: str) -> str:
-    """Return the mark of a secret."""
     digest = hashlib.blake2b(value.encode("utf-8", "surrogatepass"), key=_state.key, digest_size=2)
     return f"[secret:{kind}:{digest.hexdigest()}]"
 
@@ -217,7 +216,7 @@ def reveal_marks(text: str, source: str) -> str:
     for name, candidates in values.items():
         if len(candidates) == 1:
             (value,) = candidates
-            if lines := value.count("\n"):  # `masked_lines` left as many empty lines
+            if lines := value.count("\n"):  # `mask_lines` left as many empty lines
                 text = text.replace(name + "\n" * lines, value)
             text = text.replace(name, value)
     return text

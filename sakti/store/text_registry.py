@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 class TextTable(Struct, frozen=True):
     """Table and the kinds of its columns.
 
-    `texts`: columns with words of the user or about what was said, which must hold no secret; `packed`: those whose
-    values may be compressed; `json`: those that are read as JSON, with the replacement for an unreadable value.
-    `plain`: columns without words: ids, kinds, names of our own. `thread` and `task`: conditions for the rows of a
-    thread or a task (?1), if there are any.
+    `texts`: columns with words of a user or a conversation, which must contain no secret; `packed`: those whose values
+    may be compressed; `json`: JSON columns, each with the replacement for an unreadable value. `plain`: columns without
+    words, such as ids and kinds. `thread` and `task`: conditions for the rows of a thread or a task (?1), if any.
     """
 
     name: str
@@ -41,7 +40,6 @@ class TextTable(Struct, frozen=True):
 
 
 def _derive(model: type[Model]) -> TextTable:
-    """Derive a table from the columns of its model."""
     name = models.meta_of(model).table_name
     fields = [f for f in models.meta_of(model).sorted_fields if isinstance(f, models.TextField)]
     json_fields = [f for f in fields if isinstance(f, models.JsonField)]
@@ -67,7 +65,7 @@ class OwnedRows(Struct, frozen=True):
 
 
 _OWN_RECORDS = "SELECT id FROM observational_memory WHERE lookup_key = 'thread:' || ?1"
-# In a log that threads share, what was observed in one is that one's; what was made of several is undone before.
+# In a shared log the observations of a thread belong to it; reflections on several threads are undone before.
 _GROUPS = f"record_id IN ({_OWN_RECORDS}) OR thread_id = ?1 AND kind = 'observation'"
 _OWN_LINES = f"SELECT id FROM observations WHERE group_id IN (SELECT id FROM observation_groups WHERE {_GROUPS})"
 _CARRIED = f"kind = 'thread' AND source_id = ?1 OR kind = 'line' AND source_id IN ({_OWN_LINES})"
@@ -88,7 +86,7 @@ _ROWS = (
         task="kind = 'task' AND doc_id = ?1",
     ),
     OwnedRows("reindexing", thread="thread_id = ?1"),
-    # also what requests of later threads quote of this one: before its rows of `carry_over` go
+    # also what requests of later threads quote of this one: removed before its rows of `carry_over`
     OwnedRows(
         "request_blocks",
         thread=(
@@ -126,7 +124,7 @@ _ROWS = (
     OwnedRows("ui_state"),
     OwnedRows("schema_migrations"),
     OwnedRows("packing"),
-    # indexes over search_docs: its triggers keep them, so what goes there goes here
+    # indexes of search_docs, whose triggers keep them up to date
     OwnedRows("search_words"),
     OwnedRows("search_trigrams"),
     OwnedRows("search_vocabulary"),

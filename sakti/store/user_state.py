@@ -268,7 +268,6 @@ def get_folder(db: Connection, root: str) -> WorkspaceFolder | None:
 
 
 def remember_folder(db: Database, folder: WorkspaceFolder) -> None:
-    """Store the folder of a workspace."""
     set_ui_state(db, _KEY + folder.root, msgspec.json.encode(folder).decode())
 
 
@@ -313,10 +312,12 @@ def adopt_workspace(db: Database, old: str, new: str) -> Holdings:
 
 def _free_handles(db: Database, old: str, new: str) -> None:
     """Give tasks of `old` a new handle if theirs is taken in `new`."""
-    taken, mine = ({h for (h,) in rows.select(db, TaskRow, ("handle",), resource_id=root)} for root in (new, old))
-    for handle in sorted(taken & mine):
-        free = next(name for n in itertools.count(2) if (name := f"{handle}-{n}") not in taken | mine)
-        mine.add(free)
+    taken, own_handles = (
+        {h for (h,) in rows.select(db, TaskRow, ("handle",), resource_id=root)} for root in (new, old)
+    )
+    for handle in sorted(taken & own_handles):
+        free = next(name for n in itertools.count(2) if (name := f"{handle}-{n}") not in taken | own_handles)
+        own_handles.add(free)
         rows.change(db, TaskRow, {"resource_id": old, "handle": handle}, handle=free)
 
 
@@ -332,8 +333,8 @@ def _move_page(db: Database, old: str, new: str) -> None:
     page, newest = WorkingMemoryRow, target[1] + source[1]
     here = {"scope": "resource", "owner_id": new}
     ((tokens,),) = rows.select(db, page, ("tokens",), **here, version=target[1])
-    mine = (page.scope == "resource") & (page.owner_id == old)
-    page.update(owner_id=new, version=page.version + target[1]).where(mine).execute(db)
+    is_old_page = (page.scope == "resource") & (page.owner_id == old)
+    page.update(owner_id=new, version=page.version + target[1]).where(is_old_page).execute(db)
     ((added,),) = rows.select(db, page, ("tokens",), **here, version=newest)
     rows.change(db, page, {**here, "version": newest}, content=content, tokens=tokens + added)
     rows.delete(db, SearchDocRow, kind="working_memory", doc_id=f"resource:{old}")

@@ -115,19 +115,19 @@ def import_issues(
 
     `source`: the program that they are from; `batch`: the id of the import in the log of changes.
     """
-    coming = _Import(db, actor, ids, Report(), batch or ids.new(), source)
+    state = _Import(db, actor, ids, Report(), batch or ids.new(), source)
     imported = rows.map_by_source(db, actor.resource_id, source)
-    pairs = coming.import_all(issues, imported)
-    met = {*coming.tasks, *(name for name, _ in coming.report.skipped)}
-    coming.report.gone += sorted(name for name, task in imported.items() if name not in met and not task.deleted)
-    coming.connect(pairs)
-    names = {task: name for name, task in coming.tasks.items()}
-    for epic in reopen_epics(db, actor, coming.batch):
-        coming.report.notes.append((names.get(epic.id, epic.handle), "it became open: it has open children"))
+    pairs = state.import_all(issues, imported)
+    seen = {*state.tasks, *(name for name, _ in state.report.skipped)}
+    state.report.gone += sorted(name for name, task in imported.items() if name not in seen and not task.deleted)
+    state.connect(pairs)
+    names = {task: name for name, task in state.tasks.items()}
+    for epic in reopen_epics(db, actor, state.batch):
+        state.report.notes.append((names.get(epic.id, epic.handle), "it became open: it has open children"))
     store_graph.refresh_all(db, actor.resource_id)
     if dry_run:
-        raise DryRun(coming.report)
-    return coming.report
+        raise DryRun(state.report)
+    return state.report
 
 
 def _find_reason_to_skip(issue: Json, before: ImportedTask | None, is_twice: bool) -> str:
@@ -213,34 +213,36 @@ class _Import(Struct):
         was_there = {name for name, old, _ in pairs if old}
         for name, old, issue in pairs:
             before, after = _read_edges(old), _read_edges(issue)
-            self._remove_all(name, before.keys() - after.keys())
+            self._remove_edges(name, before.keys() - after.keys())
             new += [(name, on, kind, theirs) for (on, kind), theirs in after.items() if (on, kind) not in before]
-        coming = [(self.tasks[a], self.tasks[b], kind) for a, b, kind, _ in new if b in self.tasks]
-        gate = Gate(self.db, self.actor.resource_id, coming)
+        new_edges = [(self.tasks[a], self.tasks[b], kind) for a, b, kind, _ in new if b in self.tasks]
+        gate = Gate(self.db, self.actor.resource_id, new_edges)
         for name, on, kind, theirs in new:
             if on in self.tasks:
                 self._admit(gate, name, on, kind, theirs, was_there=name in was_there)
             else:
                 self._note(name, f"its {theirs} edge to {on} was skipped: that issue was not imported")
 
-    def _remove_all(self, name: str, edges: Collection[tuple[str, str]]) -> None:
-        """Remove edges of an issue (what it depends on, type) to issues that were imported."""
+    def _remove_edges(self, name: str, edges: Collection[tuple[str, str]]) -> None:
+        """Remove edges (target, type) of an issue to imported issues."""
         for on, kind in edges:
             if on in self.tasks:
-                self._remove(self.tasks[name], self.tasks[on], kind)
+                edge = (self.tasks[name], self.tasks[on], kind)
+                if rows.remove_edge(self.db, *edge, count=False)[0]:
+                    self._log_edge(edge, add=False)
 
-    def _admit(self, gate: Gate, name: str, on: str, kind: str, theirs: str, *, was_there: bool) -> None:
+    def _admit(self, gate: Gate, name: str, on: str, kind: str, their_type: str, *, was_there: bool) -> None:
         """Add an edge (`theirs`: its type in beads) unless it would break the graph."""
         edge = (self.tasks[name], self.tasks[on], kind)
         refused = gate.admit(edge)
         if refused is None:
             self.report.dependencies += self._put(edge, was_there=was_there)
-            if theirs != kind:
-                self._note(name, f"its {theirs} edge to {on} became {kind}")
+            if their_type != kind:
+                self._note(name, f"its {their_type} edge to {on} became {kind}")
         elif refused.cycle:
             self.report.cycles.append(list(refused.cycle))
         else:
-            self._note(name, f"its {theirs} edge to {on} was skipped: {refused.reason}")
+            self._note(name, f"its {their_type} edge to {on} was skipped: {refused.reason}")
 
     def _note(self, name: str, note: str) -> None:
         self.report.notes.append((name, note))
@@ -251,10 +253,6 @@ class _Import(Struct):
         if added and was_there:  # undoing the import removes a new task with its edges
             self._log_edge(edge, add=True)
         return added
-
-    def _remove(self, task: str, on: str, kind: str) -> None:
-        if rows.remove_edge(self.db, task, on, kind, count=False)[0]:
-            self._log_edge((task, on, kind), add=False)
 
     def _log_edge(self, edge: tuple[str, str, str], *, add: bool) -> None:
         task = questions.get(self.db, edge[0])
@@ -290,16 +288,8 @@ def _to_fields(issue: Json, now: int) -> Json:
 
 def _make_task(db: Database, actor: Actor, task_id: str, name: str, fields: Json) -> Task:
     free = len(name) <= 40 and not questions.has_handle(db, actor.resource_id, name)
-    return Task(
-        id=task_id,
-        resource_id=actor.resource_id,
-        handle=name if free else new_handle(db, actor.resource_id, task_id),
-        session_id=None,
-        claimed_at=None,
-        claim_expires_at=None,
-        thread_id=None,
-        **fields,
-    )
+    handle = name if free else new_handle(db, actor.resource_id, task_id)
+    return Task(id=task_id, resource_id=actor.resource_id, handle=handle, **fields)
 
 
 def _description(issue: Json) -> str:

@@ -33,7 +33,7 @@ NO_CLAIM = dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expi
 
 # What each field of a task takes part in, except those that are computed. export: lines of JSON; compare: versions of
 # a task differ by it; update: a command may set it; log: the log of changes has it; undo: an undo puts it back.
-_FIELD_USES = {
+FIELD_USES = {
     "id": "export log",
     "resource_id": "log",
     "handle": "export log",
@@ -58,7 +58,7 @@ _FIELD_USES = {
     "metadata": "compare update log undo",
 }
 EXPORTED, COMPARED, UPDATABLE, _LOGGED, _RESTORED = (
-    tuple(name for name, uses in _FIELD_USES.items() if use in uses.split())
+    tuple(name for name, uses in FIELD_USES.items() if use in uses.split())
     for use in ("export", "compare", "update", "log", "undo")
 )
 UNDOABLE = ("create", "update", "claim", "takeover", "release", "close", "reopen", "dep", "link", "delete", "restore",
@@ -116,7 +116,7 @@ def check_claim(actor: Actor, task: Task, verb: str, *, force: bool) -> None:
 
 
 def find_difference(before: Task, after: Task) -> tuple[Json, Json]:
-    """Return the fields that differ: as they were, as they are."""
+    """Return the fields that differ, with their values before and after."""
     pairs = {name: (getattr(before, name), getattr(after, name)) for name in _LOGGED}
     changed = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     return {name: old for name, (old, _) in changed.items()}, {name: new for name, (_, new) in changed.items()}
@@ -159,7 +159,7 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
 def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
     """Refuse an epic as the child of a task that is not one: the direction is mixed up.
 
-    The advice in the message is only given where it can be followed. Raises `TaskError` (bad_parent).
+    The message advises the opposite edge if that is possible. Raises `TaskError` (bad_parent).
     """
     if child.type == "epic" and parent.type != "epic":
         advice = ""
@@ -221,7 +221,7 @@ def refuse_new_epic_in_task(parent: Task) -> None:
 
 
 def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
-    """Raise `CycleError` where an edge would make tasks wait for each other."""
+    """Raise `CycleError` if an edge would make tasks wait for each other."""
     if kind in (BLOCKS, PARENT) and (cycle := store_graph.find_deadlock(db, task_id, on, kind)):
         raise CycleError(describe_cycle(db, cycle, (task_id, on) if kind == PARENT else None), cycle)
 

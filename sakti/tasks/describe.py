@@ -33,7 +33,7 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
     return matches[0]
 
 
-# --- who holds it -----------------------------------------------------------------------------------------
+# --- claims -----------------------------------------------------------------------------------------------
 
 
 def name_holder(task: Task | TaskCard) -> str:
@@ -62,7 +62,7 @@ def is_abandoned(task: Task | TaskCard) -> bool:
     return not files.is_owner_running(task.claim_owner)
 
 
-# --- what a task is ---------------------------------------------------------------------------------------
+# --- descriptions -----------------------------------------------------------------------------------------
 
 
 def describe(task: Task) -> Json:
@@ -132,7 +132,7 @@ def describe_blockers(db: Connection, task_ids: Iterable[str]) -> dict[str, tupl
     return {root: tuple(name(root, *pair) for pair in pairs) for root, pairs in blockers.items()}
 
 
-def blocker_titles(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def list_blocker_titles(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
     """Return the titles of each task's blockers, its ancestors' blockers too."""
     roots = list(task_ids)
     blockers = graph.find_reasons(db, roots) if roots else {}

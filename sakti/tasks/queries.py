@@ -15,13 +15,13 @@ from sakti.store.tasks.deadlocks import BLOCKS, DISCOVERED, PARENT, RELATED
 from sakti.store.tasks.questions import Task, TaskCard, TaskFilter
 from sakti.tasks.describe import (
     Urgency,
-    blocker_titles,
     describe,
     describe_all,
     describe_blockers,
     find,
     find_urgent,
     is_abandoned,
+    list_blocker_titles,
     name_claimant,
 )
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 
 COLUMN_LIMIT = 100  # cards of a column that are read; its title counts all
-CONTAINER_LIMIT = 50  # they stand below what is blocked
+CONTAINER_LIMIT = 50  # shown below the blocked tasks
 
-Steps = dict[str, list[tuple[str, str]]]  # a task → what it waits for, each with why
-# (what the edge says, its type, whether it is walked from the task to what it depends on)
+Steps = dict[str, list[tuple[str, str]]]  # a task → the tasks that it waits for, each with the reason
+# (relation, type of edge, whether it leads from a task to the one that it depends on)
 _UP = (("waits for", BLOCKS, True), ("part of", PARENT, True))
 _DOWN = (("has part", PARENT, False), ("blocks", BLOCKS, False))
 _BESIDE = (("found while", DISCOVERED, True), ("led to", DISCOVERED, False), ("related", RELATED, True),
@@ -46,9 +46,9 @@ __all__ = [
     "describe",
     "explain",
     "find",
+    "list_ready",
     "list_tasks",
     "load_board",
-    "ready",
     "search",
     "show_task",
 ]  # fmt: skip
@@ -81,7 +81,7 @@ class BoardTask(Struct, frozen=True):
 class Board(Struct, frozen=True):
     """Columns of the board.
 
-    `counts` are those of all tasks: ready, blocked, in progress, closed today; None where the columns hold all of
+    `counts` are those of all tasks: ready, blocked, in progress, closed today; None if the columns contain all of
     them. `containers` are open, unblocked tasks that end after their open children.
     """
 
@@ -107,7 +107,7 @@ def load_board(db: Connection, resource_id: str, midnight: int, limit: int = COL
     containers = questions.list_cards(db, resource_id, "container", min(limit, CONTAINER_LIMIT))
     closed, closed_count = questions.list_closed_since(db, resource_id, midnight, limit)
     held = [t.id for t in (*blocked, *working) if t.held]
-    why, titles = describe_blockers(db, held), blocker_titles(db, held)
+    why, titles = describe_blockers(db, held), list_blocker_titles(db, held)
     finished = graph.find_containers(db, [t.id for t in ready])
     counts = questions.read_counts(db, resource_id)
 
@@ -146,7 +146,7 @@ def load_board(db: Connection, resource_id: str, midnight: int, limit: int = COL
 def explain(db: Connection, resource_id: str, text: str) -> Json:
     """Return the shortest chain from a task to one that is ready, or else to one in progress.
 
-    Raises `TaskError`: closed; deadlock where nothing that the task waits for can start.
+    Raises `TaskError`: closed; deadlock if nothing that the task waits for can start.
     """
     task = find(db, resource_id, text)
     if task.status == "closed":
@@ -155,9 +155,9 @@ def explain(db: Connection, resource_id: str, text: str) -> Json:
     if not end:
         raise TaskError(_describe_deadlock(db, task.id, steps), code="deadlock")
     chain: list[tuple[str, str]] = []
-    came = {target: (at, why) for at, targets in reversed(steps.items()) for target, why in reversed(targets)}
+    predecessors = {target: (at, why) for at, targets in reversed(steps.items()) for target, why in reversed(targets)}
     while end != task.id:
-        before, why = came[end]
+        before, why = predecessors[end]
         chain.insert(0, (end, why))
         end = before
     names = questions.get_many(db, [task.id, *(t for t, _ in chain)])
@@ -172,7 +172,7 @@ def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
     steps: Steps = {}
     frontier, working = [start], ""
     while frontier:
-        by_state = {state: task for task, state in reversed(questions.states(db, frontier).items())}
+        by_state = {state: task for task, state in reversed(questions.map_states(db, frontier).items())}
         if "ready" in by_state:
             return steps, by_state["ready"]
         working = working or by_state.get("in_progress", "")
@@ -200,10 +200,10 @@ def _describe_deadlock(db: Connection, start: str, steps: Steps) -> str:
 
     A task that cannot start waits for something, so the first step from each leads into a cycle.
     """
-    way = [start]
-    while way[-1] not in way[:-1]:
-        way.append(steps[way[-1]][0][0])
-    ring = way[way.index(way[-1]) :]
+    path = [start]
+    while path[-1] not in path[:-1]:
+        path.append(steps[path[-1]][0][0])
+    ring = path[path.index(path[-1]) :]
     names = questions.map_handles(db, ring)
     waits: list[str] = []
     for task, other in itertools.pairwise(ring):
@@ -269,7 +269,7 @@ def _next(
     return [(depth, relation, tasks[t]) for relation, t in neighbours]
 
 
-def ready(db: Connection, resource_id: str, limit: int) -> Json:
+def list_ready(db: Connection, resource_id: str, limit: int) -> Json:
     """Return the ready tasks, most urgent first, by the priority of a task or of one that waits for it.
 
     `for` is the handle of the more urgent task, `forPriority` its priority. A container is offered once its children
@@ -292,13 +292,13 @@ def ready(db: Connection, resource_id: str, limit: int) -> Json:
 
 
 def list_startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
-    """Return the first claimable tasks in the order of `ready`."""
+    """Return the first claimable tasks in the order of `list_ready`."""
     return _startable(db, resource_id, limit)[0]
 
 
 def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], dict[str, Urgency], int]:
-    """Return the first claimable tasks, who waits for them, and how many claims have ended."""
-    first = questions.column(db, resource_id, "ready", limit)
+    """Return the first claimable tasks, more urgent ones waiting for them, and the number of ended claims."""
+    first = questions.list_column(db, resource_id, "ready", limit)
     urgent = find_urgent(db, resource_id, first[-1].priority) if len(first) == limit else find_urgent(db, resource_id)
     waited = questions.get_many(db, urgent).values()
     abandoned = [t for t in questions.list_claimed(db, resource_id) if is_abandoned(t)]

@@ -113,19 +113,12 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
         handle=new_handle(db, actor.resource_id, new.id),
         title=title,
         description=new.description,
-        status="open",
         priority=new.priority,
         type=new.type,
         assignee=new.assignee or None,
-        session_id=None,
-        claimed_at=None,
-        claim_expires_at=None,
         thread_id=actor.thread_id,
-        close_reason=None,
-        summary=None,
         created_at=actor.now,
         updated_at=actor.now,
-        closed_at=None,
         labels=tuple(clean_labels(new.labels)),
         metadata=merge_metadata({}, dict(new.metadata or {})),
     )
@@ -141,7 +134,6 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
 
 
 def _connect_new(db: Database, actor: Actor, task: Task, targets: Sequence[tuple[Task, str]]) -> None:
-    """Add the edges of a new task."""
     for target, kind in targets:
         if kind == PARENT:
             refuse_closed_parent(target)
@@ -251,8 +243,8 @@ def _make_active(db: Database, actor: Actor, task: Task) -> str | None:
     before = str(thread.metadata.get("active_task_id") or "")
     thread_store.update_metadata(db, thread.id, {"active_task_id": task.id})
     other = questions.get(db, before) if before and before != task.id else None
-    still = other is not None and other.status == "in_progress" and other.session_id == actor.session_id
-    return other.handle if other is not None and still else None
+    is_claimed = other is not None and other.status == "in_progress" and other.session_id == actor.session_id
+    return other.handle if other is not None and is_claimed else None
 
 
 def claim_next(db: Database, actor: Actor) -> tuple[Task, str | None]:
@@ -276,7 +268,6 @@ def release(db: Database, actor: Actor, text: str, *, force: bool = False) -> Ta
 
 
 def get_active_task(db: Database, thread_id: str, session_id: str) -> Task | None:
-    """Return the active task of a thread."""
     task_id = rows.find_active_task(db, thread_id, session_id)
     return None if task_id is None else questions.get(db, task_id)
 

@@ -52,7 +52,7 @@ class Gate:
 
     def __init__(self, db: Connection, resource_id: str, coming: Iterable[Edge]) -> None:
         self._db = db
-        self._waiting = WaitGraph(graph.edges(db, resource_id), coming)
+        self._waiting = WaitGraph(graph.list_edges(db, resource_id), coming)
         self._epics = questions.list_ids_of_type(db, resource_id, "epic")
 
     def admit(self, edge: Edge) -> RefusedEdge | None:
@@ -121,7 +121,7 @@ def export(db: Database, resource_id: str) -> list[Json]:
     """
     versions = rows.map_versions(db, resource_id)
     edges: dict[str, list[Json]] = {}
-    for task, on, kind in graph.edges(db, resource_id):
+    for task, on, kind in graph.list_edges(db, resource_id):
         edges.setdefault(task, []).append({"on": on, "type": kind})
     out: list[Json] = []
     for task, original in questions.read_with_originals(db, resource_id):
@@ -325,10 +325,6 @@ def _make_task(db: Database, actor: Actor, line: Json) -> Task:
         priority=line.get("priority", 2),
         type=kind,
         assignee=str(line.get("assignee") or "") or None,
-        session_id=None,
-        claimed_at=None,
-        claim_expires_at=None,
-        thread_id=None,
         close_reason=reason,
         summary=str(line.get("summary") or "") or None,
         created_at=created,

@@ -171,7 +171,7 @@ class ActivityTracker(Struct):
     _questions: dict[str, ActivityState] = field(default_factory=dict[str, ActivityState])
 
     def handle_event(self, event: Event, now: float) -> bool:
-        """Take in `event`, which came at `now`; whether the state may be another one."""
+        """Update the state from `event`, which arrived at `now`; return whether it may have changed."""
         match event:
             case TurnStarted() | StepStarted() | ThinkingDelta() | PromptRead():
                 self._start_thinking(event, now)

@@ -23,7 +23,6 @@ from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from sakti.actions import registry
-from sakti.agent.project import trust
 from sakti.agent.session import lifecycle
 from sakti.agent.session import session as sessions
 from sakti.core.errors import SaktiError
@@ -54,12 +53,11 @@ from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
     from sakti.actions.line import Typed
-    from sakti.agent.mcp.config import ServerNeed
     from sakti.agent.session.session import Session
 
 
 class Startup:
-    """Opens the session once, after which it is of no more use; `pick_thread` asks for a thread first."""
+    """Opens the session and fills the window from the store; `pick_thread` asks for a thread first."""
 
     def __init__(self, host: Host, chat: ChatScreen, *, pick_thread: bool) -> None:
         self._host, self._chat, self._pick_thread = host, chat, pick_thread
@@ -72,7 +70,11 @@ class Startup:
         chat, session = self._chat, self._host.session
         try:
             await asyncio.to_thread(sessions.preload)
-            await lifecycle.settle_trust(session.workspace, self._ask_trust, self._ask_need)
+            await lifecycle.settle_trust(
+                session.workspace,
+                lambda review: trust_screen.ask_trust(self._host, review),
+                lambda need: trust_screen.ask_need(self._host, need),
+            )
             await session.start()
         except BaseException:
             chat.conversation.return_waiting()
@@ -104,14 +106,6 @@ class Startup:
         if self._pick_thread:
             await thread_screens.pick_thread(self._host)
         return state
-
-    async def _ask_trust(self, review: trust.TrustReview) -> bool:
-        """Ask whether the user trusts the workspace's files, with a list of their effects."""
-        return await trust_screen.ask_trust(self._host, review)
-
-    async def _ask_need(self, need: ServerNeed) -> bool:
-        """Ask whether an MCP server of the project may have a variable, host or path."""
-        return await trust_screen.ask_need(self._host, need)
 
     def _is_occupied(self) -> bool:
         """Return whether the user types, reads another screen, or waits for an answer."""
@@ -221,7 +215,7 @@ class SaktiApp(App[int]):
             gc.enable()
         self.start_worker(Startup(self, self.chat, pick_thread=self._pick_thread).run, group="start")
 
-    # --- what everybody in the window needs done (`Host`) -----------------------------------------------------
+    # --- services of the window (`Host`) ----------------------------------------------------------------------
 
     @property
     def palette(self) -> Palette:
@@ -234,7 +228,7 @@ class SaktiApp(App[int]):
         self.run_worker(guarded, group=group, exclusive=exclusive, exit_on_error=False)
 
     async def _run_guarded(self, work: Callable[..., Awaitable[None]], args: tuple[Any, ...], *, asked: bool) -> None:
-        """Run `work(*args)`; an error becomes a notice, scrolled to if the user `asked` for the work.
+        """Run `work(*args)` and show an error as a notice, scrolled to if the user `asked` for the work.
 
         An unexpected one is also written to the log file.
         """
@@ -268,12 +262,19 @@ class SaktiApp(App[int]):
             self.chat.set_hint(text, seconds)
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
+        while self._has_kind_of(screen) and self._close_panel():
+            pass  # a screen opens once: the new one takes its place
         if len(self.screen_stack) > DEEPEST:
             self._close_panel()
         self.push_screen(screen, partial(self._handle_result, then) if then is not None else None)
 
+    def _has_kind_of(self, screen: Screen[Any]) -> bool:
+        """Return whether a screen of this class is open, without a trust question above it."""
+        over: list[Screen[Any]] = [*takewhile(lambda s: type(s) is not type(screen), reversed(self.screen_stack))]
+        return len(over) < len(self.screen_stack) and not any(isinstance(s, trust_screen.TrustQuestion) for s in over)
+
     def _handle_result(self, then: Callable[[Any], None], result: Any) -> None:
-        """Act on the result of a screen that is closed; an error is no fault of the chat, and ends nothing."""
+        """Call `then` with the result of a closed screen; show its error as a notice."""
         try:
             then(result)
         except Exception as error:
@@ -286,7 +287,7 @@ class SaktiApp(App[int]):
         return keys.abbreviate_key(self.key_of(binding_id))
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy `text` (OSC 52), nothing in it that a terminal would obey; says how much it was."""
+        """Copy `text` (OSC 52) without control sequences, and show how much it was."""
         text = sanitise(text)
         super().copy_to_clipboard(text)
         if text:
@@ -324,10 +325,12 @@ class SaktiApp(App[int]):
             pass
 
     def _close_panel(self) -> bool:
-        """Leave the panel on top as Esc does; returns whether another screen is on top now."""
+        """Leave the panel or the palette on top as Esc does; returns whether another screen is on top now."""
         top = self.screen
         if isinstance(top, panels.Panel):
             top.leave()
+        elif isinstance(top, SafePalette):
+            top.dismiss()
         return self.screen is not top
 
     @on(Transcript.HintChanged)
@@ -377,7 +380,7 @@ class SaktiApp(App[int]):
             self._handle_exception(error)
 
     async def _handle_input(self, event: events.Key | events.Paste) -> None:
-        """Hand on a key or a paste; those before it have had their effect."""
+        """Handle a key or a paste, once those before it have had their effect."""
         if not self._is_key_to_quit(event):
             self.chat.stop_control.disarm()
         self.chat.welcome.close_on_input(event, self)
@@ -401,13 +404,13 @@ class SaktiApp(App[int]):
         return any(is_for_the_prompt(e, self.chat) for e in word)
 
     def hang_up(self) -> None:
-        """Read the terminal no more: it is gone. From any thread."""
+        """Stop reading a terminal that is gone. May be called from any thread."""
         hang_up: Callable[[], None] | None = getattr(self._driver, "hang_up", None)
         if hang_up is not None:
             hang_up()
 
     def _is_raising_click(self, event: events.Event) -> bool:
-        """Return whether a mouse press or release only brought the window to the front."""
+        """Return whether the press or release of a mouse button only brought the window to the front."""
         now = self.session.workspace.clock.monotonic
         if isinstance(event, events.AppFocus):
             self._raised_at = now()
@@ -434,13 +437,12 @@ class SaktiApp(App[int]):
         A failed worker ends nothing: its screen is closed, and the chat continues.
         """
         cause = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
-        failed = self._find_failed_screen()
+        failed, path = self._find_failed_screen(), log_error(cause)
         if failed is not self.chat or isinstance(error, WorkerFailed):
-            path = log_error(cause)
             self.call_later(self._close_failed, failed, type(cause).__name__, path)
             return
-        path = log_error(cause)
-        self.crash_message = f"sakti had to stop: {type(error).__name__}. The details are in {path}. Nothing is lost."
+        details = f" The details are in {path}." if path else ""
+        self.crash_message = f"sakti had to stop: {type(error).__name__}.{details} Nothing is lost."
         super()._handle_exception(error)
 
     def _find_failed_screen(self) -> Screen[Any]:
@@ -460,10 +462,10 @@ class SaktiApp(App[int]):
             while failed in self.screen_stack:
                 self.pop_screen()
         details = f" The details are in {path}." if path else ""
-        what = "A screen" if failed is not self.chat else "Something in the background"
-        self.show_notice(
-            f"{what} failed ({error}) and was closed.{details}", title="Something went wrong", tone="error"
-        )
+        text = f"A background task failed ({error})."
+        if failed is not self.chat:
+            text = f"A screen failed ({error}) and was closed."
+        self.show_notice(f"{text}{details}", title="Something went wrong", tone="error")
         self.chat.transcript.scroll_end_now()
 
     def _fatal_error(self) -> None:

@@ -1,4 +1,4 @@
-"""Set how the window looks: theme files, its theme, the terminal's colours, whether anything moves."""
+"""Set how the window looks: theme files, the theme, the terminal's colours, animation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Themes(Struct, frozen=True):
 
 
 def fingerprint_theme_files() -> tuple[tuple[str, int, int], ...]:
-    """Path, time of change and size of every theme file: it differs when one of them changed."""
+    """Return path, modification time and size of every theme file, to detect changes."""
     files: list[tuple[str, int, int]] = []
     for folder in folders("themes"):
         for path in sorted(folder.glob("*.toml")):
@@ -113,7 +113,7 @@ def read_theme(path: Path) -> Theme:
 
 
 class Appearance:
-    """Owns the themes that were read. Made before the app is: `attach` hands it over."""
+    """Themes and colours of the window; created before the app, which `attach` passes in."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -131,7 +131,7 @@ class Appearance:
         return self._app
 
     def attach(self, app: App[Any]) -> None:
-        """Give `app` the themes, and the one that is configured."""
+        """Register the themes with `app` and show the configured one."""
         self._app = app
         self._register()
         name = self._session.workspace.config.ui.theme
@@ -148,7 +148,7 @@ class Appearance:
         return self._themes
 
     def refresh(self) -> None:
-        """Show the current theme again: it has the same name, but maybe not the same colours."""
+        """Show the current theme again: its file may have other colours now."""
         self.app.mutate_reactive(App.theme)  # pyright: ignore[reportUnknownMemberType]
 
     def use(self, name: str) -> bool:
@@ -166,7 +166,7 @@ class Appearance:
         return self.app.theme
 
     def preview(self, name: str) -> None:
-        """Show a theme that was read before."""
+        """Show a theme that is already loaded."""
         self.app.theme = name
 
     @property
@@ -196,7 +196,7 @@ class Appearance:
             self.use(SIXTEEN_COLOURS_THEME if self._colours == "standard" and theme == FALLBACK else theme)
 
     def apply_motion(self) -> None:
-        """Let nothing blink or glide where the user wants it so."""
+        """Turn off blinking and animation if reduced motion is set."""
         app = self.app
         app.animation_level = (
             "none" if self._session.workspace.config.ui.reduced_motion else constants.TEXTUAL_ANIMATIONS

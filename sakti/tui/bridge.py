@@ -62,8 +62,8 @@ def make_no_model_card() -> CardBlock:
         rows=(
             ("API key", "set ANTHROPIC_API_KEY or OPENAI_API_KEY and start sakti again"),
             ("server", "/model PROVIDER/NAME, for Ollama, LM Studio, llama.cpp or vLLM on this machine"),
-            ("offline", "run `sakti local install` in a shell: a small model that needs no key and no network"),
-            ("demo", "run `sakti tour` in a shell: two minutes, scripted, no model needed"),
+            ("offline", "/setup downloads a small model that needs no key and no network"),
+            ("demo", "/tour: two minutes, scripted, no model needed"),
         ),
     )
 
@@ -206,7 +206,8 @@ def _show_memory(
             if event.undone:
                 block = NoticeBlock(tone="good", title="Compaction undone", text=describe_uncompaction(event))
             else:
-                title = "Compacted" if event.messages else "Not compacted"
+                title = "Compacted in part, then stopped" if event.stopped else "Compacted"
+                title = title if event.messages else "Not compacted"
                 block = CardBlock(title=title, rows=tuple(describe_compaction(event)), warnings=event.warnings)
             live.add_block(block)
             chat.transcript.scroll_end_now()

@@ -214,7 +214,7 @@ def make_browser_environment(env: Mapping[str, str], workspace: Path) -> dict[st
 
 
 def open_address(url: str, env: Mapping[str, str], workspace: Path) -> bool:
-    """Open `url`; false where the system has nothing for it. Raises `SaktiError` as `find_browser_command`."""
+    """Open `url`; False if no program can. Raises `SaktiError` as `find_browser_command`."""
     argv = find_browser_command(url, env, workspace)
     if argv is None:
         return False
@@ -229,7 +229,7 @@ def open_address(url: str, env: Mapping[str, str], workspace: Path) -> bool:
     return True
 
 
-LONG_TURN_S = 10.0  # seconds after which the end of a turn is worth a call
+LONG_TURN_S = 10.0  # seconds after which the end of a turn is worth a notification
 BELL = "\x07"
 
 
@@ -255,12 +255,12 @@ class Notifier:
             self._turn_start = self._session.workspace.clock.monotonic()
 
     def end_turn(self, text: str) -> None:
-        """Call where the turn took long."""
+        """Notify if the turn took long."""
         began, self._turn_start = self._turn_start, None
         if began is not None and self._session.workspace.clock.monotonic() - began > LONG_TURN_S:
             self.notify(text)
 
     def notify(self, text: str) -> None:
-        """Tell that something waits for the user."""
+        """Notify the user unless the terminal has the focus."""
         if not self._focused() and (written := make_notification(self._session.workspace.config.ui.notify, text)):
             self._write(written)

@@ -56,7 +56,7 @@ class PasteSplitter:
         self._stalled = False
 
     def feed(self, text: str, now: float) -> list[str | PastedText]:
-        """Yield `text` in its order. `now` in seconds, of a clock that only goes forward."""
+        """Split `text` into keys and pastes, in order. `now`: seconds of a monotonic clock."""
         out: list[str | PastedText] = []
         if self._inside and self._stalled and not self._parts and text in _CANCEL_KEYS:
             self._end_paste(out)
@@ -65,7 +65,7 @@ class PasteSplitter:
             text = self._split_paste(text, out) if self._inside else self._split_keys(text, out)
         return out
 
-    def flush_stalled(self, now: float) -> list[str | PastedText]:
+    def flush_pause(self, now: float) -> list[str | PastedText]:
         """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
         if (
             not self._inside
@@ -86,7 +86,7 @@ class PasteSplitter:
         self._matched = 0
 
     def _split_keys(self, text: str, out: list[str | PastedText]) -> str:
-        """Take text up to the end of a start marker; returns the rest."""
+        """Add text up to the end of a start marker; returns the rest."""
         before, self._matched = self._matched, 0
         if before and text.startswith(PASTE_START[before:]):
             end = len(PASTE_START) - before
@@ -106,7 +106,7 @@ class PasteSplitter:
         return text[end:]
 
     def _split_paste(self, text: str, out: list[str | PastedText]) -> str:
-        """Take text up to the end of an end marker; returns the rest."""
+        """Add text up to the end of an end marker; returns the rest."""
         carried = len(self._carry)
         looked = self._carry + text
         at = looked.find(PASTE_END)
@@ -143,8 +143,8 @@ TICK_S = 0.1  # seconds after which the parser may give up waiting for the rest 
 class SafeOutput:
     """A file to which writing never fails.
 
-    Textual writes in a thread: an error would end that thread, and whatever is written afterwards would wait for it
-    for good, the end of the program too.
+    Textual writes in a thread: an error would end that thread, and every later write would wait for it for ever, at the
+    end of the program too.
     """
 
     def __init__(self, file: IO[str]) -> None:
@@ -164,7 +164,7 @@ class SafeOutput:
 
 
 class TerminalInput:
-    """What the bytes of a terminal mean: messages for the app, in their order."""
+    """Turns the bytes of a terminal into messages for the app, in order."""
 
     def __init__(self, debug: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._parser = XTermParser(debug)
@@ -184,7 +184,7 @@ class TerminalInput:
         if waited:
             self._pastes.reset_match()
         yield from waited
-        yield from self._messages(self._pastes.flush_stalled(self._now()))
+        yield from self._messages(self._pastes.flush_pause(self._now()))
 
     def close(self) -> None:
         """Let the parser end, and its debug log with it."""
@@ -195,12 +195,12 @@ class TerminalInput:
         for part in parts:
             if isinstance(part, PastedText):
                 yield events.Paste(part.text)
-            else:  # the parser's own idea of a paste is the markers without what stood between them
+            else:  # the parser sees only the markers of a paste: its own events are empty
                 yield from (m for m in self._parser.feed(part) if not isinstance(m, events.Paste))
 
 
 class StopEvent(threading.Event):
-    """The sign for the thread that reads the terminal to end. `for_good`: it is not taken back."""
+    """Tells the input thread to end. `for_good`: it cannot be cleared."""
 
     for_good = False
 
@@ -211,8 +211,8 @@ class StopEvent(threading.Event):
 class SafeSuspension:
     """Suspension of a driver that restarts only in the foreground, however often signals come.
 
-    The event loop answers the signals, one after the other. A handler that runs in the middle of anything would wait
-    for good for a lock of the writer's queue, or give the terminal back while the input thread still reads it.
+    The event loop handles the signals one after the other. A handler that interrupts other code could wait for ever for
+    a lock of the writer's queue, or give the terminal back while the input thread still reads it.
     """
 
     exit_event: StopEvent
@@ -287,14 +287,14 @@ class SafeSuspension:
 
 
 def make_safe_driver(base: type[Driver]) -> type[Driver]:
-    """Return the driver `base`, writing to an `SafeOutput`, reading nothing from a terminal that is gone.
+    """Return the driver `base` with a `SafeOutput`, which stops reading when the terminal is gone.
 
     A closed terminal sends SIGCONT after SIGHUP. Textual then starts a second thread that reads it and ends only one of
     the two, or none if the program is already leaving. A closed terminal is always readable and returns nothing, so a
     remaining thread would occupy a core forever.
     """
 
-    class Forgiving(SafeSuspension, base):  # pyright: ignore
+    class SafeDriver(SafeSuspension, base):  # pyright: ignore
         def __init__(self, *args: Any, **options: Any) -> None:
             super().__init__(*args, **options)
             if (file := getattr(self, "_file", None)) is not None:
@@ -321,7 +321,7 @@ def make_safe_driver(base: type[Driver]) -> type[Driver]:
                 self.hang_up()
             super().close()
 
-    return _with_input_thread(Forgiving) if sys.platform != "win32" else Forgiving
+    return _with_input_thread(SafeDriver) if sys.platform != "win32" else SafeDriver
 
 
 def _with_input_thread(base: type[Driver]) -> type[Driver]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.tui.appearance import Appearance
 
-HINT_S = 2.0  # seconds that a note is shown
+HINT_S = 2.0  # seconds that a hint is shown
 STYLES = Path(__file__).parent / "styles"
 
 Tone: TypeAlias = Literal["information", "warning", "error"]
@@ -65,7 +65,7 @@ class Host(Protocol):
         ...
 
     def set_hint(self, text: str, seconds: float = 0) -> None:
-        """Write into the last line, for so long (0: until there is another note)."""
+        """Show a hint in the last line for `seconds` (0: until the next one)."""
         ...
 
     def push(self, screen: Screen[Any], then: Callable[[Any], None] | None = None) -> None:
@@ -75,11 +75,11 @@ class Host(Protocol):
     def copy_to_clipboard(self, text: str) -> None: ...
 
     def key_of(self, binding_id: str) -> str:
-        """Give the first key of a binding, as Textual names it."""
+        """Return the first key of a binding by its Textual name."""
         ...
 
     def key_name(self, binding_id: str) -> str:
-        """Write the key that a binding has, in short."""
+        """Return the first key of a binding, abbreviated: `^P`, `F3`, `esc`."""
         ...
 
     def exit(self, result: int | None = None) -> None: ...

@@ -49,7 +49,7 @@ def bindings_of(owner: type[Any]) -> Iterator[Binding]:
 
 
 def apply_custom_key(binding: Binding, own: Mapping[str, str]) -> Binding:
-    """Give a binding with the keys that the user chose for it."""
+    """Return `binding` with the user's own keys for it, if there are any."""
     keys = own.get(binding.id or "")
     return replace(binding, key=keys, key_display=None) if keys else binding
 
@@ -61,7 +61,7 @@ def format_key(key: str) -> str:
 
 
 def abbreviate_key(keys: str) -> str:
-    """Write the first of `keys` for a narrow line: `^P`, `F3`, `esc`."""
+    """Abbreviate the first of `keys` for a narrow line: `^P`, `F3`, `esc`."""
     first = keys.partition(",")[0].strip()
     if first in SHORT_NAMES:
         return SHORT_NAMES[first]
@@ -72,22 +72,22 @@ def abbreviate_key(keys: str) -> str:
 
 
 def format_keys(keys: Iterable[str]) -> str:
-    """Write several keys: `shift+enter, ctrl+j`."""
+    """Format several keys: `shift+enter, ctrl+j`."""
     return ", ".join(format_key(k) for k in keys)
 
 
 # --- the order of keys --------------------------------------------------------------------------------------
 
-MAX_WAIT_S = 0.25  # seconds at most in which a key has its effect before the next one is handed on
+MAX_WAIT_S = 0.25  # seconds at most that the next key waits for the effect of one
 POLL_S = 0.002  # seconds between two looks at a widget that is busy
 SETTLE_ROUNDS = 2  # an action may pass a message on, and that may move the focus
 
 
 class KeyQueue:
-    """Hands on keys and pastes one by one, so that those of a burst act as if they were typed slowly.
+    """Handles keys and pastes one by one, so that those of a burst act as if they were typed slowly.
 
     Textual reads all of a burst before the first key has moved the focus or opened a screen. A letter typed into a line
-    moves nothing: only it is followed at once.
+    moves nothing, so the next key is handled at once.
     """
 
     def __init__(self, app: App[Any], handle: Callable[[events.Key | events.Paste], Awaitable[None]]) -> None:
@@ -96,13 +96,13 @@ class KeyQueue:
         self.waiting: deque[events.Key | events.Paste] = deque()
 
     def admit(self, event: events.Key | events.Paste) -> bool:
-        """Return whether a key can be handed on now; if not, it is handed on after those before it."""
+        """Return whether a key can be handled now; otherwise queue it behind those before it."""
         if self._settling is not None:
             self.waiting.append(event)
         return self._settling is None
 
     def wait_for_effect(self, event: events.Key | events.Paste) -> None:
-        """Let the next keys wait until one that was handed on has had its effect."""
+        """Queue later keys until this one has had its effect."""
         if (start := self._find_target(event)) is not None:
             self._settling = asyncio.create_task(self._handle_waiting(start))
 
@@ -148,13 +148,13 @@ async def _drain(node: MessagePump) -> None:
         await asyncio.sleep(0 if spins < 100 else POLL_S)
 
 
-# --- keys of the user's own ---------------------------------------------------------------------------------
+# --- custom keys --------------------------------------------------------------------------------------------
 
 MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
 NAMED_KEYS = {k.value for k in Keys} | {"space"}
-TYPING_PARTS = ("Everywhere", "Prompt")  # parts that have the keys while one types
+TYPING_PARTS = ("Everywhere", "Prompt")  # parts whose keys act while the user types
 PANE_GROUPS = (("Panes", "Memory"), ("Panes", "Observations", "Lists"), ("Panes", "Tasks", "Lists"))
-SHARED_GROUPS = (TYPING_PARTS, *PANE_GROUPS)  # parts whose keys hold at the same time
+SHARED_GROUPS = (TYPING_PARTS, *PANE_GROUPS)  # parts whose keys act at the same time
 
 
 class Keymap(Struct, frozen=True):
@@ -184,14 +184,15 @@ def make_keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]
                 f'{name} = {one_line(str(value), 40)!r} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
         elif declared[binding_id][0] in TYPING_PARTS and any(_is_text(k) for k in new_keys):
-            problems.append(f"{name} cannot be {format_keys(new_keys)}: typing them writes text.")
+            problems.append(f"{name} cannot be {format_keys(new_keys)}: they type text.")
         else:
             chosen[binding_id] = ",".join(new_keys)
     while clash := _find_clash(chosen, declared):
         key, custom_id, other = clash
         del chosen[custom_id]
         problems.append(
-            f"{format_key(key)} is already {other}: {custom_id} keeps {format_keys(declared[custom_id][1].split(','))}."
+            f"{format_key(key)} is already used for {other}: "
+            f"{custom_id} keeps {format_keys(declared[custom_id][1].split(','))}."
         )
     return Keymap(chosen, tuple(problems))
 

@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.color import Color
 
 PREFIX = "sakti-"
-BACKGROUND_KEY = PREFIX + "ground"  # a key of GROUNDS if the terminal has few colours; matches are then in reverse
+BACKGROUND_KEY = PREFIX + "ground"  # a key of `CURSOR_BACKGROUNDS` if colours are few; matches are then in reverse
 CURSOR_BACKGROUNDS = {
     "none": ("#383838", "#c8c8c8"),
     "standard": ("#0000aa", "#aaaaaa"),
@@ -43,14 +43,13 @@ DEFAULTS: dict[str, tuple[str, str]] = {
     "gauge": ("#7fb0e8", "#2f66b8"),
     "gauge-high": ("#e5b567", "#a86400"),
 }
-TEXT_ROLES = ("muted", "faint", "user", "agent", "heading", "link", "ok", "warn", "bad")
 
 
 def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
-    """Return every colour variable of sakti's own, as `get_theme_variable_defaults` wants them.
+    """Return the defaults of sakti's own colour variables, for `get_theme_variable_defaults`.
 
-    `colours`: what the terminal has ("none", "standard": sixteen); a theme's own grounds cannot be told apart in so
-    few.
+    `colours`: the colour support of the terminal; with "none" and "standard" (sixteen), the backgrounds of a theme
+    cannot be told apart.
     """
     defaults = {PREFIX + role: pair[0 if dark else 1] for role, pair in DEFAULTS.items()}
     return defaults | ({BACKGROUND_KEY: colours} if colours in CURSOR_BACKGROUNDS else {})
@@ -111,7 +110,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
     def role(name: str, *, bold: bool | None = None, bg: str | None = None, italic: bool | None = None) -> Style:
         return Style(color=colour(PREFIX + name), bold=bold, italic=italic, bgcolor=colour(PREFIX + bg) if bg else None)
 
-    grounds = CURSOR_BACKGROUNDS.get(variables.get(BACKGROUND_KEY, ""))
+    backgrounds = CURSOR_BACKGROUNDS.get(variables.get(BACKGROUND_KEY, ""))
     foreground = colour("foreground")
     plain = set(Palette.__struct_fields__) & {n.replace("-", "_") for n in DEFAULTS}
     styles = {name: role(name.replace("_", "-")) for name in plain}
@@ -125,7 +124,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
         "added": role("added", bg="added-bg"),
         "removed": role("removed", bg="removed-bg"),
         "comment": role("comment", italic=True),
-        "mark": Style(reverse=True) if grounds else Style(bgcolor=colour(PREFIX + "mark-bg")),
-        "cursor": Style(bgcolor=grounds[0 if dark else 1] if grounds else colour("panel")),
+        "mark": Style(reverse=True) if backgrounds else Style(bgcolor=colour(PREFIX + "mark-bg")),
+        "cursor": Style(bgcolor=backgrounds[0 if dark else 1] if backgrounds else colour("panel")),
     }
     return Palette(**styles)

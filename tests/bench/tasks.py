@@ -89,7 +89,7 @@ async def _in_process(store: Store, actor: service.Actor, count: int, rounds: in
         )
 
     def close(db: Database, _: int) -> None:
-        first = queries.ready(db, who, 1)["tasks"][0]["id"]
+        first = queries.list_ready(db, who, 1)["tasks"][0]["id"]
         begun = time.thread_time()
         service.close(db, actor, first, "completed", "done in src/a.py", force=True)
         times["close"].append(time.thread_time() - begun)
@@ -109,7 +109,7 @@ async def _in_process(store: Store, actor: service.Actor, count: int, rounds: in
     first = (await store.read(queries.load_board, who, 0)).blocked
     blocked = [chance.choice(first).id for _ in range(rounds)]
     reads: dict[str, Callable[[Database, int], Any]] = {
-        "ready": lambda db, _: queries.ready(db, who, 20),
+        "ready": lambda db, _: queries.list_ready(db, who, 20),
         "list": lambda db, n: queries.list_tasks(db, who, limit=20, offset=n),
         "search": lambda db, n: queries.search(db, who, f"{WORDS[n % len(WORDS)]}_{n * 37 % 977}", 5),
         "board": lambda db, _: queries.load_board(db, who, 0),

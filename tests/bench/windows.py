@@ -216,7 +216,7 @@ class Window:
     async def end(self) -> None:
         lease, self._lease = self._lease, None
         if lease is not None:
-            await lease.return_to_prompt()
+            await lease.give_back()
 
     @property
     def busy(self) -> bool:

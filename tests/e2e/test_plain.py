@@ -26,7 +26,7 @@ def test_a_dumb_terminal_has_the_whole_chat(place: Place) -> None:
         t.keys("run it now\r")
         t.until("question 1: run this command?")
         t.keys("and then rest\r")
-        t.until("what you wrote is queued")
+        t.until("your message is queued")
         t.keys("y\r")
         t.until("It worked, ␛[31mtruly␛]0;title␇.")
         t.until("read by the agent: and then rest")
@@ -64,7 +64,7 @@ def test_with_a_line_editor_it_is_interrupted_killed_and_left(place: Place) -> N
         t.keys("\x1b[200~hold on\nfor two lines\x1b[201~\r")
         t.until(lambda _: place.model.holding.is_set(), "the answer")
         t.process.send_signal(signal.SIGINT)  # what ctrl+c is, where the terminal is the process's own
-        t.until("stopped; the answer so far is kept")
+        t.until("Interrupted; the answer so far is kept")
         assert "sakti: A long answer that never" in t.text
         t.keys("\x1b[A")  # older input
         t.until(lambda text: text.count("for two lines") == 2, "the older input")

@@ -69,7 +69,7 @@ class Place:
 
     def edit(self, name: str, data: bytes | None, turn: int = 1) -> None:
         path = self.root / name
-        with self.shadow.writing([(path, data, stat.S_IFREG | 0o644)], (self.thread, turn)):
+        with self.shadow.record_writes([(path, data, stat.S_IFREG | 0o644)], (self.thread, turn)):
             if data is None:
                 path.unlink()
             else:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 
 
 def git(folder: Path, *words: str) -> str:
@@ -37,11 +37,11 @@ def made_place(tmp_path: Path) -> Path:
 
 def made_sandbox(
     workspace: Path, tmp_path: Path, home: Path | None = None, added: tuple[Path, ...] = ()
-) -> LinuxSandbox:
+) -> SystemSandbox:
     """The test's own folder is a temporary one: it must be seen, so that what is not written there says something."""
     (tmp_path / "tmp").mkdir(exist_ok=True)
     temporary = (tmp_path / "tmp", Path("/run"))
-    made = LinuxSandbox(
+    made = SystemSandbox(
         workspace, home=home or workspace.parent, state=tmp_path / "state", temporary=temporary, added=added
     )
     if made.level.name == "unsandboxed":
@@ -50,7 +50,7 @@ def made_sandbox(
 
 
 def run(
-    sandbox: LinuxSandbox, command: str, *, limit: float = 30, shown: tuple[Path, ...] = (), **how: bool
+    sandbox: SystemSandbox, command: str, *, limit: float = 30, shown: tuple[Path, ...] = (), **how: bool
 ) -> tuple[int, str]:
     with sandbox.enclose(["bash", "-c", command], sandbox.workspace, shown, **how) as made:
         done = subprocess.run(
@@ -66,7 +66,7 @@ def run(
     return done.returncode, (done.stdout + done.stderr).decode("utf-8", "replace")
 
 
-def refused(sandbox: LinuxSandbox, command: str) -> str:
+def refused(sandbox: SystemSandbox, command: str) -> str:
     code, said = run(sandbox, f"({command}) && echo DONE")
     assert "DONE" not in said and code != 0, (command, said)
     return said

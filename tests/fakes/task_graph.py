@@ -134,7 +134,7 @@ def load(db: Database, resource_id: str) -> tuple[dict[str, Task], Graph]:
     """Load all tasks of a workspace, and the graph of them."""
     tasks = {t.id: t for t in questions.list_live(db, resource_id)}
     nodes = [Node(t.id, t.status, t.priority, n) for n, t in enumerate(tasks.values())]
-    return tasks, build(nodes, [Edge(*e) for e in store_graph.edges(db, resource_id)])
+    return tasks, build(nodes, [Edge(*e) for e in store_graph.list_edges(db, resource_id)])
 
 
 def find_cycle(edges: Iterable[Edge], new: Edge) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from sakti.agent.tools.context import Outcome, ToolState
 
 async def call(tools: ToolState, tool: Tool, **arguments: object) -> Outcome:
     """Run one call; its result is bounded as the model gets it."""
-    run = tools.context("call-123456789012", "t", "m", lambda _piece: None)
+    run = tools.make_context("call-123456789012", "t", "m", lambda _piece: None)
     return tools.limit_output(await tool(run, arguments), run.call_id)
 
 

@@ -7,14 +7,14 @@ import pytest
 from tests.hygiene.measures import figures
 
 CEILINGS = {
-    "modules of at most 50 lines": 53,
+    "modules of at most 50 lines": 52,
     "files with lazy imports": 32,
     "docstring first lines over 100 characters": 0,
     "functions over 50 lines": 3,
     "functions with complexity over 15": 0,
     "functions with more than 7 arguments": 7,
     "imports inside functions": 39,
-    "assignments to found, said, told, …": 31,
+    "assignments to found, said, told, …": 29,
     "silent `case _: pass`": 7,
     "test names that continue the one above": 0,
     "class names used more than once": 10,

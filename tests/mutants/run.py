@@ -78,8 +78,7 @@ TESTS: dict[str, tuple[str, ...]] = {
         (f"sakti.memory.observe.{n}" for n in ("claims", "speaking", "quoting")), (*_WORDS, *_TEXTS, *_MARKS)
     ),
     "sakti.memory.shared": (*_SHARED, *_PAGES, f"{_UNIT}test_elsewhere.py"),
-    "sakti.memory.reflect.parts": (*_SHARED, f"{_UNIT}test_marking.py", *_TEXTS, *_ROUND),
-    "sakti.memory.reflect.quality": (f"{_UNIT}test_reflection_quality.py", *_MARKS),
+    "sakti.memory.reflect.quality": (f"{_UNIT}test_reflection_quality.py", *_SHARED, *_MARKS, *_TEXTS, *_ROUND),
     "sakti.memory.reflect.extractive": (*_TEXTS, f"{_UNIT}test_conversations.py"),
     "sakti.memory.observe.faithfulness": (f"{_UNIT}test_faithfulness.py", *_TEXTS),
     "sakti.memory.observe.model": (f"{_UNIT}test_answers.py", *_TEXTS),

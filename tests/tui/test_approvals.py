@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from sakti.core.events import ApprovalRequested
+from sakti.core.events import ApprovalRequested, ApprovalResolved
 from sakti.tui.palette import make_palette, variable_defaults
 from sakti.tui.screens.text import ReadScreen
 from sakti.tui.widgets.approval import lay_out_approval
@@ -81,6 +81,19 @@ async def test_calls_that_will_ask_next_are_counted_and_named(running, session):
         assert "then  bash echo two" in text and "then  write w.py" in text
 
 
+async def test_the_position_goes_on_from_question_to_question_and_begins_again_with_other_calls(running, session):
+    first = msgspec.structs.replace(asked(), later=("bash  echo two", "write  w.py"))
+    second = msgspec.structs.replace(asked("p2", target="echo two"), later=("write  w.py",))
+    other = msgspec.structs.replace(asked("p4", target="make"), later=("write  v.py",))
+    async with running((80, 24)) as (app, pilot):
+        for question, position in ((first, "(1 of 3)"), (second, "(2 of 3)"), (other, "(1 of 2)")):
+            await ask(app, pilot, session, question)
+            assert position in screen_text(app)
+            session.approvals = ()
+            session.emit(ApprovalResolved(question.id, True))
+            await settle(app, pilot)
+
+
 async def test_a_reason_that_is_not_sent_is_kept(running, session):
     async with running((100, 30)) as (app, pilot):
         await ask(app, pilot, session, asked())
@@ -100,14 +113,14 @@ async def test_several_are_chosen_and_answered_by_keys_and_by_mouse(running, ses
         await pilot.press("down", "down", "y")
         await settle(app, pilot)
         assert session.calls[-1][:3] == ("resolve", "p2", True)
-        assert "(1 of 3)" in screen_text(app)
+        assert "(2 of 4)" in screen_text(app), "the one that was answered is counted"
         await click_on(app, pilot, "bash  make part-3")
-        assert "(3 of 3)" in screen_text(app)
+        assert "(4 of 4)" in screen_text(app)
         new = asked("p9", target="make more")
         session.approvals = (*session.approvals, new)
         session.emit(new)
         await settle(app, pilot)
-        assert "(3 of 4)" in screen_text(app), "what is looked at stays"
+        assert "(4 of 5)" in screen_text(app), "what is looked at stays"
         await click_on(app, pilot, "Always")
         assert session.calls[-1][:4] == ("resolve", "p3", True, "workspace")
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
+from msgspec.structs import replace
 
 from sakti.core.events import (
     ApprovalRequested,
@@ -34,7 +37,7 @@ class Stage:
     def __init__(self) -> None:
         self.now = 100.0
         self.document = Document(make_palette({}, True), 80)
-        self.live = LiveTurn(self.document, lambda _now: None, lambda: self.now)
+        self.live = LiveTurn(self.document, lambda _now: None, lambda: self.now, lambda: NOW)
 
     def text(self) -> str:
         self.live.draw()
@@ -48,6 +51,19 @@ def stage():
     made.live.show_user(user("u1", "go"))
     made.live.begin_step()
     return made
+
+
+def test_an_answer_has_the_time_of_its_start_until_its_message_is_stored(stage):
+    clock = datetime.fromtimestamp(NOW / 1000).strftime("%H:%M")
+    later = datetime.fromtimestamp(NOW / 1000 + 600).strftime("%H:%M")
+    stage.live.add_text("The answer.")
+    assert f"sakti  {clock}" in stage.text()
+    stage.live.attach(replace(assistant("a1", "The answer."), created_at=NOW + 600_000))
+    assert f"sakti  {later}" in stage.text()
+    stage.live.begin_step()
+    stage.live.add_text("More.")
+    stage.live.attach(replace(assistant("a2", "More."), created_at=NOW + 1_200_000))
+    assert f"sakti  {later}" in stage.text(), "it has the time of its first message"
 
 
 def shell_message(command, output, **metadata):
@@ -75,25 +91,25 @@ def test_whatever_comes_in_between_the_answer_stays_whole(stage, at):
     live.add_block(CardBlock(title="Usage", rows=(("tokens", "12"),)))
     live.add_text(ANSWER[at:])
     during = stage.text()
-    live.insert_image(assistant("a1", ANSWER))
+    live.attach(assistant("a1", ANSWER))
     live.end_turn()
     after = stage.text()
     assert after.count("\nsakti  12:00\n") == 1
-    for text in (during, after.replace("\nsakti  12:00\n", "\nsakti\n")):
-        answer, _, below = text.partition("\nyou\n  !git status")
+    for text in (during, after):
+        answer, _, below = text.partition("\nyou  12:00\n  !git status")
         whole = Stage()
         whole.live.show_user(user("u1", "go"))
         whole.live.add_text(ANSWER)
         assert answer.rstrip() == whole.text().rstrip()
         assert "clean" in below and "use tabs" in below and "Usage" in below
-        assert text.count("\nsakti\n") == 1
+        assert text.count("\nsakti  12:00\n") == 1
     assert {b.message_id for b in stage.document.blocks if isinstance(b, TextBlock)} == {"u1", ""}
 
 
 def test_in_front_of_an_answer_that_is_awaited_it_stands_above(stage):
     run_own(stage.live, "ls", "a.py\n")
     stage.live.add_text("The answer.")
-    stage.live.insert_image(assistant("a1", "The answer."))
+    stage.live.attach(assistant("a1", "The answer."))
     text = stage.text()
     assert text.index("!ls") < text.index("a.py") < text.index("\nsakti  12:00\n") < text.index("The answer.")
     label = next(b for b in stage.document.blocks if isinstance(b, Label) and b.who == "sakti")
@@ -105,11 +121,11 @@ def test_a_command_that_goes_on_after_its_turn_is_not_stopped(stage):
     live.add_text("Words.")
     live.begin_shell("make")
     live.start_tool(ToolCallPart("own", "bash", {"command": "make"}), own=True)
-    live.insert_image(assistant("a1", "Words."))
+    live.attach(assistant("a1", "Words."))
     live.end_turn()
     assert "running" in stage.text() and live.has_clock
     live.finish_tool(ToolResultPart("own", "bash", "made"), 20)
-    live.insert_image(shell_message("make", "made"))
+    live.attach(shell_message("make", "made"))
     assert "made" in stage.text() and not live.has_clock
     assert {b.message_id for b in stage.document.blocks[-3:]} == {"s1"}
 
@@ -133,7 +149,7 @@ def test_a_command_that_was_not_run_does_not_go_on(stage):
 
 def test_a_place_is_kept_for_the_answer(stage):
     live = stage.live
-    assert stage.text().endswith("sakti\n  ◌ thinking")
+    assert stage.text().endswith("sakti  12:00\n  ◌ thinking")
     stage.now += 6
     live.tick()
     assert stage.text().endswith("◌ thinking  6 s")
@@ -144,7 +160,7 @@ def test_a_place_is_kept_for_the_answer(stage):
     live.begin_step("reading the prompt")
     assert "reading the prompt" in stage.text() and stage.text().count("\nsakti") == 1
     live.add_text("So")
-    assert "◌" not in stage.text() and stage.text().endswith("sakti\n  So")
+    assert "◌" not in stage.text() and stage.text().endswith("sakti  12:00\n  So")
     live.end_turn()
     assert not any(isinstance(b, WaitingBlock) for b in stage.document.blocks)
 
@@ -158,7 +174,7 @@ def test_all_calls_are_shown_with_their_arguments_before_the_first_runs(stage):
     calls = (ToolCallPart("c1", "write", {"path": "a.py"}), ToolCallPart("c2", "bash", {"command": "make test"}))
     stage.live.write_call("c1", "write", "{")
     stage.live.write_call("c2", "bash", '{"comm')
-    stage.live.insert_image(assistant("a1", "", parts=calls))
+    stage.live.attach(assistant("a1", "", parts=calls))
     rows = [r for r in stage.text().split("\n") if "○" in r]
     assert "write  a.py" in rows[0] and "bash  make test" in rows[1] and all(r.endswith("pending") for r in rows)
     stage.live.set_state("c1", "waiting")
@@ -177,7 +193,7 @@ async def test_the_last_line_has_one_state_and_one_clock(running, session):
         async def shows(wanted, after=0.0):
             session.workspace.clock.seconds += after
             await settle(app, pilot)
-            app.chat.status_line.refresh()
+            app.chat.status_line.tick()
             await pilot.pause()
             assert f" {wanted}" in screen_text(app).split("\n")[-1], screen_text(app).split("\n")[-1]
 

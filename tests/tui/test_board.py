@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from msgspec.structs import replace
 
@@ -93,6 +95,45 @@ async def test_dependency_and_filter_and_a_refused_cycle(running, board, store):
         await settle(app, pilot)
         assert "alpha" not in screen_text(app)
         assert screen._list("ready").current.title == "beta"
+
+
+async def test_a_blocker_is_named_by_title_or_by_number_where_several_match(running, board, store):
+    for task_id, title in (("a", "login form"), ("b", "login tests"), ("c", "deploy")):
+        await store.write(service.create, board, service.NewTask(task_id, title))
+    async with running((140, 30)) as (app, pilot):
+        screen = await open_board(app, pilot)
+        for text, reply in (("nothing", "No task is called “nothing”."), ("login", "1 login form, 2 login tests")):
+            screen._list("ready").move_to(2)
+            await pilot.press("d", *text, "enter")
+            await settle(app, pilot)
+            assert reply in screen_text(app) and "sakti" not in screen._result and "`" not in screen._result
+        assert "enter save" in screen_text(app) and "d waits for" not in screen_text(app)
+        await pilot.press("2", "enter")
+        await settle(app, pilot)
+        assert "← login tests" in screen_text(app)
+        assert re.search(r"\bt\w+ waits for t\w{2,6}\.", screen._result)
+        screen._list("ready").move_to(1)
+        await pilot.press("d", *"login form", "enter")
+        await settle(app, pilot)
+        assert "← login form" in screen_text(app)
+
+
+async def test_notes_and_keys_of_the_board_end_with_what_they_are_about(running, board, store):
+    async with running((140, 30)) as (app, pilot):
+        screen = await open_board(app, pilot)
+        assert "c claim" not in screen_text(app), "there is no card"
+        await pilot.press("n", *"a task", "enter")
+        await settle(app, pilot)
+        assert screen._result and "c claim" in screen_text(app)
+        await pilot.press("right")
+        await settle(app, pilot)
+        assert not screen._result and "c claim" not in screen_text(app)
+        await pilot.press("left", "n")
+        await settle(app, pilot)
+        assert "enter save" in screen_text(app) and "c claim" not in screen_text(app)
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert "enter save" not in screen_text(app) and "c claim" in screen_text(app)
 
 
 async def test_what_another_process_does_shows_and_the_cursor_stays(running, board, store):

@@ -44,8 +44,8 @@ def test_board(snap_compare, size, theme):
 @pytest.mark.parametrize("theme", THEMES)
 def test_tree(snap_compare, monkeypatch, theme):
     def task(handle: str, title: str, status: str = "open") -> Task:
-        nothing = (None,) * 6
-        return Task(handle, "/work", handle, title, "", status, 2, "task", *nothing[:5], None, None, NOW, NOW, None)
+        times = {"created_at": NOW, "updated_at": NOW}
+        return Task(id=handle, resource_id="/work", handle=handle, title=title, status=status, **times)
 
     async def tree(session, task_id):
         return (

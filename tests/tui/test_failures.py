@@ -42,7 +42,7 @@ class BrokenScreen(Panel[None]):
         super().__init__("Broken")
         self.fail = fail
 
-    def body(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         if self.fail == "compose":
             raise Broken
         child = Child()
@@ -60,7 +60,7 @@ class BrokenScreen(Panel[None]):
             self.call_after_refresh(self.action_fail, "refresh")
         if self.fail == "below another":
             self.set_timer(0.05, lambda: self.action_fail(self.fail))
-            self.host.push(BrokenScreen("nothing"))
+            self.host.push(CoveringScreen("nothing"))
 
     @work
     async def gather(self) -> None:
@@ -69,6 +69,10 @@ class BrokenScreen(Panel[None]):
     def action_fail(self, when: str) -> None:
         if self.fail == when:
             raise Broken
+
+
+class CoveringScreen(BrokenScreen):
+    """Another kind of screen: one of the same kind would take its place."""
 
 
 WHEN = ["compose", "mount", "child mount", "render", "worker", "timer", "refresh", "key", "priority key"]

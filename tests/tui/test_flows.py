@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+from functools import partial
 
 import pytest
 from msgspec import structs
 from textual import events
 
 from sakti.actions import registry
-from sakti.actions.line import file_choices, match_fuzzy, query_at
+from sakti.actions.line import Typed, file_choices, match_fuzzy, query_at
 from sakti.actions.values import Refused
 from sakti.agent.session.queries import ThreadSummary
-from sakti.core.errors import StoreError
+from sakti.core.errors import SaktiError, StoreError
 from sakti.core.events import (
     ApprovalRequested,
     Backlog,
@@ -28,14 +30,18 @@ from sakti.core.events import (
 from sakti.core.types import ModelInfo, Thread, ToolCallPart
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.search import Hit
-from sakti.tui.app import SaktiApp, log_path
+from sakti.tui import keys
+from sakti.tui.app import DEEPEST, SaktiApp, log_path
+from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.chat.stop_control import QUIT_HINT
 from sakti.tui.panes.sidebar import choose_width
+from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.lists import pick_theme
 from sakti.tui.screens.text import PageScreen
 from sakti.tui.widgets.safe_input import SafePalette
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import user
+from tests.tui.real import real_session, say
 from tests.tui.scene import scene
 
 
@@ -580,15 +586,52 @@ async def test_the_palette_opens_again_while_the_last_one_is_being_removed(runni
             await settle(app, pilot)
 
 
-async def test_screens_do_not_pile_up(running):
-    async with running() as (app, pilot):
-        for _ in range(12):
-            app.chat.action_help()
-            await pilot.pause()
-        assert 2 < len(app.screen_stack) < 9 and type(app.screen).__name__ == "HelpScreen"
+OTHERS = ("quit", "new", "init", "tour")  # commands that end the chat, or need a whole terminal
+
+
+async def test_screens_do_not_pile_up(store, tmp_path):
+    """Every key and command that opens a screen, twice and in turn, as when they come faster than screens open."""
+    session = real_session(store, tmp_path / "w", "One.")
+    app = SaktiApp(session)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "hello")
+        opened, deepest = set(), 0
+        openers = [
+            *(partial(app.chat.run_action, b.action) for b in keys.bindings_of(ChatScreen) if b.action != "app.quit"),
+            *(
+                partial(app.run_typed, Typed("command", name))
+                for name in registry.chat_commands()
+                if name not in OTHERS
+            ),
+        ]
+        for opener in (o for o in openers for _ in range(2)):
+            with contextlib.suppress(SaktiError):
+                await opener()
+            await (asyncio.sleep(0) if opener.func == app.run_typed else pilot.pause())
+            kinds = [type(s) for s in app.screen_stack[1:]]
+            assert len(kinds) == len(set(kinds)), "a screen lies over one of its kind"
+            opened, deepest = opened | set(kinds), max(deepest, len(kinds))
+        assert len(opened) > DEEPEST == deepest
+        app.action_command_palette()
+        app.chat.action_help()
+        await pilot.pause()
+        assert type(app.screen).__name__ == "HelpScreen" and len(app.screen_stack) <= DEEPEST + 1
         app.run_command("/help")  # as the palette does
         await settle(app, pilot)
         assert [type(s).__name__ for s in app.screen_stack[1:]] == ["HelpScreen"]
+
+
+async def test_a_key_that_overtakes_the_parts_of_its_screen_closes_it_or_does_nothing(running):
+    async with running() as (app, pilot):
+        app.push(BoardScreen())
+        for key in ("n", "x", "d", "t", "slash", "left", "escape"):
+            assert isinstance(app.screen, BoardScreen)
+            await app._check_bindings(key, priority=True)
+            await app._check_bindings(key)
+        await settle(app, pilot)
+        assert app.screen is app.chat
+    assert not log_path().exists()
 
 
 async def test_a_screen_that_is_closed_twice_closes_no_other(running):
@@ -684,17 +727,20 @@ async def test_an_activity_that_takes_long_to_stop_is_named_until_it_ends(runnin
         assert "stopping" not in screen_text(app).split("\n")[-1]
 
 
-async def test_the_clocks_of_a_call_have_one_form(running, session):
-    session.workspace.clock.step = 0.0
+async def test_the_clocks_of_a_call_agree_whenever_they_began_and_are_drawn(running, session):
+    clock = session.workspace.clock
+    clock.step = 0.003  # each look at the clock is a little later
     async with running((100, 30)) as (app, pilot):
         await session.submit("go")
         session.emit(ToolStarted(ToolCallPart("c1", "bash", {"command": "make"})))
-        session.workspace.clock.seconds += 63
-        await settle(app, pilot)
-        app.chat.transcript.live.tick()
-        app.chat.status_line.refresh()
-        await settle(app, pilot)
-        assert screen_text(app).count("1 m 03 s") == 2, screen_text(app)
+        for passed, shown in ((62.95, "1 m 03 s"), (0.6, "1 m 03 s"), (0.5, "1 m 04 s")):
+            clock.seconds += passed
+            app.chat.status_line.tick()
+            clock.seconds += 0.7  # the line is drawn again for another reason
+            app.chat.status_line.refresh()
+            await settle(app, pilot)
+            assert screen_text(app).count(shown) == 2, screen_text(app)
+            clock.seconds -= 0.7
 
 
 async def test_an_open_goal_stands_in_the_status_line(running, session):

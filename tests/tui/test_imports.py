@@ -114,7 +114,9 @@ async def test_esc_stops_an_import_after_its_batch_and_the_next_one_completes_it
         monkeypatch.setattr(service._ProgramImport, "_store_batch", store_batch)
         rest = import_.HistoryImport(app.session.workspace.store, app.session.workspace.root)
         card = await rest.run(["codex"])
-        assert await count_threads(app) == 2 and " new, 0 unchanged" in card.rows[0][1]
+        assert await count_threads(app) == 2
+        figures = re.search(r"2 threads, 360 messages: (\d+) new, (\d+) unchanged", card.rows[0][1])
+        assert figures and int(figures[1]) + int(figures[2]) == 360 and "0" not in figures.groups()
         again = await rest.run(["codex"])
         assert "2 threads, 360 messages: 0 new, 360 unchanged" in again.rows[0][1]
 

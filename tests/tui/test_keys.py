@@ -40,11 +40,11 @@ def test_two_keys_may_change_places():
         ({"zzz": "ctrl+l"}, "There is no binding zzz: F1 shows the ids."),
         ({"app.search": 5}, "app.search = '5' is not a key"),
         ({"app.search": "ctrl+nokey"}, "is not a key: write it as"),
-        ({"app.search": "x"}, "app.search cannot be x: typing them writes text."),
-        ({"prompt.send": "space"}, "typing them writes text."),
-        ({"app.search": "f1"}, "f1 is already app.help: app.search keeps ctrl+f."),
-        ({"observations.filter": "g"}, "g is already list.home: observations.filter keeps /."),
-        ({"prompt.send": "ctrl+f"}, "ctrl+f is already app.search: prompt.send keeps enter."),
+        ({"app.search": "x"}, "app.search cannot be x: they type text."),
+        ({"prompt.send": "space"}, "they type text."),
+        ({"app.search": "f1"}, "f1 is already used for app.help: app.search keeps ctrl+f."),
+        ({"observations.filter": "g"}, "g is already used for list.home: observations.filter keeps /."),
+        ({"prompt.send": "ctrl+f"}, "ctrl+f is already used for app.search: prompt.send keeps enter."),
     ],
 )
 def test_what_cannot_be_used_is_said_and_left_as_it_is(wanted, said):

@@ -13,14 +13,15 @@ from pygments.lexers import get_all_lexers
 from rich.cells import cell_len
 from rich.style import Style
 
-from sakti.core.text import sanitise
+from sakti.core.text import pasted_size, sanitise
 from sakti.core.types import ToolCallPart, ToolResultPart
 from sakti.tui.palette import make_palette
-from sakti.tui.transcript.blocks import ChunkBlock, TextBlock
+from sakti.tui.transcript.blocks import ChunkBlock, TextBlock, describe_size
 from sakti.tui.transcript.chunks import CAP, Splitter, split
 from sakti.tui.transcript.code import count_changes, draw_code, draw_diff, highlight, parse_diff
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.markdown import draw_markdown
+from sakti.tui.transcript.selection import describe_amount
 from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import draw_plain, fit_width, fold_line, fold_words, measure_line, shorten, wrap
 
@@ -421,3 +422,16 @@ def test_the_document_finds_every_line(sizes, width, other):
         assert places == [(i, n) for i in range(len(sizes)) for n in range(document.block_height(i))]
         assert document.locate(document.height) is None
         assert document.locate(-1) is None
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+def test_the_lines_of_an_output_are_counted_alike_wherever_their_number_is_shown(end):
+    output = "\n".join(f"row {n}" for n in range(2_502)) + end
+    block = ToolBlock(name="bash")
+    block.start(ToolCallPart("c", "bash", {"command": "seq 2502"}))
+    block.finish(ToolResultPart("c", "bash", output), 20)
+    for size in (block.size, describe_amount(output), describe_size(output), pasted_size(output)):
+        assert "2,502 lines" in size or size == "pasted 2502 lines"
+    block.toggle()
+    rest = next(s.text for line in block.render(80, make_palette({}, True)) for s in line if "above" in s.text)
+    assert rest.startswith("… 2,302 lines above")

@@ -19,6 +19,7 @@ from sakti.core.events import Backlog, BufferedObservations, BufferedReflection,
 from sakti.store.log import lines as memory_figures
 from sakti.store.log.lines import Figures
 from sakti.tui.app import SaktiApp
+from sakti.tui.screens.text import make_event_blocks
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import NOW
@@ -186,6 +187,20 @@ async def test_a_failure_says_when_it_is_tried_again(tmp_path):
     await driver.engine.wait_idle()
     assert driver.engine.status().retry_at is None
     await driver.close()
+
+
+@pytest.mark.parametrize("number", [20, 80])
+async def test_the_reason_of_a_failure_is_wrapped_and_read_in_full_on_enter(running, session, number):
+    reason = " ".join(f"word{n}" for n in range(number))
+    async with running((120, 35)) as (app, pilot):
+        session.emit(scene("/w").current.status)
+        fields = {"error": reason, "failed_at": NOW}
+        session.emit(MemoryOperation("activation", "failed", "c", "reflection", "r", (), {}, fields))
+        await settle(app, pilot)
+        pane = " ".join("".join(s.text for s in line).strip() for line in app.chat.sidebar.memory._lines(38))
+        assert (reason in pane) == (number == 20) and (" …" in pane) == (number == 80)
+        _, text = make_event_blocks(app.chat.sidebar.memory.all_events()[0], (), ())
+        assert text.get_plain_text() == reason
 
 
 async def test_the_pane_shows_reason_and_time(running, session):

@@ -84,12 +84,12 @@ def test_pauses_lose_nothing(content: str, cuts: list[int]) -> None:
     for place in places:
         out += pastes.feed(text[last:place], now)
         last, now = place, now + STALLED_TIMEOUT_S / 2  # no pause yet
-        out += pastes.flush_stalled(now)
+        out += pastes.flush_pause(now)
     assert [p for p in out if isinstance(p, PastedText)] == [PastedText(content)]
     pastes, out = PasteSplitter(), []
     half = len(PASTE_START) + len(content) // 2
     out += pastes.feed(text[:half], 0.0)
-    out += pastes.flush_stalled(PASTE_TIMEOUT_S)
+    out += pastes.flush_pause(PASTE_TIMEOUT_S)
     out += pastes.feed(text[half:], PASTE_TIMEOUT_S)
     assert "".join(p.text for p in out if isinstance(p, PastedText)) == content
     assert "".join(p for p in out if isinstance(p, str)) == PASTE_START + PASTE_END
@@ -98,8 +98,8 @@ def test_pauses_lose_nothing(content: str, cuts: list[int]) -> None:
 def test_an_end_marker_cut_by_a_pause_is_an_end():
     pastes = PasteSplitter()
     assert pastes.feed(f"{PASTE_START}abc{PASTE_END[:3]}", 0.0) == [PASTE_START]
-    assert pastes.flush_stalled(PASTE_TIMEOUT_S - 0.1) == []
-    assert pastes.flush_stalled(PASTE_TIMEOUT_S) == [PastedText("abc")]
+    assert pastes.flush_pause(PASTE_TIMEOUT_S - 0.1) == []
+    assert pastes.flush_pause(PASTE_TIMEOUT_S) == [PastedText("abc")]
     assert pastes.feed(PASTE_END[3:] + "x", PASTE_TIMEOUT_S + 0.1) == [PASTE_END, "x"]
 
 

@@ -52,17 +52,17 @@ async def test_a_theme_file_that_changes_shows_at_once(running, session):
         await settle(app, pilot)
         assert app.theme == "mine" and primary(app).r > 200 > primary(app).g
         theme_file("#00ff00")
-        screen._reload_changed()
+        screen._reload_themes()
         await settle(app, pilot)
         assert primary(app).g > 200 > primary(app).r
         assert screen.result_list.current == "mine"
         theme_file("green-ish")
-        screen._reload_changed()
+        screen._reload_themes()
         await settle(app, pilot)
         assert "is not a colour" in screen_text(app), "what is wrong in it is said in the picker"
         assert primary(app).g > 200 > primary(app).r, "the last that could be read stays"
         theme_file("#0000ff", "other")
-        screen._reload_changed()
+        screen._reload_themes()
         await settle(app, pilot)
         assert "other" in screen.result_list.rows
         screen.result_list.move_to(list(screen.result_list.rows).index("other"))

@@ -210,3 +210,12 @@ async def test_undo_and_redo_take_lines_away_below_the_cursor(running):
                 app.chat.prompt.insert(text)
                 await pilot.press("ctrl+underscore", "ctrl+y", "ctrl+underscore")
             assert app.chat.prompt.text == "" and app.chat.prompt.cursor_location == (0, 0)
+
+
+async def test_up_goes_on_in_the_history_past_a_command(running):
+    async with running() as (app, pilot):
+        app.chat.prompt.history_entries = ["older", "/help", "newer"]
+        await pilot.press("up", "up")
+        await settle(app, pilot)
+        await pilot.press("up")
+        assert app.chat.prompt.text == "older"

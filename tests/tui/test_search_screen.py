@@ -607,7 +607,7 @@ async def test_what_was_said_before_two_compactions_and_a_reflection_is_landed_o
         await pilot.press("alt+left")
         await settle(app, pilot)
         assert session.thread.id != first
-        assert await store.read(message_store.count, session.thread.id) == 0
+        assert await store.read(message_store.count_messages, session.thread.id) == 0
         lines = (("observation", "courier vault", said), ("reflection", "queue3", "question 3 about queue3.py"))
         for kind, words, source in lines:
             app.chat.search.open(f"kind:{kind} {words}")

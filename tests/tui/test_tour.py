@@ -64,7 +64,7 @@ async def test_without_a_model_the_tour_is_offered_and_not_begun(store, tmp_path
     app = SaktiApp(session)
     async with app.run_test(size=(140, 45)) as pilot:
         await settle(app, pilot)
-        assert "sakti tour" in chat_text(app)
+        assert "/tour" in chat_text(app) and "/setup downloads" in chat_text(app)
         assert session.workspace.models.provider is None
 
 

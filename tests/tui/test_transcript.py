@@ -400,6 +400,7 @@ async def test_memory_says_what_it_did(running, session):
     async with running() as (app, pilot):
         session.emit(MemoryActivation("c", "observation", "r", ("t1",), "threshold", 0, 3, 18_100, 1_900, 42, 2, ""))
         session.emit(CompactionFinished("r", 38, 21_400, 2_100, 12, ("a path is not in the source",)))
+        session.emit(CompactionFinished("r", 38, 21_400, 2_100, 12, ("You stopped it",), stopped=True))
         session.emit(CompactionFinished("r", 38, 2_100, 21_400, 12, undone=True))
         await settle(app, pilot)
         text = chat_text(app)
@@ -408,7 +409,7 @@ async def test_memory_says_what_it_did(running, session):
         )
         assert "21.4k → 2.1k" in text
         assert "a path is not in the source" in text
-        assert "Compaction undone" in text
+        assert "Compaction undone" in text and "Compacted in part, then stopped" in text
 
 
 async def test_selected_text_is_what_is_on_the_screen(running, session):

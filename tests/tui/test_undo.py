@@ -58,6 +58,34 @@ async def test_undo_is_shown_first_and_the_text_returns_to_the_prompt(store, tmp
         assert (root / "two.py").exists()
 
 
+async def test_an_undo_without_files_shows_its_turns_and_a_command_replaces_the_returned_text(store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "w", "One.", "Two.", overrides=AUTO))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question", "second question")
+        app.run_command("/undo 2")
+        await settle(app, pilot)
+        shown = screen_text(app)
+        assert "2 turns" in shown and "first question" in shown and "second question" in shown
+        assert "conflict" not in shown and app.screen.focused is app.screen.reader
+        await pressed(app, pilot, "y")
+        assert "Undone: 2 turns, from 'first question' on. /redo reverses it. Typing / replaces" in screen_text(app)
+        assert app.chat.prompt.text == "first question"
+        await pressed(app, pilot, *"/redo", "escape", "enter")  # Esc closes the completions
+        assert "Redone: messages." in screen_text(app) and app.chat.prompt.text == ""
+        await pressed(app, pilot, "up", "up")
+        assert app.chat.prompt.text == "first question", "nothing is lost"
+
+
+@pytest.mark.parametrize("before", [["end"], ["space"], ["left"], []])
+async def test_returned_text_that_is_edited_or_joins_newer_text_takes_a_slash_as_text(running, before):
+    async with running() as (app, pilot):
+        app.chat.prompt.set_text("" if before else "newer")
+        app.chat.conversation.return_to_prompt("a path")
+        await pilot.press(*before, "/")
+        assert app.chat.prompt.text.count("/") == 1 and app.chat.prompt.text.startswith("a pat")
+
+
 async def test_a_conflict_is_kept_or_restored_as_chosen(store, tmp_path):
     app, root = await opened(store, tmp_path), tmp_path / "w"
     async with app.run_test(size=(120, 35)) as pilot:

@@ -19,10 +19,11 @@ from sakti.core.events import ModelChanged
 from sakti.core.tokens import Estimator
 from sakti.providers import keys
 from sakti.providers.local import install, model
+from sakti.tui import desktop
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens import welcome
 from sakti.tui.screens.welcome import WelcomeScreen
-from tests.tui.conftest import screen_text, settle
+from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import FakeSession
 from tests.tui.test_snapshots import THEMES, posed
 
@@ -268,3 +269,24 @@ def test_a_keyring_that_loses_keys_is_named(chain):
     assert keys.get_keyring_name() == ""
     with pytest.raises(SaktiError, match="set X_API_KEY in the environment"):
         keys.store_key("X_API_KEY", "secret")
+
+
+async def test_the_tour_and_the_setup_are_reached_from_the_chat(running, monkeypatch):
+    played = []
+
+    async def play(app, words):
+        played.append(words[-1])
+        return len(played) - 1  # the second one fails
+
+    monkeypatch.setattr(desktop, "run_in_terminal", play)
+    async with running() as (app, pilot):
+        for _ in range(2):
+            app.run_command("/tour")
+            await settle(app, pilot)
+        assert played == ["tour", "tour"]
+        assert chat_text(app).count("run `sakti tour` in a shell") == 1
+        app.run_command("/model")
+        await settle(app, pilot)
+        await pilot.press(*"small model", "enter")
+        await settle(app, pilot)
+        assert isinstance(app.screen, WelcomeScreen) and len(app.screen_stack) == 2

@@ -113,11 +113,11 @@ def _offer_lines(
     words: tuple[str, ...] = (),
     json: Any = None,
 ) -> Rows:
-    """Numbered lines of the log: those with all the words, or the newest; a number says a line's messages."""
+    """Numbered lines of the log: those with all the words, or the newest; a number shows its messages."""
 
     async def sources(number: int) -> Value:
         messages = await session.views.sources(pick_numbered(lines, number).group_id)
-        return Rows(tuple(m.text for m in messages), "messages", tuple(messages), "Its messages are not known.")
+        return Rows(tuple(m.text for m in messages), "messages", tuple(messages), "Its messages are not available.")
 
     return Rows(format_log(lines), "log", (tuple(lines), words), empty, head, what=what, pick=sources, json=json)
 
@@ -354,9 +354,9 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
         raise SaktiError(f"{path} already exists; name another file.", title="Capture") from e
     except OSError as e:
         raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Capture") from e
-    turns = len(lines) - 1
+    turns, secrets = len(lines) - 1, redactor.secrets
     return Done(
-        f"{counted(turns, 'turn')} in {path}, {counted(redactor.found, 'secret')} masked. Read it before you share it; "
+        f"{counted(turns, 'turn')} in {path}, {counted(secrets, 'secret')} masked. Read it before you share it; "
         f"`python -m tests.bench replay {path}` plays it in a checkout of sakti.",
-        json={"path": str(path), "turns": turns, "masked": redactor.found},
+        json={"path": str(path), "turns": turns, "masked": secrets},
     )

@@ -34,7 +34,7 @@ async def ready(scope: Scope, limit: int, claim: bool, as_: str | None) -> Value
     if claim:
         return report_claim(await scope.change(task_service.claim_next, as_))
 
-    listed = await scope.ask(task_queries.ready, limit)
+    listed = await scope.ask(task_queries.list_ready, limit)
     return _list_tasks(listed, f"{listed['readyCount']} ready, {listed['blockedCount']} blocked")
 
 

@@ -71,10 +71,7 @@ class DulwichScanner(Struct):
 
     def list_ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
-            for path, content in rules.items():
-                file = Path(folder, path)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
+            scanner.write_rules(folder, rules)
             rule = IgnoreFilterManager(folder, [], False)
             return {p for p in paths if rule.is_ignored(p)}
 

@@ -2,7 +2,7 @@
 
 All files of a folder `.git` are looked at. Small ones are kept like those of the workspace. Objects are kept as entire
 files: git names them by their content, so each is copied once, and only new ones cost anything later. Copying needs no
-git, whatever the state of the repository. Of a repository of 500 MB it takes 0.4 s of CPU at first, where `git fetch`
+git, in any state of the repository. Of a repository of 500 MB it takes 0.4 s of CPU at first, where `git fetch`
 into the shadow repository takes 4 s; hard links would not outlive a truncation, and objects that are bound read-only
 into the sandbox would break `git gc`.
 """
@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import places
+from sakti.agent.checkpoints import safe_paths
 from sakti.agent.checkpoints.objects import HISTORY, Objects, compute_blob_id, compute_index_id
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, find_repository, is_same
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
@@ -66,15 +66,15 @@ class History(Struct):
 
         `keep` their objects, too. Raises OSError.
         """
-        outside = outside or str(repositories.find_common_folder(self.workspace) or self._separate() or "")
+        outside = outside or str(repositories.find_common_folder(self.workspace) or self._find_separate() or "")
         entries: dict[str, PathEntry] = {}
         objects: dict[str, os.stat_result] = {}
-        for name, status in self._files(gits, outside):
+        for name, status in self._list_files(gits, outside):
             if stat.S_ISDIR(status.st_mode):
                 entries[name] = PathEntry(status.st_mode)
             elif stat.S_ISREG(status.st_mode) and is_object(name):
                 objects[name] = status
-            elif (entry := self._entry(name, status)) is not None:
+            elif (entry := self._store_entry(name, status)) is not None:
                 entries[name] = entry
         lost, problem = self._keep(objects) if keep else (frozenset[str](), "")
         return GitFiles(entries, objects, lost, problem, outside)
@@ -82,7 +82,7 @@ class History(Struct):
     def changes(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
         """Return what changed between two looks, and the paths of objects that are gone for good.
 
-        Objects that appeared are left out: they harm nobody. With other changes, where the repository was is recorded.
+        New objects are left out: they do no harm. With other changes, the position of the repository is recorded.
         """
         old, new = before.entries, after.entries
         paths = sorted(p for p in old.keys() | new.keys() if not _is_equal(old.get(p), new.get(p)))
@@ -92,10 +92,10 @@ class History(Struct):
         changes += [
             PathChange(p, old[p], old[p]) for p in same_place if find_repository(p) in changed and _names_commit(p)
         ]
-        gone, lost = self._object_changes(before, after)
+        gone, lost = self._compare_objects(before, after)
         return [*changes, *gone], lost
 
-    def _object_changes(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
+    def _compare_objects(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
         changes, lost = list[PathChange](), list[str]()
         for path, was in before.objects.items():
             now = after.objects.get(path)
@@ -104,8 +104,8 @@ class History(Struct):
             if path in before.lost:
                 lost.append(path)
             else:
-                remains = PathEntry(now.st_mode, places.make_file_id(path, now)) if now is not None else None
-                changes.append(PathChange(path, PathEntry(was.st_mode, places.make_history_id(path, was)), remains))
+                remains = PathEntry(now.st_mode, safe_paths.make_file_id(path, now)) if now is not None else None
+                changes.append(PathChange(path, PathEntry(was.st_mode, safe_paths.make_history_id(path, was)), remains))
         return changes, lost
 
     def forget(self, needed: set[str]) -> None:
@@ -115,31 +115,34 @@ class History(Struct):
 
     # --- files ------------------------------------------------------------------------------------------------
 
-    def _files(self, gits: Sequence[str], outside: str) -> Iterator[tuple[str, os.stat_result]]:
+    def _list_files(self, gits: Sequence[str], outside: str) -> Iterator[tuple[str, os.stat_result]]:
         """Yield the files and empty folders of git's folders, also of the one outside of the workspace."""
         top = f"{self.workspace}/"
-        bare = [Path()] if ".git" not in gits and _is_repository(self.workspace) else []
         for git in gits:
             status = _read_status(top + git)
             if status is not None and stat.S_ISDIR(status.st_mode):
                 yield from list_below(top, git)
             elif status is not None:
                 yield git, status
-                folder = repositories.find_git_folder(self.workspace / git, self.workspace)
-                bare += [folder.relative_to(self.workspace)] if folder and ".git" not in folder.parts else []
         if outside:
             yield from list_below("", outside)
-        for folder in bare:  # its small files are covered like others
+        for folder in self._list_bare(gits):  # its small files are covered like others
             objects = list_below(top, (folder / "objects").as_posix())
             yield from ((path, status) for path, status in objects if is_object(path) and status.st_size > COVERED)
 
-    def _separate(self) -> Path | None:
+    def _list_bare(self, gits: Sequence[str]) -> list[Path]:
+        """Return the repositories in the workspace that are no folder `.git`: itself, or named by a `.git`."""
+        named = (repositories.find_git_folder(self.workspace / git, self.workspace) for git in gits)
+        bare = [folder.relative_to(self.workspace) for folder in named if folder and ".git" not in folder.parts]
+        return [Path(), *bare] if ".git" not in gits and _is_repository(self.workspace) else bare
+
+    def _find_separate(self) -> Path | None:
         """Return the repository outside of the workspace that its `.git` names, as a link or file."""
         folder = repositories.resolve_git(self.workspace / ".git")
         outside = folder is not None and not folder.is_relative_to(self.workspace)
         return folder if folder is not None and outside and _is_repository(folder) else None
 
-    def _entry(self, name: str, status: os.stat_result) -> PathEntry | None:
+    def _store_entry(self, name: str, status: os.stat_result) -> PathEntry | None:
         """Store a small file's content and return its entry.
 
         None for a missing path, or one that is neither a file nor a link.
@@ -148,7 +151,7 @@ class History(Struct):
         seen = self._read.get(name)
         if seen is not None and seen[0] == stamp:
             return seen[1]
-        if status.st_size > places.LARGEST:
+        if status.st_size > safe_paths.LARGEST:
             return None
         path = self.workspace / name
         try:
@@ -169,25 +172,25 @@ class History(Struct):
 
     def _keep(self, files: Mapping[str, os.stat_result]) -> tuple[frozenset[str], str]:
         """Keep the objects that are not kept yet; return those that cannot be, and why."""
-        ids = {path: places.make_history_id(path, status) for path, status in files.items()}
+        ids = {path: safe_paths.make_history_id(path, status) for path, status in files.items()}
         self._present = frozenset(ids.values())
         stored = self.objects.names_of(HISTORY)
         missing = [path for path, oid in ids.items() if oid not in stored]
         if not missing:
             return frozenset(), ""
         link = sum(s.st_size for s in files.values()) > LARGEST
-        if why := self._refuses([files[p] for p in missing], link=link):
+        if why := self._explain_loss([files[p] for p in missing], link=link):
             return frozenset(missing), f"{why}: if a command removes them, /undo cannot restore them."
         lost: set[str] = set()
         for path in missing:
             try:
-                with places.open_parent(self.workspace, path) as (here, name):
+                with safe_paths.open_parent(self.workspace, path) as (here, name):
                     self.objects.keep(ids[path], name, here, link=link)
-            except (OSError, places.BlockedPath):
+            except (OSError, safe_paths.BlockedPath):
                 lost.add(path)
         return frozenset(lost), ""
 
-    def _refuses(self, missing: Sequence[os.stat_result], *, link: bool) -> str:
+    def _explain_loss(self, missing: Sequence[os.stat_result], *, link: bool) -> str:
         """Return why objects cannot be kept, "" if they can."""
         folder, size = self.objects.folder_of(HISTORY), sum(s.st_size for s in missing)
         if link and folder.stat().st_dev != missing[0].st_dev:
@@ -202,7 +205,7 @@ class History(Struct):
             return True
         if (was.st_ctime_ns, was.st_ino) == (now.st_ctime_ns, now.st_ino):
             return False
-        copy = self.objects.entire_file(places.make_history_id(path, was))
+        copy = self.objects.entire_file(safe_paths.make_history_id(path, was))
         return copy is not None and copy.exists() and not _have_same_bytes(copy, self.workspace / path, now.st_size)
 
 

@@ -41,31 +41,31 @@ class Objects:
         """Keep a content, durably with `sync`; return its id, which is `oid` if that names it. Raises OSError."""
         if secret or oid:
             oid = oid or SECRET + hashlib.sha256(data).hexdigest()
-            self._write(self._path(oid), data, sync=sync)
+            self._write(self._find_path(oid), data, sync=sync)
             return oid
         oid = compute_blob_id(data)
-        self._write(self._path(oid), zlib.compress(b"blob %d\0" % len(data) + data, LEVEL), sync=sync)
+        self._write(self._find_path(oid), zlib.compress(b"blob %d\0" % len(data) + data, LEVEL), sync=sync)
         return oid
 
     def get(self, oid: str) -> bytes:
         """Return a content. Raises `SaktiError` if it no longer exists."""
         try:
-            data = self._path(oid).read_bytes()
+            data = self._find_path(oid).read_bytes()
             return data if self._is_beside(oid) else zlib.decompress(data).partition(b"\0")[2]
         except (OSError, zlib.error) as e:
-            if (content := self._from_pack(oid)) is not None:
+            if (content := self._read_packed(oid)) is not None:
                 return content
             raise SaktiError("This checkpoint is no longer complete: it was pruned or damaged.", title="Undo") from e
 
     def has(self, oid: str) -> bool:
         if self.entire_file(oid) is not None:
             return self._is_intact(oid)
-        return self._path(oid).exists() or self._from_pack(oid) is not None
+        return self._find_path(oid).exists() or self._read_packed(oid) is not None
 
     def _is_intact(self, oid: str) -> bool:
         """Return whether an entire file is as its name says: a link shares later changes of the file."""
         try:
-            status = self._path(oid).stat()
+            status = self._find_path(oid).stat()
         except OSError:
             return False
         facts = f"{status.st_size:x}-{status.st_mtime_ns:x}" if oid.startswith(FILE) else f"{status.st_size:x}"
@@ -76,7 +76,7 @@ class Objects:
 
         A link takes no room and outlives a removal. A copy outlives writing into the file, too. Raises OSError.
         """
-        target = self._path(oid)
+        target = self._find_path(oid)
         if self._is_intact(oid):
             return
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -99,7 +99,7 @@ class Objects:
 
     def entire_file(self, oid: str) -> Path | None:
         """Return the file that holds an entire file's content; None for one that `get` returns."""
-        return self._path(oid) if oid.startswith((FILE, HISTORY)) else None
+        return self._find_path(oid) if oid.startswith((FILE, HISTORY)) else None
 
     def size_of(self, kind: str) -> int:
         """Return the bytes that contents of a kind take, without files that are still somewhere else, too."""
@@ -116,7 +116,7 @@ class Objects:
     def drop(self, oids: Iterable[str]) -> None:
         """Delete contents of entire files."""
         for oid in oids:
-            self._path(oid).unlink(missing_ok=True)
+            self._find_path(oid).unlink(missing_ok=True)
 
     def names_of(self, kind: str) -> set[str]:
         """Return the ids of all contents of a kind that are kept beside the repository."""
@@ -135,14 +135,14 @@ class Objects:
         if not files:
             return 0
         for oid in needed:
-            if not self._path(oid).exists() and (data := self._from_pack(oid)) is not None:
+            if not self._find_path(oid).exists() and (data := self._read_packed(oid)) is not None:
                 self.put(data)
         freed = sum(f.stat().st_size for f in files)
         for file in files:
             file.unlink(missing_ok=True)
         return freed
 
-    def _from_pack(self, oid: str) -> bytes | None:
+    def _read_packed(self, oid: str) -> bytes | None:
         return None if self._is_beside(oid) or not self.packs() else self._packed(oid)
 
     def _is_beside(self, oid: str) -> bool:
@@ -166,7 +166,7 @@ class Objects:
                     freed += status.st_size
         return freed
 
-    def _path(self, oid: str) -> Path:
+    def _find_path(self, oid: str) -> Path:
         kind, sign, name = oid.partition(":")
         return self._folders[kind + sign] / name if sign else self._objects / oid[:2] / oid[2:]
 

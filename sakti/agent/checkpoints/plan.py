@@ -55,7 +55,7 @@ class PathChange(Struct, frozen=True):
 
 
 class NetChange(Struct, frozen=True):
-    """All changes of a path by several calls. `broken`: somebody else changed it between two of them."""
+    """All changes of a path by several calls. `broken`: it was changed by others between two of them."""
 
     before: PathEntry | None
     after: PathEntry | None
@@ -270,7 +270,7 @@ def _find_conflict(net: NetChange, now: PathEntry | None) -> str:
 
 
 def _plan_mode(path: str, net: NetChange, now: PathEntry | None) -> PlanItem | None:
-    """Restore permissions that a call changed, unless somebody set others since."""
+    """Restore permissions that a call changed, unless they were changed again since."""
     changed = not has_same_mode(net.before, net.after) and has_same_mode(now, net.after)
     if now is None or not changed or has_same_mode(now, net.before):
         return None

@@ -1,4 +1,4 @@
-"""Record what the calls of a turn do to files; what cannot be recorded is told once and stops no call."""
+"""Record what the calls of a turn do to files; a failure is reported once and stops no call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import records, uncovered
+from sakti.agent.checkpoints import records, surroundings
 from sakti.agent.checkpoints.shadow import FirstLook, Shadow
 from sakti.agent.judge import commands, expansion
 from sakti.agent.judge.workspace_view import WorkspaceView
@@ -45,12 +45,15 @@ async def _beat_on(first: FirstLook) -> None:
 
 
 class TurnRecorder:
-    """Knows the turn that runs; `tell` hears why something is not covered. Tools call it in threads."""
+    """Records for the running turn; `report` gets the reason if something is not covered.
 
-    def __init__(self, shadow: Shadow, tell: Callable[[str], None]) -> None:
+    Tools call it in threads.
+    """
+
+    def __init__(self, shadow: Shadow, report: Callable[[str], None]) -> None:
         self.shadow = shadow
-        self._tell = tell
-        self._told: set[str] = set()
+        self._report = report
+        self._reported: set[str] = set()
         self._turn: tuple[str, int] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._jobs: list[_Job] = []
@@ -61,17 +64,19 @@ class TurnRecorder:
         self._turn = (thread_id, index)
 
     @contextlib.contextmanager
-    def writing(self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]) -> Generator[None]:
+    def record_writes(
+        self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]
+    ) -> Generator[None]:
         """Record files that a tool writes in this context; blocks, and raises no error itself."""
         with contextlib.ExitStack() as stack:
             if self._turn is not None:
                 try:
-                    stack.enter_context(self.shadow.writing(files, self._turn, temporaries))
+                    stack.enter_context(self.shadow.record_writes(files, self._turn, temporaries))
                 except (OSError, SaktiError) as e:
                     self._report_no_checkpoint(e)
             yield
 
-    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
+    async def explain_loss(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
         """Return which files that a command names an undo could not restore, and why; "" if there are none."""
         if self._turn is None or effect != "run":
             return ""
@@ -79,19 +84,19 @@ class TurnRecorder:
         if named == expansion.NOTHING:
             return ""
         try:
-            return await asyncio.to_thread(self.shadow.refuses, named)
+            return await asyncio.to_thread(self.shadow.explain_loss, named)
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             return ""
 
     @contextlib.asynccontextmanager
-    async def around(
+    async def record_call(
         self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView
     ) -> AsyncGenerator[CallRecord]:
         """Record what a command, or a call of a server, changes; a command that only reads is not looked at.
 
-        Changes that a server makes elsewhere are named as not covered. What a command left running goes on to be
-        recorded until it ends.
+        Changes that a server makes elsewhere are named as not covered. Processes that a command left running are
+        recorded until they end.
         """
         turn, record = self._turn, CallRecord()
         command = str(arguments.get("command", ""))
@@ -100,7 +105,7 @@ class TurnRecorder:
             return
         if effect == "remote" and not arguments.get("confined"):
             await asyncio.to_thread(self._note_elsewhere, turn, command)
-        first = await self._look(command, turn, place)
+        first = await self._look_before(command, turn, place)
         if first is None:
             yield record
             return
@@ -109,14 +114,14 @@ class TurnRecorder:
             yield record
         finally:  # to its end, also where the call was cancelled
             beating.cancel()
-            after = asyncio.to_thread(self._after, first, goes_on=bool(record.jobs))
+            after = asyncio.to_thread(self._take_second_look, first, goes_on=bool(record.jobs))
             names, job = await asyncio.shield(after)
             record.lost += names
             if job is not None:
                 self._follow(record.jobs, job)
 
-    async def _look(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
-        look = asyncio.create_task(asyncio.to_thread(self._before, command, turn, place))
+    async def _look_before(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
+        look = asyncio.create_task(asyncio.to_thread(self._take_first_look, command, turn, place))
         try:
             return await asyncio.shield(look)
         except asyncio.CancelledError:
@@ -136,7 +141,7 @@ class TurnRecorder:
                 async with asyncio.timeout(records.BEAT_S):
                     await job.asked.wait()
             job.asked.clear()
-        await asyncio.to_thread(self._after, job.first)
+        await asyncio.to_thread(self._take_second_look, job.first)
         self._jobs.remove(job)
 
     async def settle(self, *, ends: bool = False) -> None:
@@ -148,33 +153,33 @@ class TurnRecorder:
         if tasks := [job.task for job in ended if job.task is not None]:
             await asyncio.wait(tasks)
 
-    def _before(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
+    def _take_first_look(self, command: str, turn: tuple[str, int], place: WorkspaceView) -> FirstLook | None:
         try:
             named = expansion.read_targets(command, place)
             first = self.shadow.before(named, turn, mask_secrets(command), place.added)
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             with contextlib.suppress(OSError):
-                self.shadow.note_uncovered(turn, mask_secrets(command))
+                self.shadow.add_uncovered(turn, mask_secrets(command))
             return None
         if first.before.history.problem:
-            self._tell_once(first.before.history.problem)
+            self._report_once(first.before.history.problem)
         return first
 
     def _note_elsewhere(self, turn: tuple[str, int], command: str) -> None:
         """Record that a server may change what no undo reaches."""
         try:
-            self.shadow.note_uncovered(turn, command, elsewhere=True)
+            self.shadow.add_uncovered(turn, command, elsewhere=True)
         except OSError as e:
             self._report_no_checkpoint(e)
 
-    def _after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[list[str], FirstLook | None]:
+    def _take_second_look(self, first: FirstLook, *, goes_on: bool = False) -> tuple[list[str], FirstLook | None]:
         """Take the second look; `goes_on`: in the background, which is followed by the look that is returned."""
         following = None
         try:
             following = self.shadow.follow(first) if goes_on else None
-            lost = uncovered.summarise(self.shadow.after(first, goes_on=following is not None))
-            self.shadow.prune()  # here, where nobody waits for it, and not on leaving
+            lost = surroundings.summarise(self.shadow.after(first, goes_on=following is not None))
+            self.shadow.prune()  # here, not at the end of the session, which would wait for it
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             return [], following
@@ -183,12 +188,12 @@ class TurnRecorder:
     def _report_no_checkpoint(self, error: Exception) -> None:
         why = error.message if isinstance(error, SaktiError) else str(error)
         log.warning("no checkpoint: %s", why)
-        self._tell_once(why)
+        self._report_once(why)
 
-    def _tell_once(self, why: str) -> None:
-        if why not in self._told and self._loop is not None:
-            self._told.add(why)
-            self._loop.call_soon_threadsafe(self._tell, why)
+    def _report_once(self, why: str) -> None:
+        if why not in self._reported and self._loop is not None:
+            self._reported.add(why)
+            self._loop.call_soon_threadsafe(self._report, why)
 
 
 def _only_reads(command: str, place: WorkspaceView) -> bool:

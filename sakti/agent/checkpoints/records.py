@@ -97,7 +97,7 @@ class _Unpickler(pickle.Unpickler):
             value = super().find_class(module_name, global_name)
             if isinstance(value, type) and issubclass(value, Struct):
                 return value
-        raise pickle.UnpicklingError(f"{module_name}.{global_name} is nothing that a call keeps")
+        raise pickle.UnpicklingError(f"{module_name}.{global_name} is not part of a call's notes")
 
 
 def begin_call(folder: Path, call: PendingCall, before: object = None) -> CallMark:
@@ -212,7 +212,7 @@ class RecordedTurn(Struct, frozen=True):
 class UndoRecord(Struct, frozen=True):
     """One undo: its turns, its changes, and the thread that continues the conversation ("": the same).
 
-    `redone`: it was reversed. `left` are paths that could not be written: the next undo completes them.
+    `redone`: it was reversed. `unwritten` are paths that could not be written: the next undo completes them.
     """
 
     id: str
@@ -223,7 +223,7 @@ class UndoRecord(Struct, frozen=True):
     went_to: str = ""
     redone: bool = False
     folders: tuple[str, ...] = ()
-    left: tuple[str, ...] = ()
+    unwritten: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -237,7 +237,7 @@ class UndoRecord(Struct, frozen=True):
         }
 
     @classmethod
-    def of(cls, value: dict[str, Any], *, redone: bool = False, left: Sequence[str] = ()) -> UndoRecord:
+    def of(cls, value: dict[str, Any], *, redone: bool = False, unwritten: Sequence[str] = ()) -> UndoRecord:
         return cls(
             value["id"],
             value["thread"],
@@ -247,7 +247,7 @@ class UndoRecord(Struct, frozen=True):
             value.get("went_to", ""),
             redone,
             tuple(value.get("folders", ())),
-            tuple(left),
+            tuple(unwritten),
         )
 
 
@@ -270,11 +270,11 @@ class Records(Struct):
         """Append what a call of a turn changed. Raises OSError."""
         line = {"at": at, "call": call, "changes": [c.as_json() for c in changes_]}
         lists = {"left_out": sorted(left_out)[:MOST_NAMED], "stays": sorted(stays)[:MOST_NAMED]}
-        append(self._file(turn), {**line, **lists})
+        append(self._turn_file(turn), {**line, **lists})
 
     def has_call(self, turn: tuple[str, int], call: str) -> bool:
         """Return whether the changes of a call are recorded."""
-        return any(row.get("call") == call for row in read(self._file(turn)))
+        return any(row.get("call") == call for row in read(self._turn_file(turn)))
 
     def changed_since(self, at: int, call: str) -> dict[str, PathChange]:
         """Return the last change of each path by a call, or by any that was recorded after a time (Unix ms)."""
@@ -288,7 +288,7 @@ class Records(Struct):
     def turns(self, thread_id: str) -> list[RecordedTurn]:
         """Return the turns of a thread that changed files, oldest first."""
         out: list[RecordedTurn] = []
-        for file in sorted(self._of(thread_id).glob("[0-9]*.jsonl")):
+        for file in sorted(self._thread_folder(thread_id).glob("[0-9]*.jsonl")):
             rows = list(read(file))
             changes = tuple(PathChange.of(c) for r in rows for c in r["changes"])
             left_out, stays = _collect(rows, "left_out"), _collect(rows, "stays")
@@ -303,14 +303,15 @@ class Records(Struct):
         incomplete = {r["incomplete"]: r["paths"] for r in rows if "incomplete" in r}
         undo_rows = [r for r in rows if "id" in r]
         undos = {
-            r["id"]: UndoRecord.of(r, redone=r["id"] in redone, left=incomplete.get(r["id"], ())) for r in undo_rows
+            r["id"]: UndoRecord.of(r, redone=r["id"] in redone, unwritten=incomplete.get(r["id"], ()))
+            for r in undo_rows
         }
         return list(undos.values())
 
     def add_undone(self, done: UndoRecord) -> None:
         append(self.folder / "undone.jsonl", done.as_json())
 
-    def note_left(self, undo_id: str, paths: Sequence[str]) -> None:
+    def add_unwritten(self, undo_id: str, paths: Sequence[str]) -> None:
         """Record which paths an undo has still to write."""
         append(self.folder / "undone.jsonl", {"incomplete": undo_id, "paths": list(paths)})
 
@@ -351,26 +352,26 @@ class Records(Struct):
 
     def forget_thread(self, thread_id: str) -> bool:
         """Delete all records of a thread's turns; return whether there were any."""
-        there = self._of(thread_id).is_dir()
-        shutil.rmtree(self._of(thread_id), ignore_errors=True)
+        there = self._thread_folder(thread_id).is_dir()
+        shutil.rmtree(self._thread_folder(thread_id), ignore_errors=True)
         before = self.undone()
         remaining = [u for u in before if u.thread_id != thread_id and not any(t == thread_id for t, _ in u.turns)]
         if len(remaining) != len(before):
             self._keep_undone(remaining)
         return there or len(remaining) != len(before)
 
-    def _keep_undone(self, kept: Sequence[UndoRecord]) -> None:
+    def _keep_undone(self, undos: Sequence[UndoRecord]) -> None:
         file = self.folder / "undone.jsonl"
         if not file.exists():
             return
-        rows = [u.as_json() for u in kept] + [{"redone": u.id} for u in kept if u.redone]
-        rows += [{"incomplete": u.id, "paths": list(u.left)} for u in kept if u.left]
+        rows = [u.as_json() for u in undos] + [{"redone": u.id} for u in undos if u.redone]
+        rows += [{"incomplete": u.id, "paths": list(u.unwritten)} for u in undos if u.unwritten]
         write(file, "".join(json.dumps(r) + "\n" for r in rows).encode())
 
-    def _file(self, turn: tuple[str, int]) -> Path:
-        return self._of(turn[0]) / f"{turn[1]:08}.jsonl"
+    def _turn_file(self, turn: tuple[str, int]) -> Path:
+        return self._thread_folder(turn[0]) / f"{turn[1]:08}.jsonl"
 
-    def _of(self, thread_id: str) -> Path:
+    def _thread_folder(self, thread_id: str) -> Path:
         name = thread_id if _THREAD.fullmatch(thread_id) and thread_id.strip(".") else thread_id.encode().hex()
         return self.folder / "turns" / name
 

@@ -1,7 +1,7 @@
 """Write files back by a journal, so that the next start completes a restore after a kill.
 
-The contents that are replaced are kept before the first byte is written. Each step is done again without harm: a path
-that is as it becomes is left, one that is neither as it was nor as it becomes is somebody else's and left, too.
+The contents that are replaced are kept before the first byte is written. Each step can be repeated: a path
+that has its new state already is skipped, and so is one that has neither its old nor its new state.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from sakti.agent.checkpoints import places, records
+from sakti.agent.checkpoints import records, safe_paths
 from sakti.agent.checkpoints.objects import Objects
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, is_expected, is_same
 from sakti.agent.checkpoints.records import Records, UndoRecord
@@ -26,11 +26,11 @@ JOURNAL = "restoring.json"
 
 
 def _do_nothing(_at: str) -> None:
-    """Do nothing: tests stop the program here."""
+    """Default of `reached`; tests stop the program there."""
 
 
 class Restorer(Struct, frozen=True):
-    """Writes into `root` what `objects` keeps; `folder` holds the journal. `reached` hears of each step."""
+    """Writes into `root` what `objects` keeps, by a journal in `folder`; `reached` is called at each step."""
 
     root: Path
     folder: Path
@@ -54,7 +54,7 @@ class Restorer(Struct, frozen=True):
         journal = {"undo": undo.as_json(), "redoes": redoes}
         records.write(self.folder / JOURNAL, json.dumps(journal).encode())
         self.reached("journal")
-        return self._carry_out(undo, redoes)
+        return self._write_steps(undo, redoes)
 
     def _has(self, step: PathChange) -> bool:
         """Return whether the content of a step is kept; an entire file is looked for when it is written."""
@@ -72,7 +72,7 @@ class Restorer(Struct, frozen=True):
         except (ValueError, KeyError):  # it is written at once or not at all: nothing was begun
             (self.folder / JOURNAL).unlink(missing_ok=True)
             return None
-        return self._carry_out(undo, journal.get("redoes", ""))
+        return self._write_steps(undo, journal.get("redoes", ""))
 
     def _note(self, undo: UndoRecord, redoes: str, skipped: list[str]) -> None:
         """Record an undo, or that it redid the undo `redoes`, unless that was recorded before a kill."""
@@ -83,11 +83,11 @@ class Restorer(Struct, frozen=True):
             return
         if undo.id not in earlier:
             self.records.add_undone(undo)
-        if skipped or (undo.id in earlier and earlier[undo.id].left):
-            self.records.note_left(undo.id, skipped)
+        if skipped or (undo.id in earlier and earlier[undo.id].unwritten):
+            self.records.add_unwritten(undo.id, skipped)
 
-    def _carry_out(self, undo: UndoRecord, redoes: str) -> list[str]:
-        skipped = [step.path for step in undo.steps if not self._step(step, undo)]
+    def _write_steps(self, undo: UndoRecord, redoes: str) -> list[str]:
+        skipped = [step.path for step in undo.steps if not self._write_step(step, undo)]
         self.reached("files")
         self._note(undo, redoes, skipped)
         self.reached("record")
@@ -113,33 +113,33 @@ class Restorer(Struct, frozen=True):
         if self.objects.entire_file(oid) is None:
             self.objects.put(data, oid=oid if ":" in oid else "")
             return
-        with places.open_parent(self.root, step.path) as (here, name):
+        with safe_paths.open_parent(self.root, step.path) as (here, name):
             self.objects.keep(oid, name, here, link=step.after is None)
 
-    def _step(self, step: PathChange, undo: UndoRecord) -> bool:
+    def _write_step(self, step: PathChange, undo: UndoRecord) -> bool:
         """Do one step; return False if the path is skipped."""
         self.reached(f"step {step.path}")
-        temporary = f"{places.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
-        places.remove_temporary(self.root, step.path, temporary)
+        temporary = f"{safe_paths.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
+        safe_paths.remove_temporary(self.root, step.path, temporary)
         try:
             now, _ = read_present(self.root, step)
             if is_same(now, step.after):
                 if step.after is not None and not has_same_mode(now, step.after):
-                    places.set_mode(self.root, step.path, step.after.mode)
+                    safe_paths.set_mode(self.root, step.path, step.after.mode)
                 return True
             if not is_expected(now, step.before) and not _is_torn(self.root, step, now):
                 return False
             if step.after is None:
-                places.remove(self.root, step.path, undo.folders)
+                safe_paths.remove(self.root, step.path, undo.folders)
             elif now is not None and (now.kind, now.oid) == (step.after.kind, step.after.oid):
-                places.set_mode(self.root, step.path, step.after.mode)  # its content may not be kept
+                safe_paths.set_mode(self.root, step.path, step.after.mode)  # its content may not be kept
             else:
-                places.write(self.root, step.path, step.after, self._content(step.after), temporary)
+                safe_paths.write(self.root, step.path, step.after, self._read_content(step.after), temporary)
         except (OSError, SaktiError):
             return False
         return True
 
-    def _content(self, entry: PathEntry) -> bytes | Path:
+    def _read_content(self, entry: PathEntry) -> bytes | Path:
         if not entry.oid or entry.oid == "other":
             return b""
         return self.objects.entire_file(entry.oid) or self.objects.get(entry.oid)
@@ -155,10 +155,10 @@ def _is_torn(root: Path, step: PathChange, now: PathEntry | None) -> bool:
     if now is None:
         return step.before is not None and step.before.kind != step.after.kind
     try:
-        with places.open_parent(root, step.path) as (here, name):
+        with safe_paths.open_parent(root, step.path) as (here, name):
             status = os.lstat(name, dir_fd=here)
-        return stat.S_ISREG(step.after.mode) and places.is_overwritten(status)
-    except (OSError, places.BlockedPath):
+        return stat.S_ISREG(step.after.mode) and safe_paths.is_overwritten(status)
+    except (OSError, safe_paths.BlockedPath):
         return False
 
 
@@ -167,4 +167,4 @@ def read_present(root: Path, step: PathChange) -> tuple[PathEntry | None, bytes]
 
     Raises PermissionError.
     """
-    return places.read_entry(root, step.path, [e.oid for e in (step.before, step.after) if e is not None])
+    return safe_paths.read_entry(root, step.path, [e.oid for e in (step.before, step.after) if e is not None])

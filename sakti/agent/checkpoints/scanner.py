@@ -122,6 +122,14 @@ def is_excluded(path: str, secret: Callable[[str], bool]) -> bool:
     return secret(path) or ".git" in path.split("/")
 
 
+def write_rules(folder: str, rules: Mapping[str, bytes]) -> None:
+    """Write .gitignore files (path: content) into a folder."""
+    for path, content in rules.items():
+        file = Path(folder, path)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(content)
+
+
 class GitScanner(Struct):
     """`folder` is the shadow repository; `secret` tells whether a relative path is never covered."""
 
@@ -143,9 +151,9 @@ class GitScanner(Struct):
         for _ in range(4):
             listed = self._list_files("--directory")
             plain, below = _split_folders(listed)
-            inside = self._inside(below)
+            inside = self._list_inside(below)
             add, drop = self._sort_paths([*plain, *inside], left_out)
-            folders = self._empty(below, {*add, *inside})
+            folders = self._find_empty_folders(below, {*add, *inside})
             if not add and not drop:
                 break
             self._update(add, drop)
@@ -158,10 +166,7 @@ class GitScanner(Struct):
 
     def list_ignored(self, paths: Sequence[str], rules: Mapping[str, bytes]) -> set[str]:
         with tempfile.TemporaryDirectory(prefix="sakti-ignore-") as folder:
-            for path, content in rules.items():
-                file = Path(folder, path)
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(content)
+            write_rules(folder, rules)
             words = ("check-ignore", "--no-index", "-z", "--stdin")
             out = self._run(
                 words, _join_names(f"./{p}" for p in paths), tree=Path(folder), ok=(0, 1)
@@ -207,7 +212,7 @@ class GitScanner(Struct):
                 command, cwd=where, env=env, input=data, capture_output=True, timeout=PATIENCE, check=False
             )
         except subprocess.TimeoutExpired as e:
-            raise TooLarge(f"The workspace could not be read in {PATIENCE:g} s: commands are not covered.") from e
+            raise TooLarge(f"The workspace could not be read in {PATIENCE:g} s: /undo does not cover commands.") from e
         if done.returncode not in ok:
             message = done.stderr.decode("utf-8", "replace").strip().partition("\n")[0]
             raise SaktiError(f"git could not read the workspace: {message}", title="Checkpoints")
@@ -217,7 +222,7 @@ class GitScanner(Struct):
         words = ("ls-files", "-o", "-m", "-d", "-z", "--exclude-standard", *more)
         return list(dict.fromkeys(_split_names(self._run(words))))
 
-    def _inside(self, below: Sequence[str]) -> list[str]:
+    def _list_inside(self, below: Sequence[str]) -> list[str]:
         """List the files in folders missing from the index; nested repositories are ordinary folders."""
         if not below:
             return []
@@ -256,10 +261,10 @@ class GitScanner(Struct):
                 add.append(path)
         if len(add) > MOST or size > MOST_BYTES:
             raise TooLarge(explain_too_many(len(add)))
-        indexed = self._known_paths() if drop or left_out else set[str]()
+        indexed = self._list_indexed() if drop or left_out else set[str]()
         return add, [p for p in (*drop, *left_out) if p in indexed]
 
-    def _known_paths(self) -> set[str]:
+    def _list_indexed(self) -> set[str]:
         self._load()
         return set(self._entries)
 
@@ -270,16 +275,18 @@ class GitScanner(Struct):
             pack = ("-c", "core.bigFileThreshold=1") if len(add) > PACKED else ()  # one pack, not a file for each
             self._run((*pack, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"), _join_names(add))
 
-    def _empty(self, below: Sequence[str], files: set[str]) -> dict[str, PathEntry]:
+    def _find_empty_folders(self, below: Sequence[str], files: set[str]) -> dict[str, PathEntry]:
         """Return the folders that hold nothing at all."""
         out: dict[str, PathEntry] = {}
         filled = {f[: at + 1] for f in files for at, sign in enumerate(f) if sign == "/"} if below else set[str]()
         for top in below:
             if top not in filled:
-                out |= {os.path.relpath(f, self.workspace): PathEntry(os.lstat(f).st_mode) for f in self._leaves(top)}
+                out |= {
+                    os.path.relpath(f, self.workspace): PathEntry(os.lstat(f).st_mode) for f in self._list_leaves(top)
+                }
         return out
 
-    def _leaves(self, top: str) -> Iterator[str]:
+    def _list_leaves(self, top: str) -> Iterator[str]:
         """Yield the empty folders below a folder, as far as it is looked at."""
         for folder, folders, names in itertools.islice(os.walk(self.workspace / top), LEAVES):
             if ".git" in folders:
@@ -301,7 +308,7 @@ class GitScanner(Struct):
         for row in self._run(("ls-files", "-s", "-z")).decode("utf-8", "surrogateescape").split("\0"):
             if row:
                 facts, _, path = row.partition("\t")
-                entry = self._whole(path, int(facts[:6], 8), facts[7:-2])
+                entry = self._make_entry(path, int(facts[:6], 8), facts[7:-2])
                 earlier = before.get(path)
                 entries[path] = (
                     earlier if earlier is not None and earlier == entry else entry
@@ -325,7 +332,7 @@ class GitScanner(Struct):
         if changed:
             self._entries = {**self._entries, **changed}
 
-    def _whole(self, path: str, mode: int, oid: str) -> PathEntry:
+    def _make_entry(self, path: str, mode: int, oid: str) -> PathEntry:
         """Make an entry with all permissions of its file: git keeps only whether it is executable."""
         file_mode = self._modes.get(path, mode)
         return PathEntry(file_mode if _is_mode_of(file_mode, mode) else mode, oid)
@@ -338,7 +345,7 @@ def _is_mode_of(own: int, mode: int) -> bool:
 
 def explain_too_many(number: int) -> str:
     """Say that a workspace is not covered."""
-    return f"The workspace has too many files that no .gitignore excludes ({number:,} files): commands are not covered."
+    return f"The workspace has {number:,} files that no .gitignore excludes, too many: /undo does not cover commands."
 
 
 def _split_names(out: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""Hold the checkpoints of one workspace: its shadow repository, records, and the way back."""
+"""Checkpoints of one workspace: its shadow repository, its records, and how to undo them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.checkpoints import beyond, history, places, restore, uncovered
+from sakti.agent.checkpoints import history, overflow, restore, safe_paths, surroundings
 from sakti.agent.checkpoints import plan as plans
 from sakti.agent.checkpoints import records as call_records
 from sakti.agent.checkpoints.objects import FILE, HISTORY, Objects, parse_index
@@ -50,11 +50,11 @@ class WorkspaceBefore(Struct, frozen=True):
     """
 
     picture: WorkspaceSnapshot
-    beside: uncovered.Surroundings
+    beside: surroundings.Surroundings
     history: history.GitFiles
     kept: Mapping[str, PathEntry]
     refused: str = ""
-    added: Mapping[str, beyond.AddedFolder] = field(default_factory=dict[str, beyond.AddedFolder])
+    added: Mapping[str, overflow.AddedFolder] = field(default_factory=dict[str, overflow.AddedFolder])
     at_ns: int = 0
 
 
@@ -101,36 +101,36 @@ class Shadow(Struct, dict=True):
         What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
         """
         with self.lock():
-            self._settle()
+            self._finish_interrupted()
             picture = self.scanner().scan(modes=True)
-            beside = uncovered.list_surroundings(self.workspace, picture.entries)
+            beside = surroundings.list_surroundings(self.workspace, picture.entries)
             history = self.history.look(beside.gits, keep=True)
-            request = self._keeping(named, picture)
-            entries = uncovered.keep_files(self.workspace, request, self.objects)
-            looks = {str(f): beyond.list_facts(f) for f in added if not f.is_relative_to(self.workspace)}
+            request = self._plan_keeping(named, picture)
+            entries = surroundings.keep_files(self.workspace, request, self.objects)
+            looks = {str(f): overflow.list_facts(f) for f in added if not f.is_relative_to(self.workspace)}
             before = WorkspaceBefore(
-                picture, beside, history, entries, request.refused, looks, beyond.read_file_clock()
+                picture, beside, history, entries, request.refused, looks, overflow.read_file_clock()
             )
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), command)
             mark = call_records.begin_call(self.folder, call, before)
         return FirstLook(mark, before)
 
-    def refuses(self, named: Targets) -> str:
+    def explain_loss(self, named: Targets) -> str:
         """Return why files that a command names could not be restored, "" if they can.
 
         Raises `SaktiError`, OSError.
         """
         with self.lock():
-            return self._keeping(named, self.scanner().scan()).refused
+            return self._plan_keeping(named, self.scanner().scan()).refused
 
-    def _keeping(self, named: Targets, picture: WorkspaceSnapshot) -> uncovered.KeepingPlan:
+    def _plan_keeping(self, named: Targets, picture: WorkspaceSnapshot) -> surroundings.KeepingPlan:
         if named == NOTHING:
-            return uncovered.KeepingPlan()
+            return surroundings.KeepingPlan()
         tops = tuple(f"{t.relative_to(self.workspace)}/" for t in named.unignored if t.is_relative_to(self.workspace))
         visible = [self.workspace / p for p in picture.left_out if "./" in tops or p.startswith(tops)]
         small = [p for p in named.mentioned if p.stat().st_size <= COVERED]
         removed, written = (*named.removed, *visible), (*named.written, *small)
-        return uncovered.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
+        return surroundings.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
 
     def follow(self, first: FirstLook) -> FirstLook:
         """Go on with a command in the background, before the second look after its call. Raises OSError."""
@@ -157,43 +157,43 @@ class Shadow(Struct, dict=True):
     ) -> tuple[str, ...]:
         """Take the second look of a call.
 
-        Changes after `disputed_after` (ns, of the file system) may be somebody else's.
+        Changes after `disputed_after` (ns, of the file system) may have been made by others.
         """
         try:
             comparison, history, gone = self._compare(before)
         except (OSError, SaktiError):
-            self.note_uncovered(call.key, call.command, call.id)
+            self.add_uncovered(call.key, call.command, call.id)
             raise
         recorded = self.records.changed_since(call.at, call.began_as)
-        changes = self._only_new([*comparison.undoable, *history], recorded)
-        changed, new = self._compare_added(before, recorded)
+        changes = self._remove_recorded([*comparison.undoable, *history], recorded)
+        changed, new = self._find_added_changes(before, recorded)
         lost, stays = (*comparison.lost, *gone, *changed), (*comparison.stays, *new)
         if disputed_after is not None:
-            changes = [row for c in changes for row in self._with_dispute(c, disputed_after)]
+            changes = [row for c in changes for row in self._split_disputed(c, disputed_after)]
         if changes or lost or stays:
             self.records.add(call.key, self.clock.now(), changes, lost, stays=stays, call=call.id)
         if not goes_on:
-            self._drop_unused(before, changes)
+            self._remove_unused(before, changes)
         return lost
 
-    def _drop_unused(self, before: WorkspaceBefore, changes: Sequence[PathChange]) -> None:
+    def _remove_unused(self, before: WorkspaceBefore, changes: Sequence[PathChange]) -> None:
         """Drop the contents that were kept before a call and that it did not change."""
         used = {c.path for c in changes}
         self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
 
-    def _compare(self, before: WorkspaceBefore) -> tuple[uncovered.Changes, list[PathChange], list[str]]:
+    def _compare(self, before: WorkspaceBefore) -> tuple[surroundings.Changes, list[PathChange], list[str]]:
         scanner = self.scanner()
         picture = scanner.scan(modes=True, rules=False)
         ours = self._remove_unhidden(scanner, before, picture)
-        beside = uncovered.list_surroundings(self.workspace, ours)
+        beside = surroundings.list_surroundings(self.workspace, ours)
         old, new = (
-            uncovered.WorkspaceState(before.picture.entries, before.beside),
-            uncovered.WorkspaceState(ours, beside),
+            surroundings.WorkspaceState(before.picture.entries, before.beside),
+            surroundings.WorkspaceState(ours, beside),
         )
-        moves = uncovered.find_moves(self.workspace, old, new)
-        moved = uncovered.keep_moved(self.workspace, moves, old, new, self.objects)
+        moves = surroundings.find_moves(self.workspace, old, new)
+        moved = surroundings.keep_moved(self.workspace, moves, old, new, self.objects)
         moves = moves.limited_to(moved)
-        result = uncovered.compare(self.workspace, old, new, {**moved, **before.kept}, picture.left_out, moves)
+        result = surroundings.compare(self.workspace, old, new, {**moved, **before.kept}, picture.left_out, moves)
         for look in (before.beside, beside):
             for path in look.links.keys() & {c.path for c in result.undoable}:
                 self.objects.put(os.fsencode(look.links[path]))
@@ -203,21 +203,21 @@ class Shadow(Struct, dict=True):
         seen = {*old.covered, *new.covered, *before.beside.files}
         came_or_gone = old.covered.keys() ^ new.covered.keys() | before.beside.files.keys() - beside.files.keys()
         explained = {p.rpartition("/")[0] for p in came_or_gone}
-        gone += beyond.find_changed(self.workspace, before.beside.skipped, before.at_ns, seen, explained)
+        gone += overflow.find_changed(self.workspace, before.beside.skipped, before.at_ns, seen, explained)
         return result, changes, gone
 
-    def _compare_added(self, before: WorkspaceBefore, recorded: Container[str]) -> tuple[list[str], list[str]]:
+    def _find_added_changes(self, before: WorkspaceBefore, recorded: Container[str]) -> tuple[list[str], list[str]]:
         """Return changes and new files in added folders, without those that other calls recorded."""
         changed, new = list[str](), list[str]()
         for folder, look in before.added.items():
-            paths, came = beyond.compare(Path(folder), look, beyond.list_facts(Path(folder)), before.at_ns)
+            paths, came = overflow.compare(Path(folder), look, overflow.list_facts(Path(folder)), before.at_ns)
             changed += paths
             new += came
         ours = (self.workspace, self.folder, *self.own)
         rows = [[p for p in names if p not in recorded and not _is_below(p, ours)] for names in (changed, new)]
         return rows[0], rows[1]
 
-    def _only_new(self, changes: Iterable[PathChange], recorded: Mapping[str, PathChange]) -> list[PathChange]:
+    def _remove_recorded(self, changes: Iterable[PathChange], recorded: Mapping[str, PathChange]) -> list[PathChange]:
         """Leave out what other calls recorded meanwhile."""
         rest: list[PathChange] = []
         for change in changes:
@@ -228,8 +228,8 @@ class Shadow(Struct, dict=True):
                 rest.append(replace(change, before=before))
         return rest
 
-    def _with_dispute(self, change: PathChange, after: int) -> list[PathChange]:
-        """Split a change that somebody else may have made: so an undo asks about it."""
+    def _split_disputed(self, change: PathChange, after: int) -> list[PathChange]:
+        """Split a change that others may have made, so that an undo asks about it."""
         path = self.workspace / change.path
         try:
             changed = path.lstat().st_ctime_ns
@@ -243,7 +243,7 @@ class Shadow(Struct, dict=True):
             PathChange(change.path, change.after, change.after),
         ]
 
-    def note_uncovered(self, turn: tuple[str, int], command: str, call: str = "", *, elsewhere: bool = False) -> None:
+    def add_uncovered(self, turn: tuple[str, int], command: str, call: str = "", *, elsewhere: bool = False) -> None:
         """Record that the changes of a command, or those it made `elsewhere`, are not known. Raises OSError."""
         what = f"anything that `{one_line(command, 80)}` changed" if command else "anything that a command changed"
         what += " elsewhere" if elsewhere else ""
@@ -255,19 +255,19 @@ class Shadow(Struct, dict=True):
         """Return the commands that still run in the background."""
         return [call for call in call_records.list_calls(self.folder) if call.job]
 
-    def _settle(self) -> None:
+    def _finish_interrupted(self) -> None:
         """Record what calls changed whose process is gone. Raises OSError, `SaktiError`."""
         for mark in call_records.list_dead_calls(self.folder):
             with contextlib.suppress(SaktiError):  # it is recorded as not covered
-                self._settle_one(mark)
+                self._finish_interrupted_call(mark)
             mark.end()
 
-    def _settle_one(self, mark: CallMark) -> None:
+    def _finish_interrupted_call(self, mark: CallMark) -> None:
         call, until = mark.call, mark.last_beat_ns() + MARGIN_NS
         for path in call.temporaries:
-            places.remove_temporary(self.workspace, path, path.rpartition("/")[2])
+            safe_paths.remove_temporary(self.workspace, path, path.rpartition("/")[2])
         if call.writes:
-            torn = [c for w in call.writes for c in self._torn(w, until)]
+            torn = [c for w in call.writes for c in self._find_torn(w, until)]
             if torn:
                 self.records.add(call.key, self.clock.now(), torn)
         elif not self.records.has_call(call.key, call.id):
@@ -275,12 +275,14 @@ class Shadow(Struct, dict=True):
             if isinstance(before, WorkspaceBefore):
                 self._record(call, before, disputed_after=until)
             else:
-                self.note_uncovered(call.key, call.command, call.id)
+                self.add_uncovered(call.key, call.command, call.id)
 
-    def _torn(self, write: PathChange, until: int) -> Iterator[PathChange]:
+    def _find_torn(self, write: PathChange, until: int) -> Iterator[PathChange]:
         """Yield the change of a file that was being overwritten: it has neither content."""
-        with contextlib.suppress(OSError, places.BlockedPath):
-            now, _ = places.read_entry(self.workspace, write.path, [e.oid for e in (write.before, write.after) if e])
+        with contextlib.suppress(OSError, safe_paths.BlockedPath):
+            now, _ = safe_paths.read_entry(
+                self.workspace, write.path, [e.oid for e in (write.before, write.after) if e]
+            )
             neither = now is not None and not is_same(now, write.before) and not is_same(now, write.after)
             if neither and (self.workspace / write.path).lstat().st_ctime_ns <= until:
                 yield PathChange(write.path, write.after, now)
@@ -299,16 +301,16 @@ class Shadow(Struct, dict=True):
         return {p: e for p, e in new.items() if p not in hidden} if hidden else new
 
     def _is_untouched(self, path: str, before: os.stat_result | None) -> bool:
-        """Return whether a file is as it was, whatever the rules say of it now."""
+        """Return whether a file is unchanged, even if the ignore rules treat it differently now."""
         if before is None:
             return False
         try:
-            return uncovered.identify(os.lstat(self.workspace / path)) == uncovered.identify(before)
+            return surroundings.identify(os.lstat(self.workspace / path)) == surroundings.identify(before)
         except OSError:
             return False
 
     @contextlib.contextmanager
-    def writing(
+    def record_writes(
         self, files: Sequence[tuple[Path, bytes | None, int]], turn: tuple[str, int], temporaries: Sequence[Path] = ()
     ) -> Generator[None]:
         """Record the files that a tool writes meanwhile.
@@ -320,9 +322,9 @@ class Shadow(Struct, dict=True):
         for path, data, mode in files:
             name = self.name_of(path)
             secret = self.is_secret(path)
-            before, old = places.read_entry(self.workspace, name)
+            before, old = safe_paths.read_entry(self.workspace, name)
             if before is not None and before.oid.startswith(FILE):
-                with places.open_parent(self.workspace, name) as (here, last):
+                with safe_paths.open_parent(self.workspace, name) as (here, last):
                     self.objects.keep(before.oid, last, here)
             elif before is not None and before.oid not in ("", "other"):
                 before = PathEntry(before.mode, self.objects.put(old, secret=secret))
@@ -332,7 +334,7 @@ class Shadow(Struct, dict=True):
             changes += [*self._record_folder(path, name), PathChange(name, before, after)]
         names = tuple(self.name_of(t) for t in temporaries)
         with self.lock():
-            self._settle()
+            self._finish_interrupted()
             call = PendingCall(self.ids.new(), *turn, self.clock.now(), writes=tuple(changes), temporaries=names)
             mark = call_records.begin_call(self.folder, call)
         try:
@@ -357,7 +359,9 @@ class Shadow(Struct, dict=True):
         now: dict[str, PathEntry | None] = {}
         for path, one in net.items():
             try:
-                now[path], _ = places.read_entry(self.workspace, path, [e.oid for e in (one.before, one.after) if e])
+                now[path], _ = safe_paths.read_entry(
+                    self.workspace, path, [e.oid for e in (one.before, one.after) if e]
+                )
             except PermissionError:
                 now[path] = one.after  # in a folder that a call closed: it is looked at when that is open again
         return plans.make_plan(net, now)
@@ -365,14 +369,14 @@ class Shadow(Struct, dict=True):
     def _add_new_objects(self, net: dict[str, NetChange]) -> dict[str, NetChange]:
         """Add the objects of repositories that did not exist before: calls do not record new objects.
 
-        A repository with files that no call made is somebody else's by now, and keeps its objects.
+        A repository with files that no call made belongs to others, and keeps its objects.
         """
         heads = [p for p, one in net.items() if f"/{p}".endswith("/.git/HEAD") and one.before is None]
         for git in [p.removesuffix("/HEAD") for p in heads if not p.startswith("/")]:
-            net |= self._objects_of(git, net)
+            net |= self._list_new_objects(git, net)
         return net
 
-    def _objects_of(self, git: str, net: Mapping[str, NetChange]) -> dict[str, NetChange]:
+    def _list_new_objects(self, git: str, net: Mapping[str, NetChange]) -> dict[str, NetChange]:
         below = history.list_below(f"{self.workspace}/", git)
         files = {p: status for p, status in below if not stat.S_ISDIR(status.st_mode)}
         objects = {p: status for p, status in files.items() if history.is_object(p)}
@@ -382,7 +386,7 @@ class Shadow(Struct, dict=True):
             (p for p in net if p.startswith(f"{git}/") and history.is_object(p)), NetChange(None, None)
         )
         return earlier | {
-            p: NetChange(None, PathEntry(s.st_mode, places.make_history_id(p, s))) for p, s in objects.items()
+            p: NetChange(None, PathEntry(s.st_mode, safe_paths.make_history_id(p, s))) for p, s in objects.items()
         }
 
     def undo(
@@ -407,7 +411,7 @@ class Shadow(Struct, dict=True):
 
     def complete(self, done: UndoRecord, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
         """Write what an undo could not; return the paths that are still left. Raises `SaktiError`."""
-        rest = replace(done, steps=tuple(plan.steps(take)), left=())
+        rest = replace(done, steps=tuple(plan.steps(take)), unwritten=())
         with self.lock():
             return self.restorer().run(rest)
 
@@ -430,12 +434,12 @@ class Shadow(Struct, dict=True):
             return None
         with self.lock():
             remaining = self.restorer().recover() if interrupted else None
-            self._settle()
+            self._finish_interrupted()
         return remaining
 
     def content(self, path: str, oid: str) -> bytes | None:
         """Return the present content of a path if it has that id."""
-        entry, data = places.read_entry(self.workspace, path)
+        entry, data = safe_paths.read_entry(self.workspace, path)
         return data if entry is not None and entry.oid == oid else None
 
     def prune(self) -> None:
@@ -491,7 +495,7 @@ class Shadow(Struct, dict=True):
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:
-        """Let no other window look or write here meanwhile."""
+        """Keep other windows from reading and writing checkpoints in this context."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:

@@ -1,7 +1,7 @@
 """Undo turns: their files, their conversation, or both; and undo an undo.
 
-The conversation goes on in a fork of the thread that ends before the first undone message; the thread itself stays as
-it is, with its memory, and a redo opens it again. So nothing that was said or observed is ever changed or deleted.
+The conversation continues in a fork of the thread that ends before the first undone message; the thread itself is
+unchanged, with its memory, and a redo opens it again. No message or observation is ever changed or deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sakti.agent import plans as proposals
 from sakti.agent.checkpoints import plan as plans
-from sakti.agent.checkpoints import uncovered
+from sakti.agent.checkpoints import surroundings
 from sakti.agent.checkpoints.plan import Action, Plan
 from sakti.agent.checkpoints.records import RecordedTurn, UndoRecord
 from sakti.agent.checkpoints.shadow import Shadow, open_shadow
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 What: TypeAlias = Literal["both", "conversation", "files"]
 TITLE = "Undo"
-_SAID: dict[Action, str] = {
+_ACTION_LABELS: dict[Action, str] = {
     "change": "will be restored",
     "create": "will be created again",
     "delete": "will be deleted",
@@ -118,7 +118,9 @@ class UndoPreview(Struct, frozen=True):
         """Describe the effect on files in one line."""
         plan = self.plan
         parts = [
-            f"{counted(plan.count(action), 'file')} {label}" for action, label in _SAID.items() if plan.count(action)
+            f"{counted(plan.count(action), 'file')} {label}"
+            for action, label in _ACTION_LABELS.items()
+            if plan.count(action)
         ]
         if plan.has_history:
             parts.append("the git repository will be restored")
@@ -130,13 +132,13 @@ class UndoPreview(Struct, frozen=True):
 class UndoResult(Struct, frozen=True):
     """What an undo or a redo did; `prompt` is the first undone text.
 
-    `left` are paths that could not be written, `kept` conflicts that stay as they are. `tasks` of an approved plan
-    stay after an undo because they were worked on, or could not be restored by a redo.
+    `unwritten` are paths that could not be written, `conflicts` those that stay as they are. `tasks` of an approved
+    plan stay after an undo because they were worked on, or could not be restored by a redo.
     """
 
     done: UndoRecord
-    left: tuple[str, ...]
-    kept: tuple[str, ...] = ()
+    unwritten: tuple[str, ...]
+    conflicts: tuple[str, ...] = ()
     remains: UndoRemains = field(default_factory=UndoRemains)
     thread: Thread | None = None
     prompt: str = ""
@@ -145,13 +147,13 @@ class UndoResult(Struct, frozen=True):
     @property
     def is_complete(self) -> bool:
         """Return whether the files have their former state, and keep it."""
-        return not (self.left or self.kept or self.remains)
+        return not (self.unwritten or self.conflicts or self.remains)
 
 
 class Undoing:
     """Undo in one thread. Every method raises `SaktiError` with a sentence if it fails.
 
-    `live` is the session that has the thread open; None: nobody has.
+    `live` is the session that has the thread open, or None.
     """
 
     def __init__(self, store: Store, workspace: Path, clock: Clock, thread: Thread, live: Session | None) -> None:
@@ -159,7 +161,7 @@ class Undoing:
         self._clock = clock
         self.shadow: Shadow = open_shadow(workspace, clock, store.ids)
 
-    # --- what there is ----------------------------------------------------------------------------------------
+    # --- previews -----------------------------------------------------------------------------------------------
 
     async def turns(self) -> list[PastTurn]:
         """Return the turns of the thread that were not undone with their conversation, oldest first."""
@@ -188,7 +190,7 @@ class Undoing:
         for thread_id, end in lineage:
             turns |= {t.index: t for t in records.turns(str(thread_id)) if t.index <= int(str(end))}
         turns |= {t.index: t for t in records.turns(self._thread.id)}
-        turns = {index: replace(t, stays=tuple(self._existing(t.stays))) for index, t in turns.items()}
+        turns = {index: replace(t, stays=tuple(self._select_existing(t.stays))) for index, t in turns.items()}
         undone = {key for u in records.undone() if not u.redone for key in u.turns}
         return turns, undone
 
@@ -198,13 +200,18 @@ class Undoing:
         For files alone turns count that changed some. An undo that could not write all is completed first.
         """
         await self._settle_jobs()
-        if first is None and what != "conversation" and (last := await self._last_undo()) is not None and last.left:
+        if (
+            first is None
+            and what != "conversation"
+            and (last := await self._find_last_undo()) is not None
+            and last.unwritten
+        ):
             return await asyncio.to_thread(self._preview_rest, last)
         turns = await self.turns()
         if first is None:
             first = _find_first(turns, number, what)
         turns = [t for t in turns if first is not None and t.index >= first]
-        return await asyncio.to_thread(self._preview, tuple(turns), what)
+        return await asyncio.to_thread(self._make_preview, tuple(turns), what)
 
     async def _settle_jobs(self) -> None:
         """Record the changes of commands in the background that have ended."""
@@ -212,28 +219,28 @@ class Undoing:
         if recorder is not None:
             await recorder.settle()
 
-    def _preview(self, turns: tuple[PastTurn, ...], what: What) -> UndoPreview:
+    def _make_preview(self, turns: tuple[PastTurn, ...], what: What) -> UndoPreview:
         if what == "conversation":
             return UndoPreview(turns, Plan(), what)
         changed = [t.changed for t in turns if t.changed is not None and not t.undone]
         plan = self.shadow.plan(c for t in changed for c in t.changes)
         keys = {t.changed.key if t.changed is not None else (self._thread.id, t.index) for t in turns}
-        return UndoPreview(turns, plan, what, self._remains(changed, keys), self._diffs(plan))
+        return UndoPreview(turns, plan, what, self._collect_remains(changed, keys), self._make_diffs(plan))
 
-    def _remains(self, changed: Sequence[RecordedTurn], keys: Container[tuple[str, int]]) -> UndoRemains:
+    def _collect_remains(self, changed: Sequence[RecordedTurn], keys: Container[tuple[str, int]]) -> UndoRemains:
         lost = dict.fromkeys(p for t in changed for p in t.left_out)
         stays = dict.fromkeys(p for t in changed for p in t.stays)
         jobs = tuple(one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
-        return UndoRemains(tuple(uncovered.summarise(lost)), tuple(uncovered.summarise(stays)), jobs)
+        return UndoRemains(tuple(surroundings.summarise(lost)), tuple(surroundings.summarise(stays)), jobs)
 
-    def _existing(self, paths: Iterable[str]) -> list[str]:
+    def _select_existing(self, paths: Iterable[str]) -> list[str]:
         return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]
 
     def _preview_rest(self, done: UndoRecord) -> UndoPreview:
-        plan = self.shadow.plan(s.reverse() for s in done.steps if s.path in done.left)
-        return UndoPreview((), plan, "files", diffs=self._diffs(plan), completes=done)
+        plan = self.shadow.plan(s.reverse() for s in done.steps if s.path in done.unwritten)
+        return UndoPreview((), plan, "files", diffs=self._make_diffs(plan), completes=done)
 
-    def _diffs(self, plan: Plan) -> dict[str, str]:
+    def _make_diffs(self, plan: Plan) -> dict[str, str]:
         items = [i for i in plan.items if not plans.is_history(i.path)]
         return {i.path: self.diff_of(i.path, i.now.oid if i.now else "", i.to.oid if i.to else "") for i in items}
 
@@ -241,14 +248,14 @@ class Undoing:
         """Compare two contents of a path; return a note if they are not text."""
         texts: list[str] = []
         for oid in (old, new):
-            data = self._content(path, oid)
+            data = self._read_content(path, oid)
             text = textfile.decode(data) if data is not None else None
             if text is None:
                 return f"--- a/{one_line(path, 300)}\n+++ b/{one_line(path, 300)}\n@@ no text to compare @@"
             texts.append(text.text)
         return changes.make_diff(one_line(path, 300), *texts)
 
-    def _content(self, path: str, oid: str) -> bytes | None:
+    def _read_content(self, path: str, oid: str) -> bytes | None:
         if not oid:
             return b""
         if ":" in oid:  # a secret, or too large
@@ -263,9 +270,9 @@ class Undoing:
         if not 0 < number <= len(turns):
             raise SaktiError("No turn of this thread changed files." if not turns else
                              f"{counted(len(turns), 'turn')} of this thread changed files.", title="Diff")  # fmt: skip
-        return await asyncio.to_thread(self._turn_diff, turns[-number])
+        return await asyncio.to_thread(self._make_turn_diff, turns[-number])
 
-    def _turn_diff(self, past: PastTurn) -> list[str]:
+    def _make_turn_diff(self, past: PastTurn) -> list[str]:
         assert past.changed is not None
         net = plans.collapse(past.changed.changes)
         rows = {
@@ -280,11 +287,11 @@ class Undoing:
     async def undo(self, preview: UndoPreview, *, take: Iterable[str] = ()) -> UndoResult:
         """Do what a preview showed; conflicts are kept as they are, but those in `take`.
 
-        Files first: where they cannot be written, the conversation stays, too.
+        Files are written first: if that fails, the conversation is unchanged.
         """
         if preview.empty:
             raise SaktiError("There is nothing to undo.", title=TITLE)
-        self._must_rest()
+        self._check_idle()
         taken = frozenset(take)
         if preview.completes is not None:
             return await self._complete(preview, preview.completes, taken)
@@ -294,7 +301,7 @@ class Undoing:
         )  # fmt: skip
         await lease.take()
         try:
-            went_to, forks = await self._goes_on(preview)
+            went_to, forks = await self._find_successor(preview)
             if self._live is not None:
                 self._live.undone_to = went_to
             keys = [t.changed.key for t in preview.turns if t.changed is not None and not t.undone]
@@ -302,7 +309,7 @@ class Undoing:
             done, skipped = await asyncio.to_thread(
                 self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
             )
-            # a kill before this leaves the turn in the thread, its files undone: both /undo and /redo go on from there
+            # a kill before this leaves the turn in the thread, its files undone: /undo and /redo continue from there
             thread = await self._fork(preview.turns[0].index, went_to) if forks else None
             if went_to:
                 await self._mark_undone(self._thread.id, went_to)
@@ -317,7 +324,7 @@ class Undoing:
         return UndoResult(done, _name_paths(skipped), conflicts, preview.remains, thread, prompt, tasks)
 
     async def _open_successor(self, thread_id: str, fork: Thread | None) -> None:
-        """Go on in the fork, or in an empty thread if the first turn was undone."""
+        """Open the fork, or an empty thread if the first turn was undone."""
         if self._live is not None and fork is not None:
             await self._live.open_thread(fork.id)
         elif self._live is not None:
@@ -345,10 +352,10 @@ class Undoing:
             _list_refused_conflicts(plan, taken),
         )
 
-    async def _goes_on(self, preview: UndoPreview) -> tuple[str, bool]:
-        """Return the id of the thread in which the conversation goes on, and whether it is a fork of this one.
+    async def _find_successor(self, preview: UndoPreview) -> tuple[str, bool]:
+        """Return the id of the thread that continues the conversation, and whether it is a fork of this one.
 
-        Where nothing was said before the first undone message it is an empty one.
+        If the first message is undone it is an empty thread.
         """
         if preview.what == "files":
             return "", False
@@ -368,17 +375,17 @@ class Undoing:
 
     async def redo_preview(self) -> UndoPreview:
         """Show what a redo would do: the last undo of this thread, reversed. Raises `SaktiError`."""
-        done = await self._last_undo()
+        done = await self._find_last_undo()
         if done is None:
             raise SaktiError("There is no undo in this thread to redo.", title="Redo")
         what: What = "both" if done.went_to and done.turns else "conversation" if done.went_to else "files"
         plan = await asyncio.to_thread(self.shadow.plan, done.steps)
-        diffs = await asyncio.to_thread(self._diffs, plan)
+        diffs = await asyncio.to_thread(self._make_diffs, plan)
         return UndoPreview((), plan, what, diffs=diffs, again=done)
 
     async def redo(self, preview: UndoPreview | None = None, *, take: Iterable[str] = ()) -> UndoResult:
         """Undo the last undo of this thread, files and conversation: as a preview showed it, or at once."""
-        self._must_rest()
+        self._check_idle()
         preview = preview or await self.redo_preview()
         done, plan = preview.again, preview.plan
         assert done is not None
@@ -417,19 +424,19 @@ class Undoing:
             await self._delete(thread_id)
 
     async def _delete(self, thread_id: str) -> None:
-        """Take a thread out of sight, with its search rows; it can be restored."""
+        """Delete a thread with its search rows; it can be restored."""
         await self._store.write(thread_removal.delete_thread, thread_id, self._clock.now())
         indexing = self._live.workspace.indexing if self._live is not None else reindexing.Indexing()
         indexing.begin(self._store)
         if self._live is None:
             await indexing.wait()
 
-    async def _last_undo(self) -> UndoRecord | None:
+    async def _find_last_undo(self) -> UndoRecord | None:
         """Return the newest undo in effect that was made in this thread or led to it.
 
         Where its fork was never made, or is gone, the undo is still this thread's.
         """
-        undos = await asyncio.to_thread(self._standing)
+        undos = await asyncio.to_thread(self._list_undos)
         mine = self._thread.id
         for undone in reversed(undos):
             if undone.went_to == mine or (undone.thread_id == mine and not undone.went_to):
@@ -438,11 +445,11 @@ class Undoing:
                 return undone
         return None
 
-    def _standing(self) -> list[UndoRecord]:
+    def _list_undos(self) -> list[UndoRecord]:
         self.shadow.recover()
         return [u for u in self.shadow.records.undone() if not u.redone]
 
-    def _must_rest(self) -> None:
+    def _check_idle(self) -> None:
         if self._live is not None and self._live.busy:
             raise SaktiError("The agent is working: wait, or stop it with Esc, then undo.", title=TITLE)
 

@@ -68,7 +68,7 @@ _AWK_PATTERN = lazy_pattern(r"(?:[^/\\\n\[]|\\.)*/")
 
 
 class ArgumentForm(Struct, frozen=True):
-    """Arguments of a command, told apart: options as they are listed, and each other word with its use."""
+    """Arguments of a command by kind: options as listed, and each other word with its use."""
 
     options: tuple[str, ...]
     values: tuple[tuple[Use, str], ...]

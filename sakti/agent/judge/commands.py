@@ -141,7 +141,7 @@ def _warn_of_substitution(simple: Simple, judged: Sequence[SimpleCommand]) -> Se
     """Return the part for a command whose output is put into another one, unless it only reads."""
     if not simple.substituted or all(p.kind == "read" and not _has_writes(p) for p in judged):
         return ()
-    return (SimpleCommand("unknown", "Substitutes a command that does not only read"),)
+    return (SimpleCommand("unknown", "Uses the output of a command that may do more than read"),)
 
 
 def _may_match_option(word: Word) -> bool:
@@ -265,7 +265,7 @@ class FolderTracker:
             return SimpleCommand("read", "")
         if not _is_written_out(word, simple) or len(self._all) > self.MOST:
             self._is_sure = False
-            return SimpleCommand("unknown", "Changes to a folder that is not written out", simple.argv, exact=True)
+            return SimpleCommand("unknown", "Changes to a folder that its text does not name", simple.argv, exact=True)
         after = self._list_after(os.path.expanduser(word.text))  # noqa: PTH111 - raises nothing
         self._enter(after, simple)
         return SimpleCommand("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
@@ -315,7 +315,7 @@ def _judge(simple: Simple, commands: Sequence[Simple], place: WorkspaceView) -> 
     elif all(w.literal for w in simple.words):
         yield _judge_written_out(simple, commands, redirected, place)
     else:
-        yield from _judge_open(simple, commands, redirected, place)
+        yield from _judge_expanding(simple, commands, redirected, place)
 
 
 def _unwrap(simple: Simple) -> tuple[Word, ...]:
@@ -333,7 +333,7 @@ def _list_redirected(simple: Simple, place: WorkspaceView) -> Paths:
     )
 
 
-def _judge_open(
+def _judge_expanding(
     simple: Simple, commands: Sequence[Simple], redirected: Paths, place: WorkspaceView
 ) -> Iterator[SimpleCommand]:
     """Judge a command with patterns, loop variables or the output of commands: it must only read."""
@@ -451,7 +451,7 @@ def _judge_writing_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, p
 def _list_secret_parts(
     nested: Sequence[Simple], limited: Sequence[Simple], place: WorkspaceView
 ) -> Iterator[SimpleCommand]:
-    """Yield a part for each file with secrets that a command names or, if it is not `limited`, comes upon."""
+    """Yield a part for each file with secrets that a command names or, if it is not `limited`, may find."""
     describe = functools.cache(
         functools.partial(_explain_secret, place=place)
     )  # the same words stand in nested commands

@@ -100,9 +100,9 @@ class Decision(Struct, frozen=True):
 
     `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
     what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
-    `reach` the hosts that it may reach from inside; `command` is what runs in place of the command of the call, `note`
-    what its result says of that.
-    `hosts` are those that redirects of a URL may lead to, "*" for any.
+    `hosts` are the hosts that it may reach from inside; `command` runs in place of the command of the call, and `note`
+    says so in the result.
+    `redirect_hosts` are those that redirects of a URL may lead to, "*" for any.
     `only_reads`: it is a command that needs to write nothing; `is_edit`: the mode `edits` would allow what is asked;
     `is_alone`: it is asked about a host, so that no other command may use its network.
     """
@@ -113,8 +113,8 @@ class Decision(Struct, frozen=True):
     rules: tuple[str, ...] = ()
     diff: str = ""
     outside: str = ""
-    reach: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
+    redirect_hosts: tuple[str, ...] = ()
     command: str = ""
     note: str = ""
     only_reads: bool = False
@@ -122,7 +122,7 @@ class Decision(Struct, frozen=True):
     is_alone: bool = False
 
     def warn(self, command: str, loss: str) -> Decision:
-        """Ask about a command that names files which an undo could not restore, for the reason `loss`."""
+        """Ask about a command whose files an undo could not restore; `loss` says why, "" if it could."""
         if not loss or self.verdict == "deny":
             return self
         reason = ". ".join(r for r in (f"Cannot be undone ({loss})", self.reason) if r)
@@ -134,7 +134,7 @@ class Decision(Struct, frozen=True):
         if self.command:
             more["command"] = self.command
         values = {k: v for k, v in arguments.items() if k != "reach"}
-        return {**values, **more, **({"reach": list(self.reach)} if self.reach else {})}
+        return {**values, **more, **({"reach": list(self.hosts)} if self.hosts else {})}
 
 
 class Effect(Struct, frozen=True):
@@ -285,7 +285,7 @@ def _judge_fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: Wo
     if rule_verdict == "deny" or refused:
         return Decision("deny", refused or "denied by your rules", target.url)
     if mode == "full" or any(r.strip() == name for r in rules.allow):
-        decision = Decision("allow", "", target.url, hosts=("*",))
+        decision = Decision("allow", "", target.url, redirect_hosts=("*",))
     else:
         decision = _judge_host(target, rules, place, is_free=rule_verdict == "allow", is_named=is_named)
     return replace(decision, verdict="ask", reason="Your rules ask first") if rule_verdict == "ask" else decision
@@ -295,12 +295,15 @@ def _judge_host(
     target: network.Target, rules: Rules, place: WorkspaceView, *, is_free: bool, is_named: bool
 ) -> Decision:
     """Judge opening a URL by its host; `is_free`: a rule allows this URL."""
-    granted = (*place.hosts, *(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH)))
+    granted = (
+        *place.hosts,
+        *(r.removeprefix(rule_texts.HOST_PREFIX) for r in rules.allow if r.startswith(rule_texts.HOST_PREFIX)),
+    )
     host = target.rule_host
     if is_free or (is_named and not network.find_uncovered((host,), granted)):
-        return Decision("allow", "", target.url, hosts=(*granted, host))
-    offered = (f"{rule_texts.REACH}{host}",) if is_named else ()
-    return Decision("ask", f"Opens {host}", target.url, offered, hosts=(*granted, host))
+        return Decision("allow", "", target.url, redirect_hosts=(*granted, host))
+    offered = (f"{rule_texts.HOST_PREFIX}{host}",) if is_named else ()
+    return Decision("ask", f"Opens {host}", target.url, offered, redirect_hosts=(*granted, host))
 
 
 def _judge_search(name: str, query: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
@@ -335,9 +338,9 @@ def _judge_command(
     if mode == "full" or place.level == "unsandboxed":
         return _judge_effects(name, command, mode, rules, place, analysis)
     why = one_line(str(arguments.get("outside") or ""), 200) or _find_outside(analysis)
-    reach = _list_hosts(arguments, analysis, place)
-    if not why and reach is not None and (place.own_network or not reach):
-        return _judge_inside(name, command, reach, mode, rules, place, analysis)
+    hosts = _list_hosts(arguments, analysis, place)
+    if not why and hosts is not None and (place.own_network or not hosts):
+        return _judge_inside(name, command, hosts, mode, rules, place, analysis)
     return _judge_outside(name, command, why, mode, rules, place, analysis)
 
 
@@ -381,27 +384,27 @@ def _list_hosts(
         asked = list(itertools.filterfalse(is_local, asked))
         fetching = list(itertools.filterfalse(stays_local, fetching))
     named = list(map(find_hosts, fetching))
-    reach = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
-    return None if None in named and not argument else reach
+    hosts = tuple(dict.fromkeys((*asked, *itertools.chain.from_iterable(filter(None, named)))))
+    return None if None in named and not argument else hosts
 
 
 def _judge_inside(
     name: str,
     command: str,
-    reach: Sequence[str],
+    hosts: Sequence[str],
     mode: SessionMode,
     rules: Rules,
     place: WorkspaceView,
     analysis: CommandAnalysis,
 ) -> Decision:
     """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
-    if refused := _refuse_hosts(reach, rules):
+    if refused := _refuse_hosts(hosts, rules):
         return Decision("deny", refused, command)
     judged = _judge_effects(name, command, mode, rules, place, analysis)
-    granted = tuple(r.removeprefix(rule_texts.REACH) for r in rules.allow if r.startswith(rule_texts.REACH))
-    all_hosts = tuple(dict.fromkeys((*place.hosts, *granted, *reach)))
-    if judged.verdict == "deny" or not (new_hosts := network.find_uncovered(reach, (*place.hosts, *granted))):
-        return replace(judged, reach=all_hosts)
+    granted = tuple(r.removeprefix(rule_texts.HOST_PREFIX) for r in rules.allow if r.startswith(rule_texts.HOST_PREFIX))
+    all_hosts = tuple(dict.fromkeys((*place.hosts, *granted, *hosts)))
+    if judged.verdict == "deny" or not (new_hosts := network.find_uncovered(hosts, (*place.hosts, *granted))):
+        return replace(judged, hosts=all_hosts)
     if mode == "plan":
         return Decision("deny", f"{place.reader} reaches no network", command)
     return _ask_about_hosts(judged, command, new_hosts, all_hosts)
@@ -411,19 +414,19 @@ def _ask_about_hosts(judged: Decision, command: str, new_hosts: Sequence[str], a
     """Ask about the hosts that a command reaches, and about the command if that is asked about as well."""
     asks = judged.verdict == "ask"
     reason = f"Reaches {', '.join(new_hosts)}" + (f". {judged.reason}" if asks and judged.reason else "")
-    offered = () if asks and not judged.rules else (*judged.rules, *(f"{rule_texts.REACH}{h}" for h in new_hosts))
-    return Decision("ask", reason, command, offered, judged.diff, reach=all_hosts, is_alone=True)
+    offered = () if asks and not judged.rules else (*judged.rules, *(f"{rule_texts.HOST_PREFIX}{h}" for h in new_hosts))
+    return Decision("ask", reason, command, offered, judged.diff, hosts=all_hosts, is_alone=True)
 
 
-def _refuse_hosts(reach: Sequence[str], rules: Rules) -> str:
+def _refuse_hosts(hosts: Sequence[str], rules: Rules) -> str:
     """Return why a command may not reach the hosts that it names, or ""."""
-    if len(reach) > MOST_HOSTS:
+    if len(hosts) > MOST_HOSTS:
         return f"more than {MOST_HOSTS} hosts for one command"
-    if wrong := next((h for h in reach if network.parse_host(h) is None), None):
+    if wrong := next((h for h in hosts if network.parse_host(h) is None), None):
         return f"{one_line(wrong, 60)!r} is not a host name"
-    denied = [r.removeprefix(rule_texts.REACH) for r in rules.deny if r.startswith(rule_texts.REACH)]
-    if refused := next((h for h in reach if not network.find_uncovered((h,), denied)), None):
-        return f"your rules allow no command to reach {refused}"
+    denied = [r.removeprefix(rule_texts.HOST_PREFIX) for r in rules.deny if r.startswith(rule_texts.HOST_PREFIX)]
+    if refused := next((h for h in hosts if not network.find_uncovered((h,), denied)), None):
+        return f"your rules deny access to {refused}"
     return ""
 
 

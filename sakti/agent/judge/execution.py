@@ -1,7 +1,7 @@
 """Find what a command executes: workspace code, files that run code later, programs its text hides.
 
 A command is clear if it is known to start nothing (`reads`, `edits` and `plain` in `programs.toml`), or if the commands
-that it starts were read from its text and are clear, too. The project's own code is not looked into: tests, build files
+that it starts were read from its text and are clear, too. The project's own code is not examined: tests, build files
 and scripts of interpreters. A script of a shell consists of commands, and hides them.
 """
 

@@ -30,8 +30,8 @@ from sakti.core.lazy import lazy_pattern
 MOST_MATCHES = 2_000  # of a pattern
 MOST_COMMANDS = 300  # that loops make of one
 MOST_LISTED = 20_000  # entries of folders that are looked at
-LISTED = "./listed"  # stands for each file of a list in the command that gets it
-PRINTED = "$()"  # stands for what a command prints
+LISTED = "./listed"  # placeholder for each file of a list in the command that gets it
+PRINTED = "$()"  # placeholder for the output of a command
 _DIVIDES = re.compile(r"[\s*?\[\\'\"]")
 # Programs that pass on some of the lines that they get, and options with which they do nothing else.
 _FILTERS = {
@@ -85,7 +85,7 @@ def _expand_choice(choice: Word, place: WorkspaceView) -> list[str] | None:
 def list_matches(pattern: str, folder: Path) -> list[str] | None:
     """Return the matches of a pattern, itself without any; None if they are too many or unclear.
 
-    `**` is `*`, as in a shell that was not told otherwise; a leading dot is matched by a dot only.
+    `**` is `*`, as in a shell without `globstar`; only a dot matches a leading dot.
     """
     if not has_plain_sets(pattern):
         return None
@@ -285,7 +285,7 @@ def read_targets(command: str, place: WorkspaceView) -> Targets:
 
 
 def _find_targets(simple: Simple, place: WorkspaceView) -> Targets:
-    program, words = simple.program, _list_operands(simple.words[1:])
+    program, words = simple.program, list_operand_words(simple.words[1:])
     read = _READERS.get(program)
     if read is not None:
         return read(simple, words, place)
@@ -362,7 +362,8 @@ def _list_destinations(words: Sequence[Word], place: WorkspaceView) -> tuple[Pat
     return tuple(out)
 
 
-def _list_operands(words: Sequence[Word]) -> tuple[Word, ...]:
+def list_operand_words(words: Sequence[Word]) -> tuple[Word, ...]:
+    """Return the words that are no options, and all behind `--`."""
     ends = next((n for n, w in enumerate(words) if w.text == "--"), len(words))
     return (*(w for w in words[:ends] if not w.text.startswith("-")), *words[ends + 1 :])
 

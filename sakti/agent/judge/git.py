@@ -1,4 +1,4 @@
-"""Tell the git commands that only read from those that may run programs or write elsewhere."""
+"""Distinguish git commands that only read from those that may run programs or write elsewhere."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ def _list_settings(options: Sequence[str]) -> list[str]:
 def _names_program(setting: str) -> bool:
     name, _, value = setting.partition("=")
     return not (
-        value in LISTS.harmless_values or repositories.is_harmless(name.lower()) or name.lower().startswith("safe.")
+        not value
+        or value in LISTS.harmless_values
+        or repositories.is_harmless(name.lower())
+        or name.lower().startswith("safe.")
     )
 
 
@@ -188,7 +191,7 @@ def may_copy_secrets(argv: Sequence[str], *, rewritten: bool) -> bool:
 
 
 def can_show_any_file(argv: Sequence[str]) -> bool:
-    """Return whether a git command may show a file that it does not name, in spite of pathspecs."""
+    """Return whether a git command may show a file that it does not name, even with pathspecs."""
     is_single = shows_contents(argv) and any(a.startswith(LISTS.git_single_file_options) for a in argv)
     return is_single and any(re.search(r"[*?\[]|^:", a) for a in list_operands(argv))
 
@@ -216,7 +219,7 @@ def _type_objects(argv: Sequence[str], start: int, name: str) -> list[tuple[int,
     return [(at, f"^{{{kind}}}") for at in range(start, ends) if names_object(argv[at])]
 
 
-# With pathspecs git leaves out commits that change no file of them, unless it is told otherwise.
+# With pathspecs git leaves out commits that change none of the files, except with these options.
 _ALL_COMMITS = {"log": "--full-history --sparse", "show": "--sparse"}
 
 

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from sakti.agent.judge import git
 from sakti.agent.judge.call_forms import list_edited_files, match_form
 from sakti.agent.judge.execution import strip_runner
+from sakti.agent.judge.expansion import list_operand_words
 from sakti.agent.judge.policy import skip_git_options
 from sakti.agent.judge.programs import (
     Harm,
@@ -34,7 +35,7 @@ _HARMS: Mapping[Harm, str] = {
     "superuser": "Runs as another user",
     "system": "Changes the system",
     "disk": "Overwrites a disk",
-    "processes": "Ends processes that may not be this project's",
+    "processes": "May end processes of other programs",
 }
 _CLOUDS = lazy_pattern(
     r"^(?:rm|rb|delete\b.*|terminate\b.*|destroy\b.*|remove\b.*|purge\b.*|stop\b.*)|delete-|terminate-"
@@ -161,21 +162,11 @@ def _describe_removal(command: Simple, removal: Removal, place: WorkspaceView) -
     """Return the trees that must not be lost and that a command removes or changes."""
     if not has_option(cut_at_dashes(command.argv[1:]), removal.options):
         return ""
-    operands = _list_operands(command.words[1:])[removal.skipped :]
+    operands = list_operand_words(command.words[1:])[removal.skipped :]
     if not operands and (command.piped or command.inside):
         return f"{removal.verb} what another command lists: cannot be undone"
     risky = [w for w in operands if _is_vital(w, place)]
     return f"{removal.verb} {_name_targets(risky, place)}: cannot be undone" if risky else ""
-
-
-def _list_operands(words: Sequence[Word]) -> list[Word]:
-    ended, operands = False, list[Word]()
-    for word in words:
-        if not ended and word.text == "--":
-            ended = True
-        elif ended or not word.text.startswith("-"):
-            operands.append(word)
-    return operands
 
 
 def _is_vital(word: Word, place: WorkspaceView) -> bool:
@@ -225,8 +216,8 @@ def _check_find(command: Simple, place: WorkspaceView) -> str:
 
 
 def _check_rsync(command: Simple, place: WorkspaceView) -> str:
-    operands = _list_operands(command.words[1:])
-    removed = operands[-1:] if any(a.startswith("--del") for a in command.argv) else []
+    operands = list_operand_words(command.words[1:])
+    removed = list(operands[-1:]) if any(a.startswith("--del") for a in command.argv) else []
     if any(a.startswith("--remove-so") for a in command.argv):
         removed += operands[:-1]
     risky = [w for w in removed if _is_vital(w, place)]
@@ -234,7 +225,7 @@ def _check_rsync(command: Simple, place: WorkspaceView) -> str:
 
 
 def _check_move(command: Simple, place: WorkspaceView) -> str:
-    from_where = _list_operands(command.words[1:])[:-1]
+    from_where = list_operand_words(command.words[1:])[:-1]
     vital = [w for w in from_where if "$" not in w.text and _is_vital_path(place.resolve(w.text), place)]
     return f"Moves {_name_targets(vital, place)}" if vital else ""
 

@@ -75,7 +75,7 @@ IN_SHORT: Mapping[SessionMode, str] = {
 }
 
 READ_ONLY = "read-only"  # in a mode's `tools`: the reading tools, with commands judged as in `plan`
-REACH = "reach: "  # what rules about hosts begin with
+HOST_PREFIX = "reach: "  # what rules about hosts begin with
 # Hashes stand behind a `#` that is in no quotes.
 _COMMAND = lazy_pattern(
     r"""(\w[\w-]*):\s*+((?:'[^']*+'|"(?:\\.|[^"\\])*+"|\\.|\s++(?!#)|[^'"\\\s])*+)(?:\s+#\s*(.*))?""", re.DOTALL
@@ -83,9 +83,9 @@ _COMMAND = lazy_pattern(
 
 
 def verdict_for_kind(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdict:
-    """Return what `mode` does with an effect, where no rule says more.
+    """Return the verdict of `mode` on an effect; rules may change it.
 
-    `sandboxed`: a whole sandbox holds commands; without one, one that nothing is known of is never free.
+    `sandboxed`: a complete sandbox holds commands; without one, unknown commands are never free.
     """
     if mode == "full":
         return "deny" if kind == "secret" else "allow"
@@ -140,11 +140,11 @@ class CommandRule(Struct, frozen=True):
 
     words: tuple[str, ...]
     hashes: Mapping[str, str]
-    partial: bool = False  # the last word may go on, as the globs of older versions did
+    partial: bool = False  # the last word is a beginning, as in the globs of older versions
 
 
 def verdict_for_path(rules: Rules, tool: str, target: str) -> Literal["allow", "ask", "deny"] | None:
-    """Return what the rules say of a call of `tool` on a path; the strictest one counts."""
+    """Return the verdict of the strictest rule on a call of `tool` on a path, or None."""
     for verdict in ("deny", "ask", "allow"):
         if any(_covers_path(rule, tool, target) for rule in getattr(rules, verdict)):
             return verdict
@@ -214,7 +214,7 @@ def find_tool(rule: str) -> str:
 
 def names_host(rule: str) -> bool:
     """Return whether a rule is about a host that may be reached, as `reach: docs.example.org`."""
-    return rule.startswith(REACH) and network.parse_host(rule.removeprefix(REACH)) is not None
+    return rule.startswith(HOST_PREFIX) and network.parse_host(rule.removeprefix(HOST_PREFIX)) is not None
 
 
 def is_old_form(rule: str, tool: str) -> bool:
@@ -247,7 +247,7 @@ def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
     plain = skip_git_options((name, *argv[1:])) if name.lower() == "git" else (name, *argv[1:])
     lower = (name.lower(), *plain[1:])  # some file systems find a program so, too
     named = (rule for rule in (parse_command_rule(text, tool) for text in rules) if rule is not None)
-    return any(_begins_with(rule, words) or _match_between(rule, words) for rule in named for words in (plain, lower))
+    return any(_begins_with(rule, words) or _fits_between(rule, words) for rule in named for words in (plain, lower))
 
 
 def _begins_with(rule: CommandRule, argv: Sequence[str]) -> bool:
@@ -259,7 +259,7 @@ def _begins_with(rule: CommandRule, argv: Sequence[str]) -> bool:
     return tuple(argv[: len(words)]) == words
 
 
-def _match_between(rule: CommandRule, argv: Sequence[str]) -> bool:
+def _fits_between(rule: CommandRule, argv: Sequence[str]) -> bool:
     """Match the words in their order, with options and their values between them."""
     if not rule.words or argv[0] != rule.words[0]:
         return False

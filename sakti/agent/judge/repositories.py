@@ -235,10 +235,10 @@ def parse_settings(text: str) -> list[tuple[str, str]]:
     return entries
 
 
-# Of a folder that git keeps.
-KEPT = ("hooks", "config", "info", "config.worktree", "commondir")
-# Of what git keeps of a linked worktree.
-OF_WORKTREE = ("commondir", "gitdir", "config.worktree")
+# Files and folders of a repository that commands must not change.
+IN_REPOSITORY = ("hooks", "config", "info", "config.worktree", "commondir")
+# The same of a linked worktree.
+IN_WORKTREE = ("commondir", "gitdir", "config.worktree")
 MOST = 500  # folders of submodules and worktrees that are looked at
 _LARGEST = 100_000  # bytes of a configuration
 
@@ -261,10 +261,10 @@ def list_git_folders(git: Path) -> list[Path]:
 def list_protected(git: Path, workspace: Path) -> Iterator[Path]:
     """Yield what a command must not change of a repository, whether it is there or not."""
     for folder in list_git_folders(git):
-        yield from (folder / name for name in KEPT)
+        yield from (folder / name for name in IN_REPOSITORY)
         yield from (hook for hook in _list_hooks(folder / "hooks") if hook.is_symlink())  # what it names runs
         for tree in list_folders(folder / "worktrees")[:MOST]:
-            yield from (tree / name for name in OF_WORKTREE)
+            yield from (tree / name for name in IN_WORKTREE)
     yield from list_named_files(git, workspace)
 
 

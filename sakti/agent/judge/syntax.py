@@ -87,11 +87,11 @@ class SyntaxReader:
     def _note(self, why: str) -> None:
         self.unclear = self.unclear or why
 
-    def _text(self, node: Node) -> str:
+    def _get_text(self, node: Node) -> str:
         return self._source[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def _account(self, node: Node) -> None:
-        if not node.is_named and self._text(node) != node.type:
+        if not node.is_named and self._get_text(node) != node.type:
             return  # a sign that took a word in: `-o<<`
         self._rest[node.start_byte : node.end_byte] = b" " * (node.end_byte - node.start_byte)
 
@@ -104,7 +104,7 @@ class SyntaxReader:
     def _walk(self, node: Node, *, piped: bool = False, before: int | None = None, sure: bool = True) -> None:
         match node.type:
             case "command" | "test_command":
-                command = self._command(node) if node.type == "command" else self._test(node)
+                command = self._read_command(node) if node.type == "command" else self._read_test(node)
                 self.commands.append(
                     replace(
                         command,
@@ -120,21 +120,21 @@ class SyntaxReader:
             case "comment":
                 self._account_alone(node)
             case "for_statement":
-                self._for(node, piped=piped)
+                self._read_for(node, piped=piped)
             case "while_statement":
-                self._while(node, piped=piped)
+                self._read_while(node, piped=piped)
             case "c_style_for_statement":
-                self._count(node, piped=piped)
+                self._read_counting_loop(node, piped=piped)
             case "case_statement":
-                self._case(node, piped=piped)
+                self._read_case(node, piped=piped)
             case "compound_statement" if node.children[0].type == "((":
-                self._compute(node)
+                self._read_arithmetic(node)
             case _:
                 if node.type not in _GROUPS:
                     self._note(f"contains a {node.type.replace('_', ' ')}")
                 self._walk_group(node, piped=piped, sure=sure)
 
-    def _only_since(self, first: int) -> int | None:
+    def _find_single(self, first: int) -> int | None:
         """Return the number of the command at `first` if it is the last one; or None."""
         return first if len(self.commands) == first + 1 else None
 
@@ -148,7 +148,7 @@ class SyntaxReader:
                 self._read_sign(child)
                 continue
             if node.type == "pipeline" and sign == "|":
-                piped, before = True, self._only_since(first)
+                piped, before = True, self._find_single(first)
             first = len(self.commands)
             self._walk(child, piped=piped, before=before, sure=sure and sign != "||")
             if sign == "&&" and first < len(self.commands):
@@ -166,7 +166,7 @@ class SyntaxReader:
 
     # --- loops, branches, variables ----------------------------------------------------------------------------------
 
-    def _repeat(self, node: Node, variables: Mapping[str, tuple[Word, ...]], *, piped: bool) -> None:
+    def _read_loop(self, node: Node, variables: Mapping[str, tuple[Word, ...]], *, piped: bool) -> None:
         """Read what a loop repeats, with its own variables: none of them may be one that is set already."""
         if not all(map(VARIABLE.fullmatch, variables)) or not self._variables.keys().isdisjoint(variables):
             self._note("contains a loop that is not simple")
@@ -175,36 +175,36 @@ class SyntaxReader:
         self._walk(node, piped=piped, sure=False)
         self._variables, self._is_repeated = outer, repeated
 
-    def _for(self, node: Node, *, piped: bool) -> None:
+    def _read_for(self, node: Node, *, piped: bool) -> None:
         """Read a loop over written words, or over what a command prints."""
         name, words = "", list[Word]()
         for child in node.children:
             if child.type == "do_group":
-                self._repeat(child, {name: _PRINTED if has_output(words) else tuple(words)}, piped=piped)
-            elif child.type == "brace_expression" and (ends := _RANGE.fullmatch(self._text(child))):
+                self._read_loop(child, {name: _PRINTED if has_output(words) else tuple(words)}, piped=piped)
+            elif child.type == "brace_expression" and (ends := _RANGE.fullmatch(self._get_text(child))):
                 self._account(child)
                 words += _list_numbers(int(ends[1]), int(ends[2]))
             elif child.is_named and name:
-                words.append(self._argument(child))
+                words.append(self._read_argument(child))
             else:
                 self._account(child)
-                name = self._text(child) if child.is_named else name
+                name = self._get_text(child) if child.is_named else name
         if not _loops_over_words(node):
             self._note("contains a loop that is not simple")
 
-    def _while(self, node: Node, *, piped: bool) -> None:
+    def _read_while(self, node: Node, *, piped: bool) -> None:
         """Read a loop with a condition; what `read` sets there holds what a command prints, or a file."""
         first = len(self.commands)
         for child in node.children:
             if child.type == "do_group":
                 names = _list_read_names(self.commands[first]) if len(self.commands) == first + 1 else []
-                self._repeat(child, dict.fromkeys(names, _PRINTED), piped=piped)
+                self._read_loop(child, dict.fromkeys(names, _PRINTED), piped=piped)
             elif child.is_named:
-                self._repeat(child, {}, piped=piped)
+                self._read_loop(child, {}, piped=piped)
             else:
                 self._account(child)
 
-    def _count(self, node: Node, *, piped: bool) -> None:
+    def _read_counting_loop(self, node: Node, *, piped: bool) -> None:
         """Read `for ((i=0; i<3; i++))`, whose variable is a number."""
         body = node.children[-1]
         start = next((c.start_byte for c in node.children if c.type == "(("), node.start_byte)
@@ -218,19 +218,19 @@ class SyntaxReader:
         for child in node.children[:-1]:
             if child.type in ("for", ";"):
                 self._account(child)
-        self._repeat(body, {counted["name"]: _PRINTED}, piped=piped)
+        self._read_loop(body, {counted["name"]: _PRINTED}, piped=piped)
 
-    def _case(self, node: Node, *, piped: bool) -> None:
+    def _read_case(self, node: Node, *, piped: bool) -> None:
         """Read branches: each is judged, whatever chooses it."""
         for child in node.children:
             if child.type == "case_item":
-                self._branch(child, piped=piped)
-            elif not child.is_named or _SUBJECT.fullmatch(self._text(child)):
+                self._read_branch(child, piped=piped)
+            elif not child.is_named or _SUBJECT.fullmatch(self._get_text(child)):
                 self._account(child)
             else:
-                self._argument(child)
+                self._read_argument(child)
 
-    def _branch(self, node: Node, *, piped: bool) -> None:
+    def _read_branch(self, node: Node, *, piped: bool) -> None:
         is_pattern = True
         for child in node.children:
             if not child.is_named:
@@ -238,15 +238,15 @@ class SyntaxReader:
                 self._account(child)
             elif not is_pattern:
                 self._walk(child, piped=piped, sure=False)
-            elif re.search(r"[$`<>\\]", self._text(child)):
+            elif re.search(r"[$`<>\\]", self._get_text(child)):
                 self._note("leaves a word to the shell")
                 self._read_nested(child)
             else:
                 self._account(child)
 
-    def _compute(self, node: Node) -> None:
+    def _read_arithmetic(self, node: Node) -> None:
         """Evaluate arithmetic on numbers; on variables it could run their text."""
-        if _NUMBERS.fullmatch(self._text(node)):
+        if _NUMBERS.fullmatch(self._get_text(node)):
             self._account(node)
         else:
             self._note("computes a word")
@@ -258,7 +258,7 @@ class SyntaxReader:
         redirects = _Redirects()
         for child in node.children:
             if child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
-                self._redirect(child, redirects)
+                self._read_redirect(child, redirects)
             else:
                 self._walk(child, piped=piped, before=before, sure=sure)
                 is_compound = child.type.endswith(("_statement", "subshell"))
@@ -270,7 +270,7 @@ class SyntaxReader:
         for child in redirects.behind:
             self._walk(child, piped=True, before=len(self.commands) - 1, sure=False)
 
-    def _redirect(self, node: Node, redirects: _Redirects) -> None:
+    def _read_redirect(self, node: Node, redirects: _Redirects) -> None:
         if _ENDS_WITH_NUMBER.search(self._source, 0, node.start_byte):
             self._note("contains a redirection that is not simple")  # the number of a file, read as a word
         match node.type:
@@ -279,7 +279,7 @@ class SyntaxReader:
             case "herestring_redirect":
                 for child in node.children:
                     if child.is_named:
-                        redirects.input = self._word(child).text
+                        redirects.input = self._read_word(child).text
                     else:
                         self._account(child)
             case _:
@@ -290,9 +290,11 @@ class SyntaxReader:
         for child in node.children:
             if child.type == "file_descriptor":
                 self._account_alone(child)
-                sign += "" if self._text(child).isdigit() else "?"
+                sign += "" if self._get_text(child).isdigit() else "?"
             elif child.is_named:
-                targets.append(self._argument(child) if child.type == "process_substitution" else self._word(child))
+                targets.append(
+                    self._read_argument(child) if child.type == "process_substitution" else self._read_word(child)
+                )
             else:
                 self._account(child)
                 sign += child.type
@@ -324,12 +326,12 @@ class SyntaxReader:
         for child in node.children:
             if child.type == "heredoc_start":
                 self._account(child)
-                if not re.fullmatch(r"'\w+'|\"\w+\"", self._text(child)):
+                if not re.fullmatch(r"'\w+'|\"\w+\"", self._get_text(child)):
                     self._note("contains a heredoc without quotes")
                     self._read_nested(node)
             elif child.type in ("heredoc_body", "heredoc_end", "<<", "<<-"):
                 self._account(child)
-                redirects.input += self._text(child) if child.type == "heredoc_body" else ""
+                redirects.input += self._get_text(child) if child.type == "heredoc_body" else ""
             elif child.type == "file_redirect":
                 self._redirect_file(child, redirects)
             elif child.is_named:
@@ -338,23 +340,23 @@ class SyntaxReader:
             else:
                 self._note("continues after a heredoc")
 
-    def _command(self, node: Node) -> Simple:
+    def _read_command(self, node: Node) -> Simple:
         words: list[Word] = []
         assigned: list[str] = []
         ends: list[int] = []
         redirects = _Redirects()
         for child in node.children:
-            if child.type == "variable_assignment" and _FIELDS.match(self._text(node)):
+            if child.type == "variable_assignment" and _FIELDS.match(self._get_text(node)):
                 self._account(child)  # it holds for `read` alone
             elif child.type == "variable_assignment":
-                assigned.append(self._assignment(child))
+                assigned.append(self._read_assignment(child))
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
-                self._redirect(child, redirects)
+                self._read_redirect(child, redirects)
             elif child.type == "command_name":
-                words.append(self._name(child))
+                words.append(self._read_name(child))
                 ends.append(child.end_byte)
             elif child.is_named:
-                words.append(self._argument(child))
+                words.append(self._read_argument(child))
                 ends.append(child.end_byte)
             else:
                 self._note("contains shell syntax")
@@ -368,23 +370,23 @@ class SyntaxReader:
         if any(w.stream for w in command.words) and find_program(command.program).reads is None:
             self._note("runs the output of another command")
 
-    def _assignment(self, node: Node) -> str:
+    def _read_assignment(self, node: Node) -> str:
         """Read a variable that is set for one command; one that no program takes for a command is plain."""
-        name = self._text(node).partition("=")[0].rstrip("+")
-        if is_harmless_variable(name) and re.fullmatch(r"\w+=[\w./:,@%-]*", self._text(node)):
+        name = self._get_text(node).partition("=")[0].rstrip("+")
+        if is_harmless_variable(name) and re.fullmatch(r"\w+=[\w./:,@%-]*", self._get_text(node)):
             self._account(node)
         else:
             self._note("sets a variable")
             self._read_nested(node)
         return name
 
-    def _name(self, node: Node) -> Word:
-        word = self._word(node.children[0] if node.children else node)
+    def _read_name(self, node: Node) -> Word:
+        word = self._read_word(node.children[0] if node.children else node)
         if not word.literal:
             self._note("leaves a word to the shell")
         return word
 
-    def _test(self, node: Node) -> Simple:
+    def _read_test(self, node: Node) -> Simple:
         """Read `[ ]` and `[[ ]]` as `test`."""
         words = [Word("test")]
         double = any(c.type == "[[" for c in node.children)
@@ -393,22 +395,22 @@ class SyntaxReader:
             or re.search(rb"[ \t\n]\]\]?\Z", node.text or b"") is None
         ):
             self._note("cannot be parsed")  # a word of the shell only between spaces: `[1]` is a pattern
-        self._test_words(node, words)
+        self._read_test_words(node, words)
         if double and (has_output(words) or not _COMPUTES.isdisjoint(w.text for w in words)):
             self._note("computes a word")
         return Simple(tuple(words))
 
-    def _test_words(self, node: Node, words: list[Word]) -> None:
+    def _read_test_words(self, node: Node, words: list[Word]) -> None:
         for child in node.children:
             if child.type in ("[", "]", "[[", "]]"):
                 self._account(child)
             elif child.type.endswith("_expression"):
-                self._test_words(child, words)
+                self._read_test_words(child, words)
             elif child.type == "test_operator" or not child.is_named:
                 self._account(child)
-                words.append(Word(self._text(child)))
+                words.append(Word(self._get_text(child)))
             else:
-                words.append(self._argument(child))
+                words.append(self._read_argument(child))
 
     def _read_nested(self, node: Node) -> None:
         """Read the commands of substitutions below a node that is not understood: each runs, too."""
@@ -427,28 +429,28 @@ class SyntaxReader:
                 self._account(child)
         self._is_substituted = outer
 
-    def _argument(self, node: Node) -> Word:
+    def _read_argument(self, node: Node) -> Word:
         """Read a word of a command by itself: a variable is checked for what divides it."""
-        if node.type == "process_substitution" and self._text(node).startswith("<("):
+        if node.type == "process_substitution" and self._get_text(node).startswith("<("):
             around = (
                 self._source[node.start_byte - 1 : node.start_byte] + self._source[node.end_byte : node.end_byte + 1]
             )
             if around.strip(_BEFORE):
                 self._note("cannot be parsed")  # a part of a longer word
             self._read_substituted(node)
-            return Word(self._text(node), literal=False, stream=True)
-        return join((self._word(node),), self._text(node))
+            return Word(self._get_text(node), literal=False, stream=True)
+        return join((self._read_word(node),), self._get_text(node))
 
     # --- words ----------------------------------------------------------------------------------------------------
 
-    def _word(self, node: Node) -> Word:
+    def _read_word(self, node: Node) -> Word:
         """Read a word as the shell would, before expansion."""
-        raw = self._text(node)
+        raw = self._get_text(node)
         if node.type not in ("command_substitution", "arithmetic_expansion", "process_substitution"):
             self._account(node)
         match node.type:
             case "word" | "number":
-                return self._bare(raw)
+                return self._read_bare(raw)
             case "raw_string":
                 return Word(raw[1:-1])
             case "ansi_c_string":
@@ -459,19 +461,19 @@ class SyntaxReader:
             case "concatenation":
                 return self._join_parts(node)
             case "simple_expansion" | "expansion":
-                return self._variable(node)
+                return self._read_variable(node)
             case "command_substitution":
                 self._read_substituted(node)
                 return Word(raw, literal=False, output=True, split=True)
             case "arithmetic_expansion":
-                self._compute(node)
+                self._read_arithmetic(node)
                 return Word(raw, literal=False, output=True)
             case _:
                 self._note(f"contains a {node.type.replace('_', ' ')}")
                 self._read_nested(node)
                 return Word(_expand_home(raw), literal=False)
 
-    def _bare(self, raw: str) -> Word:
+    def _read_bare(self, raw: str) -> Word:
         """Read a word without quotes."""
         if raw == "{}" or raw in _ESCAPED:
             return Word(raw.removeprefix("\\"))
@@ -484,8 +486,8 @@ class SyntaxReader:
             self._note("leaves a word to the shell")
         return Word(re.sub(r"\\(.)", r"\1", _expand_home(raw), flags=re.DOTALL), literal=not (signs - {"\\"}))
 
-    def _variable(self, node: Node) -> Word:
-        raw = self._text(node)
+    def _read_variable(self, node: Node) -> Word:
+        raw = self._get_text(node)
         name = re.fullmatch(r"\$(?:(\w+)|\{(\w+)\})", raw)
         if name is not None and (choices := self._variables.get(name[1] or name[2])):
             if has_output(choices):
@@ -502,9 +504,9 @@ class SyntaxReader:
         parts: list[Word] = []
         at, inner = node.start_byte + 1, [c for c in node.children if c.is_named and c.type != "string_content"]
         for child in inner:
-            parts += [self._read_unquoted(at, child.start_byte), replace(self._word(child), split=False)]
+            parts += [self._read_unquoted(at, child.start_byte), replace(self._read_word(child), split=False)]
             at = child.end_byte
-        return join([*parts, self._read_unquoted(at, node.end_byte - 1)], _expand_home(self._text(node)[1:-1]))
+        return join([*parts, self._read_unquoted(at, node.end_byte - 1)], _expand_home(self._get_text(node)[1:-1]))
 
     def _read_unquoted(self, start: int, end: int) -> Word:
         raw = self._source[start:end].decode("utf-8", "replace")
@@ -516,10 +518,10 @@ class SyntaxReader:
 
     def _join_parts(self, node: Node) -> Word:
         """Read a word of several parts."""
-        raw = self._text(node)
+        raw = self._get_text(node)
         if "{}" in raw and re.fullmatch(r"[\w./:,+%@-]*", raw.replace("{}", "")):
             return Word(raw)  # the shell leaves empty braces as they are
-        parts = [self._word(c) for c in node.children]
+        parts = [self._read_word(c) for c in node.children]
         word = join(parts, "".join(p.text for p in parts))
         if any(c.end_byte != d.start_byte for c, d in itertools.pairwise(node.children)):
             self._note("cannot be parsed")

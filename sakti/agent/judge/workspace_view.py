@@ -11,9 +11,10 @@ import itertools
 import os
 import re
 import sys
+import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 import msgspec
 from msgspec import Struct, field
@@ -68,8 +69,8 @@ class WorkspaceView(Struct, frozen=True):
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
     kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
     `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
-    read unasked: those of skills. `hosts` may be reached by every command. `added` are folders that the user opened
-    beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
+    read without a question: those of skills. `hosts` may be reached by every command. `added` are folders that the user
+    opened beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
     `search_service` is the name of the service that searches the web. `reader` names for refusals what only reads.
     """
 
@@ -113,6 +114,9 @@ def resolve_path(folder: Path, path: str) -> Path:
         return Path(os.path.realpath(folder / clean_surrogates(path)))
 
 
+ListsT = TypeVar("ListsT")
+
+
 class JudgeLists(Struct, frozen=True, forbid_unknown_fields=True):
     """Names that the judge knows; schema of `lists.toml`, which explains them."""
 
@@ -147,7 +151,18 @@ class JudgeLists(Struct, frozen=True, forbid_unknown_fields=True):
     program_settings: Mapping[str, tuple[str, ...]]
 
 
-LISTS = msgspec.toml.decode(Path(__file__).with_name("lists.toml").read_bytes(), type=JudgeLists)
+def load_lists(file: Path, kind: type[ListsT]) -> ListsT:
+    """Load lists of words, each written as one text: TOML takes ten times as long to parse arrays."""
+    return msgspec.convert(_split_words(tomllib.loads(file.read_text("utf-8"))), kind)
+
+
+def _split_words(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _split_words(each) for name, each in cast("dict[str, Any]", value).items()}
+    return value.split() if isinstance(value, str) else value
+
+
+LISTS = load_lists(Path(__file__).with_name("lists.toml"), JudgeLists)
 SECRET_NAMES = (*(f"{stem}.{end}" for stem in LISTS.secret_stems for end in LISTS.secret_endings), *LISTS.secret_names)
 
 

@@ -40,7 +40,7 @@ LINES_TOKENS = 300  # of all lines in the system prompt; of the news about one s
 
 
 class McpClients:
-    """Owner of a session's servers. `offered` are the tools that a model was told of, by server."""
+    """Owner of a session's servers. `offered` are the tools that models know, by server."""
 
     def __init__(self, workspace: ServerWorkspace, servers: Iterable[McpServer]) -> None:
         self._workspace = workspace
@@ -144,7 +144,7 @@ class McpClients:
     # --- tools ------------------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Take over changed lists: the model is told of them with this turn."""
+        """Take over changed lists, which this turn reports to the model."""
         self._take_over(self.connections)
 
     def begin_step(self) -> None:
@@ -202,7 +202,7 @@ class McpClients:
                 out += "\n\n" + mcp_tools.mark_outside_text("mcp-instructions", server, [text])
         return out
 
-    # --- what the model is told ---------------------------------------------------------------------------------
+    # --- news for the model ---------------------------------------------------------------------------------
 
     def lines(self, servers: Sequence[str] | None = None) -> dict[str, str]:
         """Return a line for each server that was ready, by name; at most `LINES_TOKENS` in all."""
@@ -224,7 +224,7 @@ class McpClients:
         }
 
     def news(self, begun: Mapping[str, str]) -> dict[str, str]:
-        """Return what a thread that began with these hashes of tool names has to be told, by server."""
+        """Return the news for a thread that began with these hashes of tool names, by server."""
         changed = [name for name, digest in self.digests().items() if begun.get(name) != digest]
         news = {s: f"The MCP server {s} now offers: {self.lines([s])[s]}" for s in changed}
         for name in self.offered:

@@ -237,7 +237,7 @@ def _format_target(settings: ServerSettings) -> str:
 
 
 def check_entry(name: str, table: Mapping[str, Any], origin: str) -> None:
-    """Raise `ConfigError` if an entry could not be used, whatever its variables are."""
+    """Raise `ConfigError` if an entry could not be used with any variables."""
     label = f"{SERVERS}.{one_line(name, LONGEST_NAME)}"
     settings, _ = _parse_entry(name, table, label, origin)
     if not _VARIABLE.search(settings.url) and (fault := _find_url_fault(settings.url)):
@@ -381,9 +381,9 @@ class _Expander(Struct, frozen=True):
     missing: set[str]
 
     def expand(self, text: str) -> str:
-        return _VARIABLE.sub(self._value, text)
+        return _VARIABLE.sub(self._replace_variable, text)
 
-    def _value(self, match: re.Match[str]) -> str:
+    def _replace_variable(self, match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         value = self.env.get(name)
         if default is not None:

@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 RESTARTS = (1.0, 5.0)  # seconds until a server that died starts again
 STEADY_S = 600.0  # a server that ran so long gets all its restarts again
-LONGEST_CALL = 600.0  # seconds, whatever progress it reports
+LONGEST_CALL = 600.0  # seconds, even if it reports progress
 CANCEL_S = 0.8  # seconds that a cancelled call may take to tell the server
 CLOSING_S = 1.0  # seconds that a server over HTTP may take to end its session
 PROCESS_CLOSING_S = 5.0  # seconds until a process is killed, and a little more
@@ -150,7 +150,7 @@ class Connection:
                     await self._load(client)
                 self._client = client
                 self._set("ready", self.state.error)
-                watching = asyncio.create_task(self._watch(client))
+                watching = asyncio.create_task(self._subscribe(client))
                 try:
                     await self._serve_lists(client, transport)
                 finally:
@@ -195,8 +195,8 @@ class Connection:
                 raise
             self._set("ready", f"Its changed lists cannot be read: {self._explain_error(e)}.")
 
-    async def _watch(self, client: Client) -> None:
-        """Hear of changed lists from a server of the newer protocol, which tells only those who ask."""
+    async def _subscribe(self, client: Client) -> None:
+        """Subscribe to changed lists: a server of the newer protocol reports them only on request."""
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             return
         with contextlib.suppress(ListenNotSupportedError, SubscriptionLost, MCPError, TimeoutError):
@@ -243,7 +243,7 @@ class Connection:
             client_info=types.Implementation(name="sakti", version=__version__),
             list_roots_callback=self._list_roots,
             elicitation_callback=self._elicit,
-            message_handler=self._hear,
+            message_handler=self._on_message,
             input_required_max_rounds=MOST_ROUNDS,
             cache=None,
         )
@@ -270,7 +270,7 @@ class Connection:
         root = self._host.root
         return types.ListRootsResult(roots=[types.Root.model_validate({"uri": root.as_uri(), "name": root.name})])
 
-    async def _hear(self, message: object) -> None:
+    async def _on_message(self, message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
             self._relist.set()
 
@@ -315,7 +315,7 @@ class Connection:
         async def call(client: Client, on_progress: ProgressFnT) -> types.CallToolResult:
             return await client.call_tool(tool.original_name, arguments, progress_callback=on_progress)
 
-        return await self._request(tool.original_name, call, show)
+        return await self._send_request(tool.original_name, call, show)
 
     async def read_resource(self, uri: str) -> types.ReadResourceResult:
         """Read a resource. Raises `ToolError`."""
@@ -323,7 +323,7 @@ class Connection:
         async def read(client: Client, _: ProgressFnT) -> types.ReadResourceResult:
             return await client.read_resource(uri)
 
-        return await self._request(uri, read, lambda _: None)
+        return await self._send_request(uri, read, lambda _: None)
 
     async def get_prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
         """Return a prompt with its arguments. Raises `ToolError`."""
@@ -331,9 +331,9 @@ class Connection:
         async def get(client: Client, _: ProgressFnT) -> types.GetPromptResult:
             return await client.get_prompt(name, arguments)
 
-        return await self._request(name, get, lambda _: None)
+        return await self._send_request(name, get, lambda _: None)
 
-    async def _request(self, what: str, send: Send, show: Progress) -> Any:
+    async def _send_request(self, what: str, send: Send, show: Progress) -> Any:
         """Send one request with its timeouts. Raises `ToolError`."""
         client, name = self._client, self.server.name
         if client is None:

@@ -45,7 +45,7 @@ LEAVE_OUT = "Leave it out"
 MOST_OPTIONS = 6  # of one question; the choices of a longer list are written
 KINDS = ("string", "integer", "number", "boolean", "array")
 Value = str | int | float | bool | list[Any] | None
-# Parts of a schema that the user is shown, in words.
+# Limits in a schema, as the user reads them.
 _LIMITS = {
     "minimum": "at least {}",
     "maximum": "at most {}",

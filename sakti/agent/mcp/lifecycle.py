@@ -1,4 +1,4 @@
-"""Start the servers of a session, wait for them, and tell threads of them.
+"""Start the servers of a session, wait for them, and report them to threads.
 
 Nothing of the SDK is imported here: `clients` is, in a thread, if a server is configured.
 """

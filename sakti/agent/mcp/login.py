@@ -402,7 +402,7 @@ class RedirectListener:
 
     async def __aenter__(self) -> RedirectListener:
         try:
-            self._server = await asyncio.start_server(self._answer, "127.0.0.1", self._port, limit=16_384)
+            self._server = await asyncio.start_server(self._handle_request, "127.0.0.1", self._port, limit=16_384)
         except OSError as e:
             raise LoginError(f"Port {self._port} cannot be opened for the redirect: {e.strerror}.") from e
         self._port = self._server.sockets[0].getsockname()[1]
@@ -422,7 +422,7 @@ class RedirectListener:
         """Return what the browser brought. Raises LoginError if it was an error."""
         return await asyncio.shield(self._result)
 
-    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _handle_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, ValueError, TimeoutError):
             async with asyncio.timeout(10):
                 words = (await reader.readline()).decode("ascii", "replace").split()

@@ -1,4 +1,4 @@
-"""Name what servers need of the workspace that they work in."""
+"""Interface of the workspace that servers need."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ def _save_binary(run: ToolContext, data: str, mime_type: str, what: str) -> str:
     end = mimetypes.guess_extension(media_type) or ".bin" if is_valid else ".bin"
     folder = run.state.output_folder
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path = folder / Path(run.state.output_name(run.call_id)).with_suffix(end).name
+    path = folder / Path(run.state.make_output_name(run.call_id)).with_suffix(end).name
     path.write_bytes(content)
     path.chmod(0o600)
     return f"[{what} ({kind}, {byte_size(len(content))}) saved as {path}]"

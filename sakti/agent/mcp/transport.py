@@ -278,11 +278,11 @@ class ServerProcess:
             argv = (sys.executable, "-I", "-S", str(RELAY), str(proxy_socket), str(PORT), *argv)
             env |= environment.make_proxy_variables(PORT)
             read = (proxy_socket.parent,)
-        with ws.sandbox.enclose(argv, cwd, self._writable(), read, read_only=True) as enclosed:
+        with ws.sandbox.enclose(argv, cwd, self._make_writable(), read, read_only=True) as enclosed:
             process = spawn(enclosed.argv, enclosed.cwd, env, enclosed.descriptors, stdin=PIPE, stderr=PIPE)
         return ProcessTree(process)
 
-    def _writable(self) -> tuple[Path, ...]:
+    def _make_writable(self) -> tuple[Path, ...]:
         """Return the folders that it may change; those that are missing are created."""
         ws = self._workspace
         names = [str(ws.root / Path(name).expanduser()) for name in self._server.write]

@@ -143,8 +143,8 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> CheckRe
     """Report what would hold commands in this workspace."""
     home = Path(env.get("HOME") or Path.home()).resolve()
     off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
-    level = sandboxes.LinuxSandbox(workspace.resolve(), home=home, off=off).level
-    return CheckResult("sandbox", level.holds, level.text + "." * (not level.holds), level.mend, optional=True)
+    level = sandboxes.SystemSandbox(workspace.resolve(), home=home, off=off).level
+    return CheckResult("sandbox", level.holds, level.text + "." * (not level.holds), level.remedy, optional=True)
 
 
 def _web(config: Config) -> list[CheckResult]:

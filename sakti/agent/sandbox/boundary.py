@@ -11,12 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from sakti.agent.judge import repositories as judge_repositories
-from sakti.agent.judge.workspace_view import LevelName, WorkspaceView, make_secret_filter
+from sakti.agent.judge.workspace_view import LevelName, WorkspaceView, load_lists, make_secret_filter
 from sakti.agent.project.files import DEPENDENCIES, TABLE
 from sakti.core import resources
 
@@ -32,7 +31,7 @@ class BoundaryLists(Struct, frozen=True, forbid_unknown_fields=True):
     sockets: tuple[str, ...]
 
 
-LISTS = msgspec.toml.decode(Path(__file__).with_name("boundary.toml").read_bytes(), type=BoundaryLists)
+LISTS = load_lists(Path(__file__).with_name("boundary.toml"), BoundaryLists)
 # What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
 PROTECTED = (
     *LISTS.protected,
@@ -49,19 +48,19 @@ _BARE = ("HEAD", "objects", "refs")  # a folder with these is a repository to gi
 
 
 class Level(Struct, frozen=True):
-    """What holds the commands of a session. `reason` says why it is not "sandboxed", `mend` what to do.
+    """What holds the commands of a session. `reason` says why it is not "sandboxed", `remedy` what to do.
 
     `own_network`: commands have a network of their own, in which hosts can be opened to them.
     """
 
     name: LevelName
     reason: str = ""
-    mend: str = ""
+    remedy: str = ""
     own_network: bool = True
 
     @property
     def holds(self) -> bool:
-        """Return whether commands may run unasked; that takes a complete sandbox."""
+        """Return whether commands may run without a question, which needs a complete sandbox."""
         return self.name == "sandboxed"
 
     @property
@@ -262,8 +261,8 @@ class Masks(Struct):
 
     `repositories` are what git takes for one: a folder or file `.git`, or a folder that holds what such a one holds.
     `texts` are the files and folders below the workspace that instruct an agent, or run code for one.
-    `whole` tells whether all of the workspace was looked at. Folders of dependencies are passed over, but for
-    `dependency_texts`: what there is for an agent in them, which no thread reads; it only must not appear there.
+    `is_complete`: all of the workspace was looked at. Folders of dependencies are passed over, but for
+    `dependency_texts`: texts for an agent in them. No thread reads these; they only must not appear there.
     """
 
     place: WorkspaceView
@@ -271,22 +270,22 @@ class Masks(Struct):
     folders: tuple[Path, ...] = ()
     repositories: tuple[Path, ...] = ()
     texts: tuple[Path, ...] = ()
-    whole: bool = True
+    is_complete: bool = True
     _known: dict[str, ScannedFolder] = field(default_factory=dict[str, ScannedFolder])
     _dependencies: dict[str, ScannedFolder] = field(default_factory=dict[str, ScannedFolder])
 
     def refresh(self) -> None:
         """Look at the folders that changed since; all of them at first."""
         root = str(self.place.workspace)
-        seen, hidden, self.whole = self._walk(root)
+        seen, hidden, self.is_complete = self._walk(root)
         self._known, self.folders = seen, tuple(sorted(hidden))
         files = {Path(folder, name) for folder, f in seen.items() for name in f.secret}
-        self.files = tuple(sorted(self._with_links(files)))
+        self.files = tuple(sorted(self._add_links(files)))
         below = [(folder, f) for folder, f in seen.items() if folder != root]
         self.repositories = tuple(sorted(Path(folder, f.repository) for folder, f in below if f.repository))
         self.texts = tuple(sorted(path for folder, f in below for path in _list_texts(folder, f.texts)))
         sizes = ((self.files, MASKED), (self.repositories, REPOSITORIES), (self.texts, TEXTS))
-        self.whole = self.whole and all(len(paths) <= most for paths, most in sizes)
+        self.is_complete = self.is_complete and all(len(paths) <= most for paths, most in sizes)
         self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
 
     def dependency_texts(self) -> Iterator[Path]:
@@ -295,7 +294,7 @@ class Masks(Struct):
         seen, entries = dict[str, ScannedFolder](), 0
         while waiting and entries < WALKED:
             folder = waiting.pop()
-            looked_at = self._look(folder, "", None, self._dependencies.get(folder))
+            looked_at = self._scan_folder(folder, "", None, self._dependencies.get(folder))
             if looked_at is not None:
                 seen[folder] = looked_at
                 entries += looked_at.entries
@@ -314,7 +313,7 @@ class Masks(Struct):
             if relative and is_secret(relative):
                 hidden.append(Path(folder))
                 continue
-            looked_at = self._look(folder, relative, is_secret, self._known.get(folder))
+            looked_at = self._scan_folder(folder, relative, is_secret, self._known.get(folder))
             if looked_at is None:
                 continue
             seen[folder] = looked_at
@@ -322,7 +321,7 @@ class Masks(Struct):
             waiting += [f"{folder}/{name}" for name in looked_at.folders]
         return seen, hidden, not waiting
 
-    def _look(
+    def _scan_folder(
         self, folder: str, relative: str, is_secret: Callable[[str], bool] | None, known: ScannedFolder | None
     ) -> ScannedFolder | None:
         """Look at a folder unless it is as `known`; without `is_secret` only for folders and texts."""
@@ -343,7 +342,7 @@ class Masks(Struct):
             changed, len(entries), tuple(folders), tuple(passed), tuple(secret), repository, texts, tuple(inodes)
         )
 
-    def _with_links(self, files: set[Path]) -> set[Path]:
+    def _add_links(self, files: set[Path]) -> set[Path]:
         """Return secret files as mounted over: links followed, with their other names in the workspace."""
         out, several = set[Path](), set[tuple[int, int]]()
         for file in files:

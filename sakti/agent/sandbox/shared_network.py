@@ -1,7 +1,7 @@
 """Keep a network namespace in which the commands of a session reach each other's servers.
 
-A process of no use of its own waits in it for the end of a pipe: it ends with sakti, however that ends. A command
-enters its namespaces by `nsenter` and starts bubblewrap there, which makes all others anew.
+A process keeps it open and waits for the end of a pipe, so that it ends with sakti, even if that is killed. A command
+enters its namespaces by `nsenter` and starts bubblewrap there, which creates the other namespaces again.
 """
 
 from __future__ import annotations

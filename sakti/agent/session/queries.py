@@ -267,7 +267,7 @@ class Views:
         """Return the raw messages that an observation group was made from."""
         store = self._store
         ids = await store.read(memory_log.list_sources, group_id)
-        return deleted_messages.exclude_deleted(await store.read(stored_messages.get_many, ids))
+        return deleted_messages.skip_deleted(await store.read(stored_messages.get_many, ids))
 
     async def board(self) -> Board:
         ws = self._open.workspace

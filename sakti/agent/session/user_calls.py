@@ -121,7 +121,7 @@ def _clients(thread: OpenThread) -> McpClients | None:
 
 
 def _context(thread: OpenThread) -> ToolContext:
-    return thread.toolbox.state.context("", thread.id, "")
+    return thread.toolbox.state.make_context("", thread.id, "")
 
 
 def _init(root: Path) -> AttachedText:
@@ -199,7 +199,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
         printed.append(piece)
         thread.emit(ToolOutput(call.id, piece))
 
-    context = tools.context(call.id, thread.id, "", stream)
+    context = tools.make_context(call.id, thread.id, "", stream)
     context.is_user_command = True
     outcome = tools.limit_output(await _run_stoppable(context, command, printed), call.id)
     duration = round((ws.clock.monotonic() - started) * 1000)

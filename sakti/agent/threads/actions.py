@@ -157,7 +157,7 @@ def text_of(db: Database, thread_id: str, form: Format) -> str:
     """
     thread = thread_removal.count_contents(db, thread_id).thread
     thread = replace(thread, title=mask_secrets(thread.title))
-    stored = thread_removal.exclude_deleted(stored_messages.list_after(db, thread_id, -1))
+    stored = thread_removal.skip_deleted(stored_messages.list_after(db, thread_id, -1))
     messages = [_without_secrets(m) for m in stored if m.state != "provisional"]
     log = [replace(x, content=mask_secrets(x.content)) for x in own_log(db, thread_id)]
     return render(thread, messages, log, form)

@@ -82,7 +82,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     purged.tasks = mask_output(await store.read(purging.list_deleted_tasks, before=before))
     named = [n for c in purged.threads for n in await store.read(purging.list_named_files, c.thread.id)]
     purged.files = [p for n in named if (p := _own_file(n)) is not None]
-    purged.copies = [] if keep_copies or purged.empty else purging.copies(store.path)
+    purged.copies = [] if keep_copies or purged.empty else purging.list_copies(store.path)
     if do and not (purged.empty and await store.read(purging.is_clean)):
         await _remove_all(store, purged)
     return purged
@@ -189,11 +189,11 @@ async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redact
     clean_before = await store.read(purging.is_clean)
     if not do:
         out.found = await redacting.count(store)
-        out.copies = [] if keep_copies or out.empty else purging.copies(store.path)
+        out.copies = [] if keep_copies or out.empty else purging.list_copies(store.path)
         return out
     await store.write(purging.begin_purge)
     out.found = await redacting.redact(store)
-    out.copies = [] if keep_copies or out.empty else purging.remove_copies(purging.copies(store.path))
+    out.copies = [] if keep_copies or out.empty else purging.remove_copies(purging.list_copies(store.path))
     rewrite_files(mask_secrets)
     out.flushed = await purging.clean(store)
     if clean_before and out.flushed:

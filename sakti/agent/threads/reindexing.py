@@ -27,9 +27,8 @@ class Indexing:
 
     async def _work(self, store: Store) -> None:
         async with self._one:
-            await upkeep.reindex_quietly(store)
-            await purging.resume_purges(store)
-            await upkeep.pack_quietly(store)
+            for work in (upkeep.reindex, purging.resume_purges, upkeep.pack):
+                await upkeep.run_quietly(store, work)
 
     async def wait(self) -> None:
         """Wait until no work remains."""

@@ -31,7 +31,7 @@ Run = Callable[..., Awaitable[Json]]
 
 
 class Field(Struct, frozen=True):
-    """One argument: its JSON Schema, other names for it, other words for its values (in lower case).
+    """One argument: its JSON Schema, accepted names, and accepted words for its values (in lower case).
 
     `only` gives names that hold for some actions only, where they mean something else elsewhere. `read` validates
     what the schema alone cannot; it raises `ValueError` with a sentence.
@@ -70,7 +70,7 @@ class BoundAction(Struct, frozen=True):
 
 
 class WrongArguments(Exception):
-    """Error whose sentence the model is told."""
+    """Wrong arguments; the model reads the message."""
 
 
 class ActionTool(Tool, frozen=True):
@@ -100,7 +100,7 @@ class ActionTool(Tool, frozen=True):
         try:
             for name, value in arguments.items():
                 check_text(name, value)
-            action = self._action(arguments)
+            action = self._find_action(arguments)
             values = self._map_arguments(action, arguments)
             for name, default in action.takes.items():
                 if default is inspect.Parameter.empty and name not in values:
@@ -118,7 +118,7 @@ class ActionTool(Tool, frozen=True):
         """Return the arguments unchanged: the call itself reports errors in them."""
         return arguments
 
-    def _action(self, arguments: Json) -> BoundAction:
+    def _find_action(self, arguments: Json) -> BoundAction:
         named = arguments.get("action") or self.usual
         action = self.actions.get(_normalize(str(named))) if named else None
         if action is None:
@@ -142,10 +142,10 @@ class ActionTool(Tool, frozen=True):
             elif not meant and not self._may_be_ignored(action, name, value):
                 unknown.append(key)
         if unknown:
-            raise self._unknown_error(action, unknown)
+            raise self._make_unknown_error(action, unknown)
         return out
 
-    def _unknown_error(self, action: BoundAction, names: Sequence[str]) -> WrongArguments:
+    def _make_unknown_error(self, action: BoundAction, names: Sequence[str]) -> WrongArguments:
         hints = "".join(f" {hint}" for name in names if (hint := self.hints.get(_normalize(name))))
         return WrongArguments(f"{action.name} does not take {', '.join(names)}.{hints} {_describe_arguments(action)}")
 

@@ -24,9 +24,9 @@ from sakti.core.types import Json
 
 ASK_USER, PRESENT_PLAN = "ask_user", "present_plan"
 PLAN_IS_THE_RESULT = "The plan is the result of this run: it cannot be approved here."
-NOBODY_ANSWERS = "No one can answer: there is no terminal. Decide yourself, and state your assumption in the answer."
+NO_ANSWER = "No one can answer: there is no terminal. Decide yourself, and state your assumption in the answer."
 DECLINED = "The user declined to answer. Do not ask the same again; decide, and state your assumption."
-NOBODY = "approval is needed and there is no terminal"
+NO_TERMINAL = "approval is needed and there is no terminal"
 
 
 class _Question(Struct):
@@ -54,10 +54,10 @@ class Approvals:
     async def ask(
         self, request: ApprovalRequested, decision: Decision, decide: Callable[[], Decision]
     ) -> tuple[ApprovalAnswer, Decision]:
-        """Return the answer, and the decision as it is by then."""
+        """Ask the user; return the answer, and the decision at that time."""
         if not self.interactive:
             self.refused += 1
-            return ApprovalAnswer(False, note=NOBODY), decision
+            return ApprovalAnswer(False, note=NO_TERMINAL), decision
         question = _Question(request, decision, decide, asyncio.get_running_loop().create_future())
         self._open[request.id] = question
         self._emit(request)
@@ -103,7 +103,7 @@ def make_ask_user(approvals: Approvals) -> Tool:
     ) -> Outcome:
         """Ask the user to choose."""
         if not approvals.interactive:
-            return Outcome(NOBODY_ANSWERS, is_error=True)
+            return Outcome(NO_ANSWER, is_error=True)
         target = questions[0].question
         answer = await _ask(run, approvals, ApprovalRequested(
             run.state.ids.new(), ASK_USER, "", target, ".", call_id=run.call_id, questions=tuple(questions)

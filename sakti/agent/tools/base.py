@@ -27,7 +27,7 @@ from sakti.core.resources import has_prompt, read_prompt
 from sakti.core.types import Json, ToolSpec
 
 REQUIRED = inspect.Parameter.empty
-# Known from other programs, so it is read, but no model is told of it.
+# An argument of other programs: it is accepted, but not offered to models.
 UNLISTED = Meta(extra_json_schema={"unlisted": True})
 
 
@@ -115,7 +115,7 @@ def _simplify(schema: Any, shared: Mapping[str, Any]) -> Any:
 def _resolve(table: dict[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
     """Replace a reference by its schema, and an optional value by the value's."""
     if "$ref" in table:
-        referenced = shared[table["$ref"].rpartition("/")[2]]  # its description is for who reads the code
+        referenced = shared[table["$ref"].rpartition("/")[2]]  # its description is for readers of the code
         table = {k: v for k, v in referenced.items() if k != "description"}
     if "anyOf" in table:
         some = [each for each in table["anyOf"] if each.get("type") != "null"]

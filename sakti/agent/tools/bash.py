@@ -59,7 +59,7 @@ class StartedCommand(Struct, frozen=True):
     notes: tempfile.TemporaryDirectory[str]
     begin: int
     sandbox: Sandbox | None = None
-    reach: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -87,7 +87,7 @@ def start(
     if program is None:
         raise ToolError("bash was not found on PATH outside the workspace: install it.")
     run.state.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    output = Output(run.state.output_folder / run.state.output_name(run.call_id))
+    output = Output(run.state.output_folder / run.state.make_output_name(run.call_id))
     notes = tempfile.TemporaryDirectory(prefix="sakti-bash-", ignore_cleanup_errors=True)
     folder = Path(notes.name)
     (folder / "cwd").touch()
@@ -156,7 +156,7 @@ async def bash(
     if background:
         return await _run_in_background(run, command, outside, reach or ())
     before = run.state.files.list_unchanged()
-    started = await _start_enclosed(run, command, outside=outside, reach=reach or ())
+    started = await _start_enclosed(run, command, outside=outside, hosts=reach or ())
     running, limit = started.running, timeout or run.state.bash_timeout
     timed_out, remaining, changed, survivors = False, "", "", list[str]()
     try:
@@ -183,9 +183,9 @@ async def bash(
     return _make_outcome(run, running, limit if timed_out else None, [*notes, _explain_failure(run, started)])
 
 
-async def _run_in_background(run: ToolContext, command: str, outside: str, reach: Sequence[str]) -> Outcome:
+async def _run_in_background(run: ToolContext, command: str, outside: str, hosts: Sequence[str]) -> Outcome:
     local = await _open_network(run, outside)
-    started = await _start_enclosed(run, command, track=False, outside=outside, reach=reach)
+    started = await _start_enclosed(run, command, track=False, outside=outside, hosts=hosts)
     if started.sandbox is not None:
         started.sandbox.watch.job()
     started.running.notes = started.notes
@@ -209,18 +209,18 @@ def describe_survivors(names: Sequence[str]) -> str:
 
 
 async def _start_enclosed(
-    run: ToolContext, command: str, *, track: bool = True, outside: str = "", reach: Sequence[str] = ()
+    run: ToolContext, command: str, *, track: bool = True, outside: str = "", hosts: Sequence[str] = ()
 ) -> StartedCommand:
     """Start a command, inside the sandbox with a way to the hosts that it may reach. Raises `ToolError`."""
     proxy_socket: Path | None = None
     level = run.state.level
-    if reach and run.state.network is not None and not outside and level.name != "unsandboxed" and level.own_network:
+    if hosts and run.state.network is not None and not outside and level.name != "unsandboxed" and level.own_network:
         try:
-            proxy_socket = await run.state.network.socket(reach)
+            proxy_socket = await run.state.network.socket(hosts)
         except OSError as e:
             raise ToolError(f"The network of the sandbox cannot be opened: {e.strerror or e}.") from e
     started = start(run, command, track=track, outside=outside, proxy_socket=proxy_socket)
-    return replace(started, reach=tuple(reach) if proxy_socket is not None else ())
+    return replace(started, hosts=tuple(hosts) if proxy_socket is not None else ())
 
 
 async def _stream(run: ToolContext, running: Running, limit: int) -> bool:
@@ -262,7 +262,7 @@ async def _describe_jobs(run: ToolContext, running: Running) -> str:
     number = await kept.register(run, running)
     names = [f"{name} (process {pid})" for pid, name in members.items()]
     shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    return f"[left running, in the background as {number}: {shown}. bash_output reads on, kill ends it]"
+    return f"[left running, in the background as {number}: {shown}. bash_output shows more, kill ends it]"
 
 
 def _change_folder(run: ToolContext, started: StartedCommand) -> None:
@@ -304,16 +304,16 @@ def _explain_failure(run: ToolContext, started: StartedCommand) -> str:
     why = enclosing.explain_failure(running.output.tail or running.output.head, by_rules=not networked)
     if run.is_planning:  # nothing runs outside then
         return f"[{why}: in this mode commands change nothing and reach no network]" if why else ""
-    reach = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
-    if why == enclosing.NOBODY_LISTENS:
+    hint = 'With reach=["HOST"] it reaches that host, with' if networked else "With"
+    if why == enclosing.NO_LISTENER:
         alone = " This command had its own localhost, because it asked for a host." if run.is_alone else ""
-        why, reach = f"{why}.{alone} Start a server with background=true", "With"
-    return f'[{why}. {reach} outside="REASON" it runs outside, if the user allows it.]' if why else ""
+        why, hint = f"{why}.{alone} Start a server with background=true", "With"
+    return f'[{why}. {hint} outside="REASON" it runs outside, if the user allows it.]' if why else ""
 
 
 def _describe_refused_hosts(run: ToolContext, started: StartedCommand) -> str:
     """Tell the model which hosts a command asked for that it may not reach."""
-    if run.state.network is None or not (refused := run.state.network.list_refused(started.reach)):
+    if run.state.network is None or not (refused := run.state.network.list_refused(started.hosts)):
         return ""
     return f"[the sandbox blocked access to {', '.join(refused)}. Name them in `reach`: the user is asked.]"
 
@@ -322,7 +322,7 @@ def _describe_changes(run: ToolContext, command: AgentCommand, before: Sequence[
     """Describe a command's changes of files that the model knows: it may go on editing them."""
     parts: list[str] = []
     rows = size = 0
-    for path, old, new in run.state.files.ran(command, before):
+    for path, old, new in run.state.files.note_command(command, before):
         name = run.state.show(path)
         was, now = (textfile.decode(data) if data is not None else None for data in (old, new))
         diff = make_diff(name, was.text, now.text) if was and now else ""

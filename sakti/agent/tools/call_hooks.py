@@ -60,7 +60,7 @@ class Guard(Protocol):
         ...
 
     def stop_reason(self) -> str | None:
-        """Return once why the turn must end now; None if it goes on."""
+        """Return once why the turn must end now; None if it continues."""
         ...
 
 
@@ -134,8 +134,13 @@ def ask_about_marks(run: ToolContext, tool: Tool, arguments: Json, decision: Dec
     """Return the decision, to be asked in every mode where a mark would go somewhere as it is."""
     if decision.verdict != "allow" or not (marks := find_unresolved(run, tool, arguments)):
         return decision
+    return ask_anyway(tool, arguments, decision, REASON.format(marks=", ".join(marks)))
+
+
+def ask_anyway(tool: Tool, arguments: Json, decision: Decision, reason: str) -> Decision:
+    """Turn a decision that allows a call into a question that no rule answers."""
     target = decision.target or ", ".join(tool.list_paths(arguments)) or str(arguments.get("command", tool.name))
-    return replace(decision, verdict="ask", reason=REASON.format(marks=", ".join(marks)), target=target, rules=())
+    return replace(decision, verdict="ask", reason=reason, target=target, rules=())
 
 
 def find_unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str, ...]:

@@ -1,27 +1,31 @@
-"""Collect the tools of a session: each `@tool` of this package, and those of memory and tasks."""
+"""Collect the tools of a session: each `@tool` of this package, and those of memory, tasks and skills."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Annotated, Any, Protocol
 
 from msgspec import structs
 
 from sakti.agent import tools
+from sakti.agent.project import skills
+from sakti.agent.project.skills import Library, Skill
 from sakti.agent.tools import memory_search, task_mutate
 from sakti.agent.tools.actions import ActionTool, make_action_tool
-from sakti.agent.tools.base import Tool
-from sakti.agent.tools.context import ToolContext
+from sakti.agent.tools.base import Tool, tool
+from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.task_mutate import MISSING, QUERY_FIELDS
-from sakti.core.errors import TaskError
+from sakti.core.errors import TaskError, ToolError
 from sakti.core.events import Event, TasksChanged
 from sakti.core.types import Json
 from sakti.memory import page_content
 from sakti.memory.pages import Pages
 from sakti.store.database import Store
 from sakti.tasks import queries
+
+SKILL = "skill"
 
 
 def make_all_tools(store: Store, **of_session: Any) -> list[Tool]:
@@ -70,7 +74,7 @@ def make_task_query(store: Store, resource_id: str) -> ActionTool:
     """Make the tool task-query for one workspace."""
 
     async def ready(run: ToolContext, *, limit: int = 5) -> Json:
-        return await store.read(queries.ready, resource_id, limit)
+        return await store.read(queries.list_ready, resource_id, limit)
 
     async def show(run: ToolContext, *, id: str) -> Json:
         return await store.read(queries.show_task, resource_id, id)
@@ -103,3 +107,36 @@ def make_task_query(store: Store, resource_id: str) -> ActionTool:
 
     actions = {"ready": ready, "show": show, "list": list_, "search": search}
     return make_action_tool("task-query", QUERY_FIELDS, actions, parallel=True, missing=MISSING)
+
+
+class LoadedSkills(Protocol):
+    """The skills that were loaded in the open thread."""
+
+    def __contains__(self, name: object, /) -> bool: ...
+
+    async def add(self, skill: Skill) -> None: ...
+
+
+def make_skill_tool(library: Callable[[], Library], loaded: LoadedSkills) -> Tool:
+    """Make the tool of one session."""
+
+    @tool(effect="own", name=SKILL)
+    async def skill(run: ToolContext, name: Annotated[str, "of a skill, or words that say what is needed"]) -> Outcome:
+        """Load a skill."""
+        offered = {s.name: s for s in library().offered}
+        match = offered.get(name.strip().removeprefix("/").removeprefix("$"))
+        if match is None:
+            raise ToolError(_explain_unknown(library(), name, offered))
+        if match.name in loaded:
+            return Outcome(f"The skill {match.name} is already loaded: its text is in this conversation.")
+        await loaded.add(match)
+        return Outcome(skills.format_skill(match, match.body), details={"skill": match.name, "path": match.source})
+
+    return skill
+
+
+def _explain_unknown(library: Library, name: str, known: Collection[str]) -> str:
+    near = skills.find_similar(library, name)
+    if near:
+        return "There is no such skill. Similar ones:\n" + "\n".join(f"- {s.name}: {s.description}" for s in near)
+    return f"There is no skill {name!r}. There are: {', '.join(sorted(known))}."

@@ -101,20 +101,20 @@ def write_changes(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
     """
     for change in changes:
         if run.judged is not None and change.path not in run.judged:
-            raise ToolError(f"{change.name} is another file than the one that was allowed; nothing was changed.")
+            raise ToolError(f"{change.name} is no longer the file that was allowed; nothing was changed.")
         if change.path in run.shown and run.shown[change.path] != change.before:
             raise ToolError(f"{change.name} has changed since the change was shown; nothing was changed. Call again.")
     new = 0o666 & ~read_umask()
     temporaries = [_name_temporary(c.path) for c in changes]
     files = [(c.path, c.data, stat.S_IFREG | new) for c in changes]
-    with run.state.recorder.writing(files, temporaries):
+    with run.state.recorder.record_writes(files, temporaries):
         for change, temporary in zip(changes, temporaries, strict=True):
             if change.data is None:
                 remove_file(change.path)
                 run.state.files.forget(change.path)
             else:
                 replace_file(change.path, change.data, temporary.name)
-                run.state.saw(change.path, change.data)
+                run.state.mark_seen(change.path, change.data)
 
 
 def _name_temporary(path: Path) -> Path:
@@ -125,8 +125,8 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
     """Write a temporary file and rename it over the target: a crash leaves the old or the new file.
 
     A file with several links, of another owner, or in a folder that is not writable is overwritten in place: a new file
-    in its stead would lose the other names or the owner, which nobody asked for, while a crash in that moment costs at
-    most what its checkpoint has. A symbolic link is resolved before: its target is written, the link stays.
+    in its place would lose the other names or the owner; a crash in that moment loses no more than the checkpoint
+    restores. A symbolic link is resolved before: its target is written, the link stays.
     """
     with open_folder(path, make=True) as folder:
         there = stat_in_folder(folder, path)
@@ -146,7 +146,7 @@ def replace_file(path: Path, data: bytes, temporary: str) -> None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(temporary, dir_fd=folder)
             raise
-        _flush_descriptor(folder)
+        flush_folder(".", folder)
 
 
 def remove_file(path: Path) -> None:
@@ -154,22 +154,13 @@ def remove_file(path: Path) -> None:
     with open_folder(path, make=True) as folder:
         stat_in_folder(folder, path)
         os.unlink(path.name, dir_fd=folder)
-        _flush_descriptor(folder)
+        flush_folder(".", folder)
 
 
-def flush_folder(folder: Path) -> None:
+def flush_folder(folder: Path | str, dir_fd: int | None = None) -> None:
     """Make the names in a folder durable, where the system can."""
     with contextlib.suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-
-
-def _flush_descriptor(folder: int) -> None:
-    with contextlib.suppress(OSError):
-        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY, dir_fd=folder)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY, dir_fd=dir_fd)
         try:
             os.fsync(handle)
         finally:
@@ -239,9 +230,7 @@ def _shift_header(header: re.Match[str], start: int) -> str:
 
 def _count_common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     """Return how many lines at the beginning and end are equal and need no comparing, without context."""
-    shortest = min(len(old), len(new))
-    head = next((i for i in range(shortest) if old[i] != new[i]), shortest)
-    tail = next((i for i in range(shortest - head) if old[-1 - i] != new[-1 - i]), shortest - head)
+    head, tail = textfile.count_equal(old, new)
     return max(0, head - CONTEXT), max(0, tail - CONTEXT)
 
 

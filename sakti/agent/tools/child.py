@@ -17,8 +17,8 @@ from pathlib import Path
 from msgspec import Struct
 
 CHUNK = 1 << 16
-# What a child needs of the environment; the keys in it are none of the business of what reads files of others.
-KEPT = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")
+# Variables that a helper needs; others may hold keys, and it reads files that anyone may have written.
+PASSED = ("PATH", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TMPDIR", "TEMP")
 
 
 class ChildEnd(Struct):
@@ -57,7 +57,7 @@ def make_command(name: str) -> list[str]:
 
 def choose_environment() -> dict[str, str]:
     """Return the variables for our own helper programs."""
-    return {name: os.environ[name] for name in KEPT if name in os.environ}
+    return {name: os.environ[name] for name in PASSED if name in os.environ}
 
 
 async def read_chunks(

@@ -60,19 +60,19 @@ class AgentCommand(Struct, frozen=True):
 
 
 class SeenFiles(Struct):
-    known: dict[Path, FileSeen] = field(default_factory=dict[Path, FileSeen])
+    seen: dict[Path, FileSeen] = field(default_factory=dict[Path, FileSeen])
     commands: list[AgentCommand] = field(default_factory=list[AgentCommand])
     _kept: int = 0
 
-    def saw(self, path: Path, data: bytes | None = None) -> None:
-        """Note the present state of `path`; `data` is its content where the caller has it."""
+    def mark_seen(self, path: Path, data: bytes | None = None) -> None:
+        """Note the present state of `path`; `data` is its content if the caller has it."""
         stat = path.stat()
         if data is None and stat.st_size <= HASH_LIMIT:
             data = path.read_bytes()
         self._drop(path)
         keep = data if data is not None and len(data) <= TEXT_LIMIT else None
         digest = hashlib.sha256(data).digest() if data is not None else b""
-        self.known[path] = FileSeen(stat.st_mtime_ns, stat.st_size, digest, keep)
+        self.seen[path] = FileSeen(stat.st_mtime_ns, stat.st_size, digest, keep)
         self._kept += len(keep or b"")
         self._drop_oldest()
 
@@ -81,29 +81,29 @@ class SeenFiles(Struct):
         self._drop(path)
 
     def _drop(self, path: Path) -> None:
-        before = self.known.pop(path, None)
+        before = self.seen.pop(path, None)
         self._kept -= len(before.data or b"") if before else 0
 
     def _drop_oldest(self) -> None:
         """Drop the content of the oldest files while all of it is too much."""
-        for path, seen in list(self.known.items()):
+        for path, seen in list(self.seen.items()):
             if self._kept <= TEXTS_LIMIT:
                 return
             self._kept -= len(seen.data or b"")
-            self.known[path] = FileSeen(seen.mtime_ns, seen.size, seen.digest)
+            self.seen[path] = FileSeen(seen.mtime_ns, seen.size, seen.digest)
 
     def state(self, path: Path, *, whole: bool = False) -> Literal["known", "changed", "unknown"]:
         """Return whether the model knows the present content of `path`.
 
         `whole`: to replace all of it.
         """
-        seen = self.known.get(path)
+        seen = self.seen.get(path)
         if seen is not None:
-            return "known" if self._same(path, seen) else "changed"
-        return "known" if self._by_command(path, whole) else "unknown"
+            return "known" if self._is_same(path, seen) else "changed"
+        return "known" if self._is_by_command(path, whole) else "unknown"
 
     @staticmethod
-    def _same(path: Path, seen: FileSeen) -> bool:
+    def _is_same(path: Path, seen: FileSeen) -> bool:
         stat = path.stat()
         if stat.st_size != seen.size:
             return False
@@ -112,13 +112,13 @@ class SeenFiles(Struct):
         # equal size and times are no proof, and a new time alone is no change
         return hashlib.sha256(path.read_bytes()).digest() == seen.digest
 
-    def _by_command(self, path: Path, whole: bool) -> bool:
+    def _is_by_command(self, path: Path, whole: bool) -> bool:
         changed = path.stat().st_ctime_ns
         return any(c.begin <= changed <= c.end and (not whole or path.name in c.text) for c in self.commands)
 
     def list_unchanged(self) -> list[Path]:
         """Return the known files that are unchanged: what a command changes of them is its own effect."""
-        return [path for path, seen in self.known.items() if self._looks_same(path, seen)]
+        return [path for path, seen in self.seen.items() if self._looks_same(path, seen)]
 
     @staticmethod
     def _looks_same(path: Path, seen: FileSeen) -> bool:
@@ -128,7 +128,9 @@ class SeenFiles(Struct):
             return False
         return (stat.st_mtime_ns, stat.st_size) == (seen.mtime_ns, seen.size)
 
-    def ran(self, command: AgentCommand, before: Sequence[Path]) -> list[tuple[Path, bytes | None, bytes | None]]:
+    def note_command(
+        self, command: AgentCommand, before: Sequence[Path]
+    ) -> list[tuple[Path, bytes | None, bytes | None]]:
         """Note a command that has ended; return its changes of the files `before` it.
 
         Path, old and new content (None where it was or is too large to compare); deleted files are dropped.
@@ -136,16 +138,16 @@ class SeenFiles(Struct):
         self.commands = [*self.commands[-COMMANDS:], command]
         out: list[tuple[Path, bytes | None, bytes | None]] = []
         for path in before:
-            seen = self.known[path]
+            seen = self.seen[path]
             if self._looks_same(path, seen):
                 continue
             try:
                 data = path.read_bytes() if path.stat().st_size <= HASH_LIMIT else None
-                self.saw(path, data)
+                self.mark_seen(path, data)
             except OSError:
                 self._drop(path)
                 continue
-            if data is None or self.known[path].digest != seen.digest:
+            if data is None or self.seen[path].digest != seen.digest:
                 out.append((path, seen.data, data))
         return out
 
@@ -180,7 +182,7 @@ class CallRecord(Struct):
 class Recorder(Protocol):
     """Records what calls do to files, so that it can be undone."""
 
-    def writing(
+    def record_writes(
         self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]
     ) -> contextlib.AbstractContextManager[None]:
         """Surround the writing of files: path, content (None: deleted), permissions of a new one.
@@ -189,11 +191,11 @@ class Recorder(Protocol):
         """
         ...
 
-    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
+    async def explain_loss(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
         """Return which files that a call names could not be restored, and why; "" if there are none."""
         ...
 
-    def around(
+    def record_call(
         self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView
     ) -> contextlib.AbstractAsyncContextManager[CallRecord]:
         """Surround a call of a tool with this effect; the record names the jobs still running after it."""
@@ -207,16 +209,16 @@ class Recorder(Protocol):
 class NoRecorder:
     """Records nothing."""
 
-    def writing(
+    def record_writes(
         self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]
     ) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    async def refuses(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
+    async def explain_loss(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
         return ""
 
     @contextlib.asynccontextmanager
-    async def around(
+    async def record_call(
         self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView
     ) -> AsyncGenerator[CallRecord]:
         yield CallRecord()
@@ -296,15 +298,15 @@ class ToolState(Struct):
         """Resolve `path` against the current folder, with symlinks and `..` followed; raises nothing."""
         return resolve_path(self.cwd, path)
 
-    def context(
+    def make_context(
         self, call_id: str, thread_id: str, message_id: str, stream: Callable[[str], None] = lambda _text: None
     ) -> ToolContext:
         """Make the context of a call that begins now; its output streams to `stream`."""
         return ToolContext(self, self.cwd, call_id, thread_id, message_id, stream)
 
-    def saw(self, path: Path, data: bytes | None = None) -> None:
-        """Note that the model knows the file's content; `data` is that content where the caller has it."""
-        self.files.saw(path, data)
+    def mark_seen(self, path: Path, data: bytes | None = None) -> None:
+        """Note that the model has seen the file; `data` is its content if the caller has it."""
+        self.files.mark_seen(path, data)
 
     def check_unchanged(self, path: Path, *, whole: bool = False) -> None:
         """Raise `ToolError` where the model does not know the file's content.
@@ -322,7 +324,7 @@ class ToolState(Struct):
     def save_output(self, text: str, call_id: str) -> Path:
         """Write a long output, secrets masked, where the model can read it; return the file."""
         self.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.output_folder / self.output_name(call_id)
+        path = self.output_folder / self.make_output_name(call_id)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
             f.write(clean_surrogates(text))
         return path
@@ -332,7 +334,7 @@ class ToolState(Struct):
         shown = cut_to_tokens(counter, text, MOST_TOKENS)
         return shown, str(self.save_output(text, call_id)) if shown != text else ""
 
-    def output_name(self, call_id: str) -> str:
+    def make_output_name(self, call_id: str) -> str:
         """Make a unique file name; a model's call id is not safe as a path."""
         return f"{re.sub(r'[^0-9A-Za-z_-]', '', call_id)[-12:]}-{self.ids.new()[-8:]}.txt"
 
@@ -352,7 +354,7 @@ class ToolState(Struct):
 class ToolContext(Struct):
     """Context of one call: the tool state, the folder, the judged files, and the sink of its output.
 
-    `cwd` is the folder in which the call was judged; it stays, whatever another command changes meanwhile. `judged` are
+    `cwd` is the folder in which the call was judged, even if another command changes the current one. `judged` are
     the files that the call may read or change (None: none was judged), `shown` the texts of those that it would change
     in the question to the user.
     `read_only`: a command of the call needs to write nothing, or must not (`is_planning`); `is_alone`: no other may use
@@ -383,7 +385,7 @@ class ToolContext(Struct):
         """Resolve `path`. Raises `ToolError` where it leads to another file than the one that was judged."""
         target = self.resolve(path)
         if self.judged is not None and target not in self.judged:
-            raise ToolError(f"{path} is another file than the one that was allowed; nothing was done. Call again.")
+            raise ToolError(f"{path} is no longer the file that was allowed; nothing was done. Call again.")
         return target
 
     def place(self) -> WorkspaceView:

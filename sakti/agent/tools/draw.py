@@ -26,7 +26,7 @@ def main() -> int:
         done = pdf(task) if "pdf" in task else check(task) if "check" in task else {"images": [image(task)]}
     except ImportError as e:
         done = {"error": f"{e.name} is not installed"}
-    except Exception as e:  # the root of a program: whatever a damaged file brings up is told, not raised
+    except Exception as e:  # the root of a program: errors of damaged files are reported, not raised
         done = {"error": str(e) or type(e).__name__}
     sys.stdout.write(json.dumps(done))
     return 0

@@ -121,7 +121,7 @@ def read_file(path: Path) -> tuple[bytes, FileText]:
 
 
 def show_in_row(name: str) -> str:
-    """Put a name on one line, whatever it contains."""
+    """Replace line breaks in a name by visible signs."""
     return name.replace("\n", "␊").replace("\r", "␍")
 
 

@@ -202,7 +202,7 @@ async def _stream_rows(
 
 def _list_commands(program: str | None, search: Search, names: Sequence[str]) -> Iterator[tuple[list[str], bytes]]:
     """Yield the commands that search all files, each with its standard input."""
-    # a wrong pattern is told even where there is nothing to search
+    # an invalid pattern is an error even if there is nothing to search
     targets = [n if n == os.devnull else f"./{n}" for n in names or (os.devnull,)]
     if program is None:
         task = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Collection
 from pathlib import Path
 
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import StoreError
+from sakti.store import files
 from sakti.store.database import Store
 from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs
@@ -71,10 +71,4 @@ def _is_alive(job: StoredJob) -> bool:
         return False
     if job.pid_started is not None:
         return read_start_time(job.pid) == job.pid_started
-    try:
-        os.kill(job.pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
+    return files.is_process_running(job.pid)

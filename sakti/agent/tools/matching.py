@@ -2,7 +2,7 @@
 
 Tried in this order, and taken only where it is unique: the text itself; without blanks at line ends; with another
 indentation (the new lines get it, too); with plain characters for typographic ones, composed (NFC). Line numbers that
-were copied along with the text are dropped. What is equal in old and new keeps its bytes (`merging`).
+were copied along with the text are dropped. Parts that are equal in old and new keep their bytes.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class FileLines:
                     first,
                     back(self.lines[first].body, begin),
                     last,
-                    self._column(last, end, bodies[last], back),
+                    self._find_end_column(last, end, bodies[last], back),
                 )
             )
             at = full_text.find(wanted, stop)
@@ -92,7 +92,7 @@ class FileLines:
             out.pop()  # it needs a line end that is not there, and others do not
         return out
 
-    def _column(self, number: int, end: int, folded_body: str, back: Callable[[str, int], int]) -> int:
+    def _find_end_column(self, number: int, end: int, folded_body: str, back: Callable[[str, int], int]) -> int:
         """Return the column where a match ends in the line itself, with trailing blanks that were folded away."""
         body = self.lines[number].body
         if end > len(folded_body):
@@ -124,7 +124,7 @@ class FileLines:
         line = column = 0
         for place in places:
             out.append(self._get_between(line, column, place.first, place.start))
-            there = self._cut(place)
+            there = self._cut_lines(place)
             adapt = _make_reindent(place.indents) if place.indents else str
             out.append(merge_change(there, old, new, self._end_near(place), adapt))
             line, column = place.last, place.end
@@ -133,7 +133,7 @@ class FileLines:
         out.append(self._get_between(line, column, len(self.lines), 0))
         return "".join(out)
 
-    def _cut(self, place: MatchPlace) -> list[Line]:
+    def _cut_lines(self, place: MatchPlace) -> list[Line]:
         """Return the lines of a place, the first and the last cut to it."""
         out = self.lines[place.first : place.last + 1]
         if place.end <= len(out[-1].body):

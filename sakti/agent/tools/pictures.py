@@ -122,11 +122,11 @@ async def _draw(request: dict[str, Any], name: str) -> dict[str, Any]:
         async for piece in pieces:
             out.append(piece)
     if ended.code is None:
-        raise ToolError(f"{name} could not be drawn within {SECONDS:.0f} s.")
+        raise ToolError(f"{name} could not be rendered within {SECONDS:.0f} s.")
     try:
         drawn: dict[str, Any] = json.loads(b"".join(out))
     except ValueError as e:
-        raise ToolError(f"{name} cannot be shown: its drawing ended with exit code {ended.code}.") from e
+        raise ToolError(f"{name} cannot be shown: its renderer ended with exit code {ended.code}.") from e
     if "error" in drawn:
         raise ToolError(f"{name} cannot be shown: {str(drawn['error']).rstrip('.')}.")
     return drawn

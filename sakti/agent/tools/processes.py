@@ -2,7 +2,7 @@
 
 A process left running by a command may hold its pipe open for ever, so the command itself is waited for. A supervisor
 is the parent of all that a command starts, and ends it if sakti is gone. A sandbox alone does not: bubblewrap asks the
-kernel for the end with its parent only once it runs, and is not told if that parent had died before.
+kernel to end it with its parent only once it runs, which is too late if the parent had died before.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class ProcessTree:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.over = False  # seen without a process: their numbers may be those of others by now
+        self.over = False  # no process was left: the system may have given their numbers to others
 
     async def wait_for_exit(self) -> int:
         """Wait for the command itself; return its exit code."""

@@ -53,7 +53,7 @@ async def read(
     if await asyncio.to_thread(lambda: target.stat().st_size) > files.MAX_FILE_BYTES:
         return await asyncio.to_thread(_read_large, run, target, head, offset, limit or 2000)
     data, text = await asyncio.to_thread(files.read_file, target)
-    await asyncio.to_thread(run.state.saw, target, data)
+    await asyncio.to_thread(run.state.mark_seen, target, data)
     bodies = await asyncio.to_thread(_split_masked, text.text)
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})

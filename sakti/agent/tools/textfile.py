@@ -299,8 +299,8 @@ def carry_over(old: str, new: str, there: str) -> str:
     return indent + (after if before == bare else _carry_ends(before, after, bare)) + blanks
 
 
-def _count_equal(old: str, new: str) -> tuple[int, int]:
-    """Return how many characters are equal at the beginning and, beyond these, at the end."""
+def count_equal(old: Sequence[object], new: Sequence[object]) -> tuple[int, int]:
+    """Return how many characters or lines are equal at the beginning and, beyond these, at the end."""
     shared = 0
     while shared < min(len(old), len(new)) and old[shared] == new[shared]:
         shared += 1
@@ -311,7 +311,7 @@ def _count_equal(old: str, new: str) -> tuple[int, int]:
 
 
 def _carry_ends(old: str, new: str, there: str) -> str:
-    shared, back = _count_equal(old, new)
+    shared, back = count_equal(old, new)
     ours, theirs = {h: t for t, h in _map_boundaries(old).items()}, _map_boundaries(there)
     head = max(h for h, t in ours.items() if h <= shared and t in theirs)
     tail = min(h for h, t in ours.items() if h >= max(head, len(old) - back) and t in theirs)
@@ -360,12 +360,7 @@ def _join_lines(lines: Sequence[Line], end: str) -> str:
 
 
 def _compare_lines(old: Sequence[Line], new: Sequence[Line]) -> Iterator[tuple[str, int, int, int, int]]:
-    head = 0
-    while head < min(len(old), len(new)) and old[head] == new[head]:
-        head += 1
-    tail = 0
-    while tail < min(len(old), len(new)) - head and old[-1 - tail] == new[-1 - tail]:
-        tail += 1
+    head, tail = count_equal(old, new)
     if head:
         yield "equal", 0, head, 0, head
     before, after = old[head : len(old) - tail], new[head : len(new) - tail]

@@ -97,7 +97,9 @@ class Toolbox(Struct):
     asker: str = ""
     only: tuple[dict[str, Rules], ...] = ()  # of a child: by tool, what all of its rules must allow
     withheld: frozenset[str] = frozenset()  # tools of sakti that the settings take away
-    sent: Callable[[ModelInfo], tuple[ToolSpec, ...]] = lambda _model: ()  # those that requests go on with
+    sent: Callable[[ModelInfo], tuple[ToolSpec, ...]] = (
+        lambda _model: ()
+    )  # tools of earlier requests, which later ones repeat
     later: tuple[ToolCallPart, ...] = ()
     _specs: dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]] = field(
         default_factory=dict[tuple[bool, bool, bool], tuple[ToolSpec, ...]]
@@ -146,7 +148,7 @@ class Toolbox(Struct):
     def offer_search(
         self, always: Collection[str] | None, top_k: Callable[[], int], notes: tool_search.Notes = tool_search.no_notes
     ) -> None:
-        """Offer the tools of servers by search, and all of ours but `always` (None: none of ours)."""
+        """Offer the tools of servers by search, and our own except for `always` (None: servers' tools only)."""
         self.searched = frozenset(self.tools.keys() - set(always)) if always is not None else frozenset()
         self.tools |= {
             t.name: t
@@ -163,7 +165,7 @@ class Toolbox(Struct):
             self.forget_specs()
 
     def find(self, name: str) -> Tool | None:
-        """Return a tool of ours or of a server."""
+        """Return our own tool or a server's tool of this name, or None."""
         return self.remote().get(name) or self.tools.get(name)
 
     def list_deferred(self) -> dict[str, ToolSpec]:
@@ -196,7 +198,7 @@ class Toolbox(Struct):
             self.later = tuple(c for each in batches[number + 1 :] for c in each)
             tasks = [
                 asyncio.create_task(
-                    self._one(message, c, CallAnnouncer(c, emit), repetition.see(c), over=number > MAX_CALLS)
+                    self._run_one(message, c, CallAnnouncer(c, emit), repetition.see(c), over=number > MAX_CALLS)
                 )
                 for c in batch
             ]
@@ -213,7 +215,7 @@ class Toolbox(Struct):
         message = Message("", thread_id, "", "assistant", (call,), self.state.clock.now())
         announced = CallAnnouncer(call, emit)
         announced.begin()
-        return await self._one(message, call, announced, 0, over=False)
+        return await self._run_one(message, call, announced, 0, over=False)
 
     async def runs_freely(self, call: ToolCallPart, thread_id: str) -> bool:
         """Return whether a call would run now without a question."""
@@ -226,11 +228,11 @@ class Toolbox(Struct):
                 yield f"{core_types.display_name(call.name)}  {decision.target}"
 
     async def _foresee(self, call: ToolCallPart, thread_id: str) -> Decision | None:
-        """Return what the permissions of now say of a call; None if it cannot run."""
+        """Judge a call by the present permissions, without asking; None if it cannot run."""
         tool = self.find(call.name)
         if tool is None or call.arguments is None:
             return None
-        run = self.state.context(call.id, thread_id, "")
+        run = self.state.make_context(call.id, thread_id, "")
         with contextlib.suppress(SaktiError):  # running it says what is wrong
             tool.check(call.arguments, run.cwd)
             decision, _ = await self._judge(run, tool, call.arguments, GuardDecision(call))
@@ -240,16 +242,16 @@ class Toolbox(Struct):
     async def may_read(self, path: str, thread_id: str) -> bool:
         """Return whether a file may be read now without a question."""
         call = ToolCallPart("", "read", {"path": path})
-        run = self.state.context("", thread_id, "")
+        run = self.state.make_context("", thread_id, "")
         decision, _ = await self._judge(run, read, {"path": path}, GuardDecision(call))
         return decision.verdict == "allow"
 
-    async def _one(
+    async def _run_one(
         self, message: Message, call: ToolCallPart, emit: CallAnnouncer, repeated: int, *, over: bool
     ) -> ToolResultPart:
         clock = self.state.clock
         emit.begin_soon()
-        outcome, started = await self._outcome(message, call, emit, over=over)
+        outcome, started = await self._run_with_hooks(message, call, emit, over=over)
         outcome = self.state.limit_output(outcome, call.id)
         content = outcome.content
         if repeated >= TOLD_AFTER:
@@ -263,14 +265,14 @@ class Toolbox(Struct):
         emit(ToolFinished(result, duration))
         return result
 
-    async def _outcome(
+    async def _run_with_hooks(
         self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], *, over: bool
     ) -> tuple[Outcome, float]:
-        """Return what came of a call, as its hooks leave it, and since when it ran."""
+        """Run a call with its hooks; return the outcome and the time when it began to run."""
         clock = self.state.clock
         started = clock.monotonic()
         judged, ran = GuardDecision(call), False
-        run = self.state.context(
+        run = self.state.make_context(
             call.id, message.thread_id, message.id, lambda text: emit(ToolOutput(call.id, mask_secrets(text)))
         )
         run.show_progress = lambda text: emit(ToolOutput(call.id, "", mask_secrets(text)))
@@ -281,12 +283,12 @@ class Toolbox(Struct):
             judged = await self._run_hooks(run, call)
             call = judged.call
             tool, arguments, decision = await self._admit(run, judged)
-            run.is_planning = self._mode_for(tool) == "plan"
+            run.is_planning = self._choose_mode(tool) == "plan"
             run.read_only = run.is_planning or decision.only_reads
-            run.is_alone, run.hosts = decision.is_alone, decision.hosts
+            run.is_alone, run.hosts = decision.is_alone, decision.redirect_hosts
             call = structs.replace(call, arguments=arguments)
-            started, ran = clock.monotonic(), True  # what the user took to answer is not the tool's time
-            async with self.state.recorder.around(*_describe_for_recorder(tool, arguments), run.place()) as record:
+            started, ran = clock.monotonic(), True  # without the time that the user took to answer
+            async with self.state.recorder.record_call(*_describe_for_recorder(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()
                 outcome = await tool(run, arguments)
                 record.jobs += [job for number, job in self.state.background.items() if number not in earlier]
@@ -296,7 +298,7 @@ class Toolbox(Struct):
         except DeniedCall as e:
             started = clock.monotonic()
             outcome = Outcome(e.message, is_error=True, details={"denied": e.why})
-        except Exception as e:  # the worker's root: a fault of a tool is the model's to see, not the end of the chat
+        except Exception as e:  # the worker's root: the model sees the error, and the chat continues
             outcome = call_hooks.describe_failure(call, e)
         return await self._run_hooks_after(call, outcome, judged.note, started if ran else None), started
 
@@ -390,11 +392,11 @@ class Toolbox(Struct):
     def _reads_only(self) -> bool:
         return self.mode_tools.reads_only or (self.parent is not None and self.parent._reads_only)
 
-    def _mode_for(self, tool: Tool) -> SessionMode:
+    def _choose_mode(self, tool: Tool) -> SessionMode:
         """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
         return "plan" if tool.effect in ("run", "remote") and self._reads_only else self.current_mode
 
-    def _place(self, run: ToolContext) -> WorkspaceView:
+    def _make_place(self, run: ToolContext) -> WorkspaceView:
         """Return the place of a call, with the name of the mode or child that only reads there."""
         top = self.parent or self
         if top.mode == "plan":
@@ -406,19 +408,19 @@ class Toolbox(Struct):
         return structs.replace(run.place(), reader=reader)
 
     def set_mode(self, mode: SessionMode) -> None:
-        """Change what runs without asking, also for the open questions."""
+        """Change the approval mode, and judge the open questions again."""
         self.mode = mode
         self.approvals.judge_again()
 
     def _evaluate(
         self, run: ToolContext, tool: Tool, arguments: Json, judged: GuardDecision, mode: SessionMode
     ) -> Decision:
-        """Return the decision of permissions on a call, and what the guard's makes of it.
+        """Decide on a call by the permissions, then apply the guard's decision.
 
         A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
         deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
         """
-        place = self._place(run)
+        place = self._make_place(run)
 
         def decide(rules: Rules) -> Decision:
             decision = judge(tool, arguments, mode=mode, rules=rules, place=place)
@@ -429,10 +431,7 @@ class Toolbox(Struct):
 
         decision = decide(self._all_rules)
         if judged.verdict == "ask" and decision.verdict == "allow":
-            target = (
-                decision.target or ", ".join(tool.list_paths(arguments)) or str(arguments.get("command", tool.name))
-            )
-            return structs.replace(decision, verdict="ask", reason=judged.reason, target=target, rules=())
+            return call_hooks.ask_anyway(tool, arguments, decision, judged.reason)
         if judged.verdict == "allow" and decision.verdict == "ask" and not decision.outside:
             rules = self._all_rules
             lifted = decide(structs.replace(rules, allow=(*rules.allow, tool.rule_name)))
@@ -451,13 +450,13 @@ class Toolbox(Struct):
             return self._evaluate(run, tool, arguments, judged, mode).warn(str(arguments.get("command")), loss)
 
         def decide() -> Decision:
-            decision = decide_in(mode := self._mode_for(tool))
+            decision = decide_in(mode := self._choose_mode(tool))
             is_edit = decision.verdict == "ask" and mode == "ask" and decide_in("edits").verdict == "allow"
             return structs.replace(decision, is_edit=is_edit)
 
         decision = decide()
         if decision.verdict != "deny" and self.current_mode != "full":
-            loss = await self.state.recorder.refuses(tool.effect, arguments, run.place())
+            loss = await self.state.recorder.explain_loss(tool.effect, arguments, run.place())
         return decide() if loss else decision, decide
 
     async def _approve(
@@ -484,7 +483,7 @@ class Toolbox(Struct):
                 tool.remote.note_use(False)
             return decision.apply(arguments), decision
         if decision.verdict == "deny":
-            raise self._refusal(call, decision)
+            raise self._make_refusal(call, decision)
         return await self._ask(run, tool, call, arguments, decision, decide)
 
     async def _ask(
@@ -498,7 +497,7 @@ class Toolbox(Struct):
     ) -> tuple[Json, Decision]:
         """Ask about a call; return its arguments and the decision. Raises `DeniedCall`, `ToolError`."""
         values = tool.check(arguments, run.cwd)
-        diff = clean_surrogates(self._preview(run, tool, arguments, values))
+        diff = clean_surrogates(self._make_preview(run, tool, arguments, values))
         request = ApprovalRequested(
             self.state.ids.new(),
             call.name,
@@ -514,7 +513,7 @@ class Toolbox(Struct):
         )
         answer, decision = await self.approvals.ask(request, decision, decide)
         if decision.verdict == "deny":
-            raise self._refusal(call, decision)
+            raise self._make_refusal(call, decision)
         if not answer.approved:
             raise call_hooks.explain_denial(call, decision, answer.note, interactive=self.approvals.interactive)
         if tool.remote is not None:
@@ -524,13 +523,13 @@ class Toolbox(Struct):
             self.state.changed.clear()  # they were on the screen
         if answer.edited is not None and tool.effect == "run":
             arguments = {**arguments, "command": answer.edited}
-            place = self._place(run)
-            decision = judge(tool, arguments, mode=self._mode_for(tool), rules=self._all_rules, place=place)
+            place = self._make_place(run)
+            decision = judge(tool, arguments, mode=self._choose_mode(tool), rules=self._all_rules, place=place)
             if decision.verdict == "deny":
-                raise self._refusal(call, decision)
+                raise self._make_refusal(call, decision)
         return decision.apply(arguments), decision
 
-    def _refusal(self, call: ToolCallPart, decision: Decision) -> DeniedCall:
+    def _make_refusal(self, call: ToolCallPart, decision: Decision) -> DeniedCall:
         after = f" {PLAN_ENDS}" if self.current_mode == "plan" and PRESENT_PLAN in self.tools else ""
         return DeniedCall(f"Refused: {decision.target or call.name}: {decision.reason}.{after}", decision.reason)
 
@@ -549,11 +548,11 @@ class Toolbox(Struct):
             return
         self.approvals.judge_again()
 
-    def _preview(self, run: ToolContext, tool: Tool, arguments: Json, values: Json) -> str:
+    def _make_preview(self, run: ToolContext, tool: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, or "" if it has none to show.
 
-        Raises `ToolError` where it cannot be made. What is wrong with a file outside the project would tell the model
-        what is in it, unasked: it hears only that it has not read it.
+        Raises `ToolError` where it cannot be made. For an unread file outside the project the error says only that it
+        was not read: the reason would reveal its content before the user is asked.
         """
         if tool.preview is None:
             return ""
@@ -565,7 +564,7 @@ class Toolbox(Struct):
             hidden = [
                 path
                 for path in map(run.resolve, tool.list_paths(arguments))
-                if not run.place().holds(path) and path not in self.state.files.known
+                if not run.place().holds(path) and path not in self.state.files.seen
             ]
             if not hidden:
                 raise

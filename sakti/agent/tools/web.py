@@ -55,7 +55,7 @@ class SearchChoice:
     async def search(self, run: ToolContext, query: str, limit: int, site: str | None) -> Outcome:
         """Return results for the model. Raises SaktiError with one sentence."""
         if not (name := self._name):
-            raise ToolError("No search service is available: see `sakti help web`.")
+            raise ToolError("No search service is available; `sakti help web` lists the services.")
         return await self._make().search(run, name, query, limit, site)
 
 

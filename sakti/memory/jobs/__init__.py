@@ -1,1 +1,1 @@
-"""Run the background work of memory: each job changes the state of a thread through the store."""
+"""Background jobs of one thread: `observation` and `reflection`, with their lease and events (`operation`)."""

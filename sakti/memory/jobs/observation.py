@@ -32,7 +32,7 @@ from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import messages as message_store
 from sakti.store.threads.threads import LEFT_OUT
 
-HARMLESS = ("busy", "conflict", "lease_lost")  # another window did it: no failure of the Observer
+HARMLESS = ("busy", "conflict", "lease_lost")  # codes: another window did the work, so the model has not failed
 
 
 class _ObservationRun(Struct, frozen=True):
@@ -50,19 +50,19 @@ class _ObservationRun(Struct, frozen=True):
 class Observation:
     """Observation job of one open thread.
 
-    `task` is the running or last one; `elsewhere`: it found another window observing.
+    `task` is the running or last one; `is_busy_elsewhere`: another window was observing.
     """
 
     def __init__(self, state: MemoryState, worker: MemoryWorker, leases: Leases) -> None:
         self.state, self.worker, self.leases = state, worker, leases
         self.task: asyncio.Task[bool] | None = None
-        self.elsewhere = False
+        self.is_busy_elsewhere = False
         self._stopped = False
 
     def running(self) -> asyncio.Task[bool] | None:
         return self.task if self.task is not None and not self.task.done() else None
 
-    # --- what begins one ----------------------------------------------------------------------------------
+    # --- starting, waiting, stopping -----------------------------------------------------------------------
 
     def start(self, *, at_end: bool = False) -> None:
         """Start a background observation if an interval was crossed and nothing runs.
@@ -77,7 +77,7 @@ class Observation:
             self._begin(messages, "buffering", "", [])
 
     def _is_due(self, messages: Sequence[Message], *, at_end: bool) -> bool:
-        """Return whether so many messages are worth an observation in the background."""
+        """Return whether these messages are enough for a background observation."""
         window, numbers = self.state.window, self.state.numbers
         # a backlog is always caught up with in the background, whatever the interval
         behind = self.state.phase is Phase.CATCHING_UP
@@ -89,29 +89,29 @@ class Observation:
             return False
         boundary = window.record.last_buffered_at_tokens
         crossed = policy.has_crossed_interval(window.pending, boundary, interval, numbers.threshold)
-        # what the last one had to leave out (a long prompt) may be an interval's worth by itself
+        # a long prompt that the last observation left out may be an interval's worth by itself
         return behind or crossed or tokens >= interval
 
-    async def now(self, found: Sequence[Message], focus: str = "", into: list[Group] | None = None) -> bool:
-        """Observe `found`, right behind the cursor, slice by slice; False if that had no effect.
+    async def now(self, messages: Sequence[Message], focus: str = "", into: list[Group] | None = None) -> bool:
+        """Observe `messages`, right behind the cursor, slice by slice; False if nothing was observed.
 
         `into` gets the groups made. The work continues when the caller is cancelled, unless it is stopped.
         """
-        if not found or self.running() is not None:
+        if not messages or self.running() is not None:
             return False
-        return await asyncio.shield(self.begin_now(found, focus, into))
+        return await asyncio.shield(self.begin_now(messages, focus, into))
 
     def begin_now(
-        self, found: Sequence[Message], focus: str = "", into: list[Group] | None = None
+        self, messages: Sequence[Message], focus: str = "", into: list[Group] | None = None
     ) -> asyncio.Task[bool]:
         """Begin to observe as `now` does, while nothing else runs."""
         self.state.signal(Signal.WAIT)
-        return self._begin(list(found), "observation", focus, [] if into is None else into)
+        return self._begin(list(messages), "observation", focus, [] if into is None else into)
 
     def _begin(
-        self, messages: list[Message], name: Literal["observation", "buffering"], focus: str, made: list[Group]
+        self, messages: list[Message], name: Literal["observation", "buffering"], focus: str, groups: list[Group]
     ) -> asyncio.Task[bool]:
-        self.task = asyncio.create_task(self._run(messages, name, focus, made))
+        self.task = asyncio.create_task(self._run(messages, name, focus, groups))
         self.task.add_done_callback(lambda _task: self.state.notify())  # only now it no longer runs
         return self.task
 
@@ -139,20 +139,20 @@ class Observation:
     # --- one observation ----------------------------------------------------------------------------------
 
     async def _run(
-        self, found: list[Message], name: Literal["observation", "buffering"], focus: str, made: list[Group]
+        self, messages: list[Message], name: Literal["observation", "buffering"], focus: str, groups: list[Group]
     ) -> bool:
         """Run the job; any error becomes an event, and the chat continues."""
         state = self.state
-        tokens = sum(m.tokens for m in found)
+        tokens = sum(m.tokens for m in messages)
         operation = Operation.of(state, name, "observation", tokens)
-        run = _ObservationRun(operation, focus, made)
-        signal, self.elsewhere = Signal.DONE, False
+        run = _ObservationRun(operation, focus, groups)
+        signal, self.is_busy_elsewhere = Signal.DONE, False
         try:
-            await self._observe(found, run)
+            await self._observe(messages, run)
             state.retry, state.note, state.has_warned = policy.Backoff(), "", False
         except asyncio.CancelledError:
             if self._stopped:
-                operation.report_failure(state, MemoryFailure("stopped by the user", code="stopped"), made)
+                operation.report_failure(state, MemoryFailure("stopped by the user", code="stopped"), groups)
             raise
         except Exception as e:
             if not isinstance(e, MemoryFailure) or e.code not in HARMLESS:
@@ -160,29 +160,29 @@ class Observation:
                 numbers = state.numbers
                 interval = numbers.buffer or numbers.threshold // 5
                 state.retry = state.retry.after(state.window.pending, state.clock.now(), interval)
-            self.elsewhere = isinstance(e, MemoryFailure) and e.code == "busy"
-            state.note = operation.report_failure(state, e, made)
+            self.is_busy_elsewhere = isinstance(e, MemoryFailure) and e.code == "busy"
+            state.note = operation.report_failure(state, e, groups)
             if signal is Signal.FAILED:
                 state.warn_once(f"{state.note} The chat continues; memory tries again later.")
         finally:
             state.signal(signal)
             state.settle()
             state.notify()
-        return bool(made)
+        return bool(groups)
 
-    async def _observe(self, found: list[Message], run: _ObservationRun) -> None:
+    async def _observe(self, messages: list[Message], run: _ObservationRun) -> None:
         state = self.state
         window, operation, buffering = state.window, run.operation, run.is_buffering
 
         stored: tuple[int, int] | None = None
-        before: list[LogLine] = []  # ahead of the question, which shows the log as it is then
+        before: list[LogLine] = []  # read before the request is written, which shows the log as it is then
 
         def begin(db: Database) -> None:
             nonlocal stored, before
-            message_store.seal(db, [m.id for m in found], operation.started)
+            message_store.seal(db, [m.id for m in messages], operation.started)
             if buffering:
                 memory_store.set_buffered_at(db, window.record.id, window.pending, operation.started)
-            stored = memory_store.revision(db, window.record.id, window.thread.id)
+            stored = memory_store.read_revision(db, window.record.id, window.thread.id)
             before = self.worker.log(db, window.record.id)
 
         async with self.leases.hold(window.record.id, "observing", window.thread.id, begin) as held:
@@ -190,9 +190,9 @@ class Observation:
             if stored != state.window.revision:  # another window observed some of it before the lease was ours
                 await state.refresh()
             if not buffering and state.window.ready():
-                return  # what waits goes into the log first
+                return  # buffered groups go into the log first
             operation.start(state)
-            pieces = slices(self._pending(found), state.numbers.threshold)
+            pieces = slices(self._pending(messages), state.numbers.threshold)
             for piece in pieces:
                 if run.groups and buffering and state.phase in RESTING:
                     break
@@ -201,12 +201,12 @@ class Observation:
                 await self._observe_piece(piece, run, before, held, last=piece is pieces[-1])
             operation.end(state, run.groups)
 
-    def _pending(self, found: list[Message]) -> list[Message]:
+    def _pending(self, messages: list[Message]) -> list[Message]:
         """Return the messages not yet observed by another window.
 
         Raises `MemoryFailure` (conflict) if there are no such messages.
         """
-        ids = {m.id for m in found}
+        ids = {m.id for m in messages}
         pending = [m for m in self.state.window.find_uncovered_messages() if m.id in ids]
         if not pending:
             raise MemoryFailure("These messages were observed in another window meanwhile.", code="conflict")
@@ -277,12 +277,12 @@ class Observation:
         earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < index)]
         if window.record.scope != "resource":
             return earlier, [g.text for g in earlier]
-        ancestry = shared.lineage(window.thread)  # other threads' work does not belong to this thread's state
-        texts = [shared.own_text(g, ancestry) for g in earlier]
-        return [g for g in earlier if shared.is_own(spans(g), ancestry)], texts
+        ancestry = shared.lineage_of(window.thread)  # other threads' work does not belong to this thread's state
+        texts = [shared.text_of_lineage(g, ancestry) for g in earlier]
+        return [g for g in earlier if shared.is_of_lineage(spans(g), ancestry)], texts
 
 
-WITHOUT_MODEL_S = 1.0  # what a job takes at most once its model is not asked
+WITHOUT_MODEL_S = 1.0  # the longest time that a job takes once its model is given up
 
 
 def _newest_task(groups: Sequence[Group]) -> tuple[str | None, str | None] | None:
@@ -296,23 +296,23 @@ def _newest_timezone(groups: Sequence[Group]) -> str:
 
 
 class Patience:
-    """Time that a turn may wait for models of memory; a job that outlasted it is not waited for again.
+    """Time that a turn may wait for the Observer and the Reflector; a job that outlasts it is not waited for again.
 
-    When it is over, `stand_in` may let a job end without its model; it returns whether it did.
+    When it is over, `give_up_model` may let a job end without its model; it returns whether it did.
     """
 
-    def __init__(self, limit: float = TURN_WAIT_S, stand_in: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, limit: float = TURN_WAIT_S, give_up_model: Callable[[], bool] = lambda: False) -> None:
         self.limit = self._left = limit
-        self._stand_in = stand_in
+        self._give_up_model = give_up_model
         self._late: asyncio.Task[object] | None = None
 
     def renew(self) -> None:
-        """Begin a turn."""
+        """Restore the complete time for a new turn."""
         self._left = self.limit
 
     @property
     def is_over(self) -> bool:
-        """Tell whether a job is still running that outlasted a turn's patience."""
+        """Return whether a job that outlasted a turn's patience is still running."""
         return self._late is not None and not self._late.done()
 
     async def wait(self, task: asyncio.Task[object]) -> bool:
@@ -321,7 +321,7 @@ class Patience:
             started = time.monotonic()
             await asyncio.wait([task], timeout=max(0.0, self._left))
             self._left -= time.monotonic() - started
-        if not task.done() and self._stand_in():
+        if not task.done() and self._give_up_model():
             self._left = WITHOUT_MODEL_S
             await asyncio.wait([task], timeout=self._left)
         if not task.done():
@@ -334,17 +334,17 @@ def _must_wait(state: MemoryState, observation: Observation) -> bool:
     numbers, window = state.numbers, state.window
     if state.phase in NEVER_WAITS or window.pending < numbers.threshold:
         return False
-    comes_in = window.ready() or observation.running() is not None
-    return window.pending > numbers.block_after or not comes_in
+    is_coming = window.ready() or observation.running() is not None
+    return window.pending > numbers.block_after or not is_coming
 
 
 async def wait_for_messages(state: MemoryState, observation: Observation, patience: Patience) -> None:
     """Wait while pending messages exceed `block_after`, or the threshold with nothing buffered or running.
 
-    Ends when that is over, when nothing more can be done, or with the turn's patience. The first waiter activates what
-    is buffered, here or in another window.
+    It ends when that no longer holds, when nothing more can be done, or with the turn's patience. Groups buffered here
+    or in another window are activated on the way.
     """
-    looks_elsewhere = True
+    may_join_others = True
     while _must_wait(state, observation):
         before = state.window.pending
         if (running := observation.running()) is not None:
@@ -356,8 +356,8 @@ async def wait_for_messages(state: MemoryState, observation: Observation, patien
         messages = _next_messages(state)
         if not messages or not await patience.wait(observation.begin_now(messages)):
             return
-        if observation.elsewhere and looks_elsewhere:
-            looks_elsewhere = False
+        if observation.is_busy_elsewhere and may_join_others:
+            may_join_others = False
             if not await patience.wait(asyncio.create_task(observation.join_others())):
                 return
             await state.activate_due()

@@ -1,1 +1,1 @@
-"""Read and write the log's text. Pure."""
+"""Text of the log: `parse` cleans a model's answer, `lines` reads its rows, `dates` shows distances. Pure."""

@@ -398,7 +398,7 @@ def flags(content: str, source: EvidenceSource) -> tuple[str, ...]:
     content = _RECALL.sub("", content)
     all_claims = list(claims(content))
     open_claims = [claim for claim in all_claims if not source.has_exactly(claim)]
-    verbatim = source.voices.verbatim(content)
+    verbatim = source.voices.is_verbatim(content)
     is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.STATES.match(content) is not None)
     counts = [] if is_quoted else _counts(all_claims)
     if verbatim and not (open_claims or counts) and (not speaking.is_checked(content) or source.has(content)):
@@ -417,11 +417,11 @@ def _counts(line_claims: Sequence[Claim]) -> list[str]:
 
 def _speech_flags(content: str, voices: Voices, *, verbatim: bool) -> Iterator[str]:
     """Yield the words of a line that its source attributes to another, does not decide, or does not prove."""
-    if not verbatim and (words := voices.wrong(content)):
+    if not verbatim and (words := voices.find_misattributed(content)):
         yield f"speaker: {words}"
-    if words := voices.undecided(content):
+    if words := voices.find_undecided(content):
         yield f"decision: {words}"
-    if words := voices.unproven(content):
+    if words := voices.find_unproven(content):
         yield f"result: {words}"
 
 

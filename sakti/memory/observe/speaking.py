@@ -66,7 +66,7 @@ _FUNCTION = frozenset(
 
 
 class Voices:
-    """Statements of each speaker, by sentences; call `ready` first, and `index` before `wrong`."""
+    """Statements of each speaker, by sentences; call `ready` first, and `index` before any `find_…`."""
 
     def __init__(self, said: Iterable[Said] = ()) -> None:
         self._said = said
@@ -94,7 +94,7 @@ class Voices:
                 if voice in ("user", "agreed"):
                     self._decisions.append((sentence, words))
 
-    def verbatim(self, content: str) -> bool:
+    def is_verbatim(self, content: str) -> bool:
         """Return whether a line attributes nothing, or only what the speaker did say, word for word."""
         states = STATES.match(content)
         if states is None:
@@ -102,7 +102,7 @@ class Voices:
         source = self._plain["user" if states["who"].casefold() == "user" else "agent"]
         return all(plain(text).rstrip("…") in source for text in _sayings(content, states.end()))
 
-    def wrong(self, content: str) -> str | None:
+    def find_misattributed(self, content: str) -> str | None:
         """Return the words that a line attributes to the wrong speaker; None without a contradiction.
 
         An example: "User stated: never run tests" where only a file says that.
@@ -123,7 +123,7 @@ class Voices:
                 return " ".join(text.split())[:80]
         return None
 
-    def undecided(self, content: str) -> str | None:
+    def find_undecided(self, content: str) -> str | None:
         """Return the words of a decision that no user sentence has with the same polarity."""
         decides = _DECIDES.match(content)
         text = next(_sayings(content, decides.end()), "") if decides else ""
@@ -142,7 +142,7 @@ class Voices:
         is_said = heard >= share * len(words) and len(words & best[1]) >= least * len(words)
         return None if is_said and is_same else " ".join(text.split())[:80]
 
-    def unproven(self, content: str) -> str | None:
+    def find_unproven(self, content: str) -> str | None:
         """Return the words of a good result of work of which the source has no trace."""
         who = STATES.match(content)
         if not _RESULT.search(content) or (who is not None and who["who"].casefold() == "user"):

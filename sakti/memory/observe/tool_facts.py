@@ -75,7 +75,7 @@ def read_facts(call: ToolCallPart | None, result: ToolResultPart) -> Facts:
         "files_affected": [str(arguments.get("path") or "")] if wrote else [],
         **(_of_output(text) if command and not query else {}),
     }
-    return {key: bounded for key, each in values.items() if (bounded := _bounded(each))}
+    return {key: bounded for key, each in values.items() if (bounded := _bound_values(each))}
 
 
 def fill_keys(
@@ -93,11 +93,11 @@ def _select(facts: Iterable[Facts], declared: Mapping[str, FieldType]) -> Json:
     merged: dict[str, list[str]] = {}
     for one in facts:
         for key in one.keys() & declared.keys():
-            merged[key] = _bounded([*merged.get(key, ()), *one[key]])
-    return {key: _typed(merged[key], kind) for key, kind in declared.items() if key in merged}
+            merged[key] = _bound_values([*merged.get(key, ()), *one[key]])
+    return {key: _convert_values(merged[key], kind) for key, kind in declared.items() if key in merged}
 
 
-def _typed(values: list[str], kind: FieldType) -> list[str] | dict[str, str] | str:
+def _convert_values(values: list[str], kind: FieldType) -> list[str] | dict[str, str] | str:
     if kind == "list":
         return values
     if kind == "table":
@@ -105,7 +105,7 @@ def _typed(values: list[str], kind: FieldType) -> list[str] | dict[str, str] | s
     return "\n".join(values)
 
 
-def _bounded(values: Iterable[str]) -> list[str]:
+def _bound_values(values: Iterable[str]) -> list[str]:
     return [value[:LONGEST] for value in dict.fromkeys(values) if value][:MOST]
 
 

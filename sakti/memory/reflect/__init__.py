@@ -1,1 +1,1 @@
-"""Condense a log, by a model or extractively."""
+"""Reflectors: `model` asks a model, `extractive` drops sentences; `quality` checks and finishes their answers."""

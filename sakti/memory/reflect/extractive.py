@@ -10,7 +10,7 @@ import asyncio
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from msgspec import Struct
 
@@ -26,25 +26,24 @@ from sakti.memory.statements.sentences import (
     SPECIFIC,
     TOOL,
     agent_kind,
-    lasts,
+    content_words,
+    is_lasting,
     split_sentences,
-    telling_words,
     worth_of,
 )
 from sakti.store.log.replacements import MARK, NOTE, Earlier, add_marks, find_end, format_moment
 
-# What goes first when room is short. Of one rank the oldest goes first, so that of two values the newer one stays; of
-# what was stated without any, the one that says least for its length.
+# Ranks, in the order in which sentences are dropped. Of one rank the oldest goes first, so that of two values the newer
+# one stays; of statements without an exact value, the one with the fewest meaningful words per token.
 TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
-# What tells of work, and what was stated, go only as far as they must: to these shares of what the log may hold, so
-# that the next reflection is not due at once. Where that is not known, work goes down to the target, and what was
-# stated until the input is that much smaller.
+# Work and statements are dropped only down to these shares of the log's limit, so that the next reflection is not due
+# at once. If no limit is known, work is dropped down to the target, and statements down to that share of the input.
 ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.89
 
 HEAD_TOKENS = 12  # of a line's sign, time and speaker
-OF_AGENT = 0.85  # what the agent's words count against the user's
-OF_OTHERS = 0.5  # what a further sentence of a line counts
-STATES = 3  # words of a clause without a value that states something
+OF_AGENT = 0.85  # weight of the agent's words against the user's
+OF_OTHERS = 0.5  # weight of a line's sentences besides the best one
+STATES = 3  # words of a clause that states something without a value
 
 _CLOCK = lazy_pattern(r"\((\d{1,2}:\d{2})\)")
 _TIME = lazy_pattern(r"\(\d{1,2}:\d{2}\)\s*")
@@ -60,13 +59,13 @@ class _LogSentence(Struct):
     behind: str
     rank: int
     tokens: int
-    worth: float = 0.0  # what it says for its length; only of statements
+    worth: float = 0.0  # meaningful words per token; of statements only
     dropped: bool = False
     replaced: bool = False
 
     @property
-    def place(self) -> int:
-        """Return when it goes: a replaced statement with the traces of work, so only if room is short."""
+    def order(self) -> int:
+        """Return the rank at which it is dropped: a replaced statement goes with work, so only if room is short."""
         return min(self.rank, WORK) if self.replaced else self.rank
 
 
@@ -76,7 +75,7 @@ class _DigestLine(Struct):
     tokens: int  # of the head
     header: str  # the date line above it
     sign: str
-    user: bool
+    is_users: bool
     notes: list[str]  # the words of older lines that it replaces
     pinned: bool = False
 
@@ -86,12 +85,12 @@ class _DigestLine(Struct):
 
     @property
     def lists_files(self) -> bool:
-        """Return whether the units are names of files that the agent changed."""
+        """Return whether its units are names of files that the agent changed."""
         return self.head.rstrip().endswith("Agent changed")
 
 
 class _DropTargets(Struct, frozen=True):
-    """Tokens of the log down to which sentences are dropped, by their place."""
+    """Tokens of the log down to which sentences are dropped, by their rank."""
 
     trace: int
     ended: int
@@ -105,9 +104,9 @@ class _DropTargets(Struct, frozen=True):
         return cls(target, ended, work, max(target, int((limit or before) * STATED_SHARE)))
 
     def limit_of(self, sentence: _LogSentence) -> int:
-        if sentence.place < WORK:
+        if sentence.order < WORK:
             return self.trace
-        if sentence.place > DONE:
+        if sentence.order > DONE:
             return self.stated
         return self.ended if sentence.replaced else self.work
 
@@ -125,19 +124,19 @@ class ExtractiveReflector:
         oldest first, and the user's statements last. Pinned lines stay. Raises `MemoryFailure` (not_smaller) if
         nothing could be dropped.
         """
-        return await asyncio.to_thread(self.condense, request)  # a tenth of a second for a long log: the screen goes on
+        return await asyncio.to_thread(self.condense, request)  # a long log takes a tenth of a second
 
     def condense(self, request: ReflectInput) -> ReflectResult:
         """Condense as `reflect` does, in the calling thread."""
         before = sum(self._counter.count(t) for _, t in request.groups)
         lines = self._lines("\n".join(t for _, t in request.groups), {_bare(p) for p in request.pinned})
-        _value(lines)
-        _order_replaced(lines)
+        _set_worth(lines)
+        _rank_replaced(lines)
         _drop_repeated(lines)
         for unit in (u for line in lines for u in line.units if u.replaced):
             unit.tokens = self._counter.count(unit.text + unit.behind)
         targets = _DropTargets.of(request, before)
-        while self._drop_down_to(targets, lines):  # lines share heads with those above: the rest is counted again
+        while self._drop_down_to(targets, lines):  # dropping changes which lines share a head: count again
             pass
         out = _write(lines)
         if not out or self._counter.count(out) >= before:
@@ -147,7 +146,7 @@ class ExtractiveReflector:
     def _drop_down_to(self, targets: _DropTargets, lines: Sequence[_DigestLine]) -> bool:
         """Drop sentences down to the targets; return whether any was dropped."""
         total = start = self._counter.count(share_heads(_write(lines)))
-        units = [(u.place, not u.replaced, u.worth, n, u, line) for n, line in enumerate(lines) for u in line.units]
+        units = [(u.order, not u.replaced, u.worth, n, u, line) for n, line in enumerate(lines) for u in line.units]
         for _, _, _, _, unit, line in sorted(units, key=lambda entry: entry[:4]):
             if total <= targets.limit_of(unit) or unit.dropped or line.pinned:
                 continue
@@ -178,12 +177,12 @@ class ExtractiveReflector:
         if notes:
             content = NOTE.sub("", content)
         lead, tool = LEAD.match(content), TOOL.match(content)
-        user = content[:5].casefold() == "user " or content[:9].casefold() == "the user "
+        is_users = content.casefold().startswith(("user ", "the user "))
         head, parts = _divide(content, lead, tool)
         head = line[:start] + head
         nested = line[0] in " \t" and sign == "none"
         units = [_LogSentence(t, b, TRACE if nested else _rank(sign, lead, tool, t), count(t + b)) for t, b in parts]
-        return _DigestLine(head, units, count(head) + 1, header, sign, user, notes, pinned)
+        return _DigestLine(head, units, count(head) + 1, header, sign, is_users, notes, pinned)
 
 
 def _divide(
@@ -198,35 +197,38 @@ def _divide(
     return "", [(content, "")]
 
 
-def _value(lines: Sequence[_DigestLine]) -> None:
+def _set_worth(lines: Sequence[_DigestLine]) -> None:
     """Set the worth of statements: of a line's best one in full, of its others half.
 
-    A word counts more the fewer lines have it: what many lines say is dropped sooner than what one line says. One good
-    sentence leads to its message, so the log rather covers many messages than few of them completely.
+    A word counts more the fewer lines have it, so that repeated topics are dropped before single ones. One good
+    sentence is enough to find its message by, so a log covers many messages rather than a few of them completely.
     """
-    often = Counter(w for line in lines for w in set[str]().union(*(telling_words(u.text) for u in line.units)))
+    frequency = Counter(word for line in lines for word in content_words(" ".join(u.text for u in line.units)))
+
+    def rarity(word: str) -> float:
+        return math.log(1 + len(lines) / frequency[word])
+
     for line in lines:
         stated = [u for u in line.units if u.rank == STATED]
         for unit in stated:
-            worth = worth_of(unit.text, unit.tokens + HEAD_TOKENS, lambda word: math.log(1 + len(lines) / often[word]))
-            unit.worth = worth if line.user else worth * OF_AGENT
+            worth = worth_of(unit.text, unit.tokens + HEAD_TOKENS, rarity)
+            unit.worth = worth if line.is_users else worth * OF_AGENT
         best = max(stated, key=lambda u: u.worth, default=None)
-        for unit in stated:
-            unit.worth *= 1.0 if unit is best else OF_OTHERS
+        for unit in (u for u in stated if u is not best):
+            unit.worth *= OF_OTHERS
 
 
 def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, text: str) -> int:
+    speech = lead[1] if lead is not None else ""
     if sign == "high":
-        return EXACT if lasts(text) else STATED
-    if lead is not None and lead[1] == "Agent said":
+        return EXACT if is_lasting(text) else STATED
+    if speech == "Agent said":
         return STATED
     if sign in ("done", "low"):
         return DONE if sign == "done" else TRACE
     if tool is not None:
         return WORK if tool["files"] else OUTCOME if tool["command"] else TRACE
-    if lead is not None and lead[1].startswith("User"):
-        return ASKED
-    return _rank_of_work(text, is_agents=lead is not None)
+    return ASKED if speech.startswith("User") else _rank_of_work(text, is_agents=bool(speech))
 
 
 def _rank_of_work(text: str, *, is_agents: bool) -> int:
@@ -245,21 +247,19 @@ def _bare(line: str) -> str:
 
 def _drop_repeated(lines: Sequence[_DigestLine]) -> None:
     """Drop repeats: keep the first of equal sentences, the newest of equal files and commands."""
-    seen: set[tuple[bool, str]] = set()
-    for line in (line for line in lines if not line.lists_files):
-        for unit in line.units:
-            if unit.dropped or unit.replaced:  # a statement repeated after a change is current
-                continue
-            key = (line.user, _bare(unit.text))
-            unit.dropped = key in seen and not line.pinned
-            seen.add(key)
-    newest: set[str] = set()
-    for line in reversed(lines):
-        for unit in line.units:
-            if unit.dropped or not (key := _work_key(line, unit)):
-                continue
-            unit.dropped = key in newest and not line.pinned
-            newest.add(key)
+    statements = ((x, u, (x.is_users, _bare(u.text))) for x in lines if not x.lists_files for u in x.units)
+    # a statement repeated after a change is current
+    _drop_seen((line, unit, key) for line, unit, key in statements if not unit.replaced)
+    work = ((line, u, _work_key(line, u)) for line in reversed(lines) for u in line.units if not u.dropped)
+    _drop_seen((line, unit, key) for line, unit, key in work if key)
+
+
+def _drop_seen(keyed: Iterable[tuple[_DigestLine, _LogSentence, object]]) -> None:
+    """Drop each sentence whose key an earlier one has, except in pinned lines."""
+    seen: set[object] = set()
+    for line, unit, key in keyed:
+        unit.dropped = key in seen and not line.pinned
+        seen.add(key)
 
 
 def _work_key(line: _DigestLine, unit: _LogSentence) -> str:
@@ -270,36 +270,41 @@ def _work_key(line: _DigestLine, unit: _LogSentence) -> str:
     return (match["command"] or "") if match else ""
 
 
-def _order_replaced(lines: Sequence[_DigestLine]) -> None:
-    """Mark words replaced by later lines, from their notes; raise those lines to the replaced rank."""
+def _rank_replaced(lines: Sequence[_DigestLine]) -> None:
+    """Mark sentences that later lines replace, and rank those lines at least as high."""
     for number, newer in enumerate(lines):
         for words in newer.notes:
-            for older in lines[:number]:
-                for unit in older.units if older.sign != "done" and not older.pinned else ():
-                    if find_end(unit.text, words) is not None:
-                        unit.text = add_marks(unit.text, [Earlier(words, *_moment(newer))], _date(older))
+            _mark_words(lines[:number], Earlier(words, *_moment(newer)))
     for number, older in enumerate(lines):
         for unit in older.units:
-            times = {match["when"] for match in MARK.finditer(unit.text)}
-            unit.replaced = bool(times) and _statements(unit.text) <= len(MARK.findall(unit.text))
-            for newer in lines[number + 1 :] if times else ():
-                if format_moment(*_moment(newer), _date(older)) in times:
-                    _outlive(newer, unit)
+            times = [match["when"] for match in MARK.finditer(unit.text)]
+            if times:
+                unit.replaced = _count_statements(unit.text) <= len(times)
+                _raise_newer(lines[number + 1 :], unit, _date(older), times)
 
 
-def _statements(text: str) -> int:
+def _mark_words(lines: Sequence[_DigestLine], replaced: Earlier) -> None:
+    """Mark replaced words in older lines; what is done or pinned stays as it is."""
+    for line in (line for line in lines if line.sign != "done" and not line.pinned):
+        for unit in line.units:
+            if find_end(unit.text, replaced.text) is not None:
+                unit.text = add_marks(unit.text, [replaced], _date(line))
+
+
+def _count_statements(text: str) -> int:
     """Return how many clauses of a sentence state something by themselves."""
     return sum(bool(c.values) or len(c.words) >= STATES for c in clauses(MARK.sub("", text)))
 
 
-def _outlive(newer: _DigestLine, older: _LogSentence) -> None:
-    """Raise a line of the time that a mark names to the rank of the sentence that it ends.
+def _raise_newer(lines: Sequence[_DigestLine], older: _LogSentence, date: str, times: Sequence[str]) -> None:
+    """Raise later lines of the times that marks name to the rank of the sentence that they end.
 
-    The agent's lines of that minute end nothing, and requests end no statement unless a note says so.
+    The agent's lines of such a minute end nothing, and requests end no statement unless a note says so.
     """
-    if newer.notes or newer.sign == "high" or (newer.user and older.rank < STATED):
-        for unit in newer.units:
-            unit.rank, unit.worth = max(unit.rank, older.rank), max(unit.worth, older.worth)
+    for newer in (line for line in lines if format_moment(*_moment(line), date) in times):
+        if newer.notes or newer.sign == "high" or (newer.is_users and older.rank < STATED):
+            for unit in newer.units:
+                unit.rank, unit.worth = max(unit.rank, older.rank), max(unit.worth, older.worth)
 
 
 def _moment(line: _DigestLine) -> tuple[str, str]:

@@ -11,11 +11,11 @@ from sakti.memory import modes, shared
 from sakti.memory.log import parse
 from sakti.memory.model_call import MemoryModel, prompt_hash
 from sakti.memory.observe.model import system_prompt
-from sakti.memory.protocol import ReflectInput, ReflectResult
+from sakti.memory.protocol import ReflectInput, ReflectResult, join_results
 
 LEVELS = 4
 MORE_LEVELS = 3  # above the level it starts at
-GARBAGE_LIMIT = 1  # answers without any use: asked once more, harder
+UNUSABLE_LIMIT = 1  # answers that are not usable: after one the model is asked again, at a higher level
 # Tokens of a prompt besides the log, and of the anchors added to it.
 FRAME_TOKENS, LOG_SHARE, LEAST_ROOM = 300, 0.85, 500
 
@@ -43,7 +43,7 @@ class ModelReflector:
         sizes = [sum(count(text) for _, text in piece) for piece in pieces]
         texts: list[str] = []
         results: list[ReflectResult] = []
-        failure: MemoryFailure | None = None
+        failures: list[MemoryFailure] = []
         for piece, size in zip(pieces, sizes, strict=True):
             text = "\n\n".join(t for _, t in piece)
             part = structs.replace(
@@ -56,17 +56,11 @@ class ModelReflector:
                 results.append(await self._reflect(part))
                 texts.append(results[-1].text)
             except MemoryFailure as e:
-                failure = e
+                failures.append(e)
                 texts.append(text)
-        if not results and failure is not None:
-            raise failure
-        last = results[-1]
-        return structs.replace(
-            last,
-            text="\n\n".join(texts),
-            level=max(r.level for r in results),
-            calls=tuple(c for r in results for c in r.calls),
-        )
+        if not results:
+            raise failures[-1]
+        return join_results(results, "\n\n".join(texts))
 
     def _pieces(self, request: ReflectInput) -> list[tuple[tuple[str, str], ...]]:
         if self._window is None:
@@ -94,67 +88,62 @@ class ModelReflector:
         )
 
     async def _reflect(self, request: ReflectInput) -> ReflectResult:
-        """Return the first answer that meets the target, else the smallest one.
+        """Ask at higher levels until an answer meets the target; return that answer, else the smallest one.
 
-        Raises `MemoryFailure` (not_smaller, malformed) when none is smaller than its input.
+        Raises `MemoryFailure` (not_smaller, malformed) if no answer is smaller than its input.
         """
         count = self._model.counter.count
-        system = self._system(request)
-        log = label_log(request)
-        before = sum(count(text) for _, text in request.groups)
-        pinned = "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned) if request.pinned else ""
-        focus = f"\n# Pay special attention to\n\n{request.focus}\n" if request.focus else ""
+        system, log = self._system(request), label_log(request)
+        smallest = before = sum(count(text) for _, text in request.groups)
         calls: list[ModelCall] = []
         best: ReflectResult | None = None
-        smallest = before
-        garbage = 0
+        unusable = 0
         for level in range(request.start_level, min(LEVELS, request.start_level + MORE_LEVELS) + 1):
-            prompt = fill_prompt(
-                "reflector#input",
-                log=log,
-                pinned=pinned,
-                focus=focus,
-                threads=f"\n{read_prompt('reflector#threads')}\n" if any(request.labels.values()) else "",
-                level=fill_prompt(f"reflector#level-{level}", target=str(request.target_tokens)),
-            )
-            text, call = await self._model.ask(system, prompt)
+            text, call = await self._model.ask(system, _write_prompt(request, log, level))
             calls.append(call)
-            parsed = parse.parse_reflector_output(text)
-            observations = parse.clean(shared.without_labels(parsed.observations))
-            if parsed.degenerate or not observations:
-                garbage += 1
-                if garbage > GARBAGE_LIMIT:
+            answer = self._read_answer(text, prompt_hash(system), level)
+            if answer is None:
+                unusable += 1
+                if unusable > UNUSABLE_LIMIT:
                     break
                 continue
-            size = count(observations)
+            size = count(answer.text)
             if size < smallest:
-                smallest = size
-                best = ReflectResult(
-                    observations,
-                    parsed.current_task,
-                    parsed.suggested_response,
-                    self.name,
-                    prompt_hash(system),
-                    level,
-                )
-            if best is not None and size <= request.target_tokens:
+                smallest, best = size, answer
+            if smallest <= min(request.target_tokens, before - 1):
                 break
-        if best is None:
+        if best is not None:
+            return structs.replace(best, calls=tuple(calls))
+        if unusable == len(calls):
             raise MemoryFailure(
-                f"{self.name} gave nothing smaller than the log ({before} tokens) in {len(calls)} attempts."
-                if garbage < len(calls)
-                else f"{self.name} gave no usable reflection in {len(calls)} attempts: the log stays.",
-                code="not_smaller" if garbage < len(calls) else "malformed",
+                f"{self.name} gave no usable reflection in {len(calls)} attempts: the log stays.", code="malformed"
             )
-        return ReflectResult(
-            best.text,
-            best.current_task,
-            best.suggested_response,
-            best.model,
-            best.prompt_hash,
-            best.level,
-            tuple(calls),
+        raise MemoryFailure(
+            f"{self.name} gave nothing smaller than the log ({before} tokens) in {len(calls)} attempts.",
+            code="not_smaller",
         )
+
+    def _read_answer(self, text: str, system_hash: str, level: int) -> ReflectResult | None:
+        """Return the reflection in a model's answer; None if it has none."""
+        parsed = parse.parse_reflector_output(text)
+        observations = parse.clean(shared.remove_labels(parsed.observations))
+        if parsed.degenerate or not observations:
+            return None
+        return ReflectResult(
+            observations, parsed.current_task, parsed.suggested_response, self.name, system_hash, level
+        )
+
+
+def _write_prompt(request: ReflectInput, log: str, level: int) -> str:
+    pinned = "\n# Pinned by the user: keep word for word\n\n" + "\n".join(request.pinned) if request.pinned else ""
+    return fill_prompt(
+        "reflector#input",
+        log=log,
+        pinned=pinned,
+        focus=f"\n# Pay special attention to\n\n{request.focus}\n" if request.focus else "",
+        threads=f"\n{read_prompt('reflector#threads')}\n" if any(request.labels.values()) else "",
+        level=fill_prompt(f"reflector#level-{level}", target=str(request.target_tokens)),
+    )
 
 
 def label_log(request: ReflectInput) -> str:
@@ -168,7 +157,7 @@ def label_log(request: ReflectInput) -> str:
     for group_id, text in request.groups:
         name = request.labels.get(group_id, "")
         if name != before:
-            out.append(f"## {name or shared.NOBODYS}")
+            out.append(f"## {name or shared.NO_THREAD}")
         size = text.count("\n") + 2  # with the empty line behind it
         out += anchored[:size]
         anchored, before = anchored[size:], name

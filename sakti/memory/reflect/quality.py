@@ -1,18 +1,30 @@
-"""Check a reflection against its input, and put back lines of the user that it lost. Pure."""
+"""Finish a Reflector's answer: check it against its input, and restore lines that it lost.
+
+An answer without enough of its input is refused, and the log stays as it is. In a log of several threads each thread's
+lines are condensed apart, so that they keep their thread.
+"""
 
 from __future__ import annotations
 
+import collections
 import itertools
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+
+from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
-from sakti.memory.log import lines
+from sakti.core.lazy import lazy_pattern
+from sakti.core.text import one_line
+from sakti.core.tokens import Counter
+from sakti.memory.log import lines, parse
 from sakti.memory.observe.faithfulness import is_represented, words_by_line
-from sakti.memory.protocol import ReflectInput
-from sakti.memory.statements.marking import ReplacedWords
+from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult, RunAside, join_results
+from sakti.memory.shared import CondensedPart, join_texts, parts
+from sakti.memory.statements.marking import ReplacedWords, mark_replaced
 from sakti.memory.statements.sentences import speaker
 from sakti.store.log.replacements import NOTE, remove_marks
+from sakti.store.memory import Group
+from sakti.store.memory.group_rows import Section, Span
 
 # Below these shares an answer is no reflection: of the input's important lines, with lost lines of the user put back,
 # and of its tokens; of an input below SMALL_INPUT tokens a smaller share is enough.
@@ -52,21 +64,21 @@ def _below_floor(kept: str) -> MemoryFailure:
     return MemoryFailure(f"The reflection kept {kept}: the log stays.", code="below_floor")
 
 
-def important_lines(inputs: Sequence[str], replaced: Sequence[ReplacedWords]) -> list[lines.LogRow]:
+def select_important_lines(inputs: Sequence[str], replaced: Sequence[ReplacedWords]) -> list[lines.LogRow]:
     """Return the important lines of a log and what ends older ones, without those that were replaced."""
     ended = [one.text.casefold() for one in replaced]
-    out: list[lines.LogRow] = []
-    for row in (row for text in inputs for row in lines.rows(text)):
-        low = remove_marks(row.content).casefold()
-        is_ended = any(
-            words in low and len(words) >= ENDED_SHARE * len(low.partition(": ")[2] or low) for words in ended
-        )
-        if (row.priority == "high" or NOTE.search(row.content)) and not is_ended:
-            out.append(row)
-    return out
+    rows = (row for text in inputs for row in lines.rows(text))
+    important = (row for row in rows if row.priority == "high" or NOTE.search(row.content))
+    return [row for row in important if not _is_ended(remove_marks(row.content).casefold(), ended)]
 
 
-def lost_lines(
+def _is_ended(content: str, ended: Sequence[str]) -> bool:
+    """Return whether replaced words are most of what a line says after its speaker."""
+    least = ENDED_SHARE * len(content.partition(": ")[2] or content)
+    return any(len(words) >= least and words in content for words in ended)
+
+
+def find_lost_lines(
     text: str, important: Sequence[lines.LogRow], replaced: Sequence[ReplacedWords] = ()
 ) -> list[lines.LogRow]:
     """Return the important lines that no line of a reflection has, in these or in other words.
@@ -75,7 +87,7 @@ def lost_lines(
     """
     have = words_by_line(text)
     contents = [remove_marks(row.content) for row in important]
-    counts = Counter(word for content in contents for words in words_by_line(content) for word in words)
+    counts = collections.Counter(word for content in contents for words in words_by_line(content) for word in words)
     older = {one.by: one.text for one in replaced}
     return [
         row
@@ -84,7 +96,7 @@ def lost_lines(
     ]
 
 
-def unlike_lines(text: str, lost: Sequence[lines.LogRow]) -> list[lines.LogRow]:
+def find_unlike_lines(text: str, lost: Sequence[lines.LogRow]) -> list[lines.LogRow]:
     """Return the lost lines to which no line of a reflection comes near: it may sum up parallel ones."""
     have = words_by_line(text)
     return [row for row in lost if not is_represented(remove_marks(row.content), have)]
@@ -95,7 +107,7 @@ def _has_new_words(content: str, older: str | None, have: Sequence[set[str]]) ->
     return older is None or any(words - before <= line for line in have)
 
 
-def put_back(
+def restore_lines(
     text: str,
     lost: Sequence[lines.LogRow],
     replaced: Sequence[ReplacedWords],
@@ -111,18 +123,20 @@ def put_back(
     without the one that replaces it.
     """
     older = {one.by: one.text for one in replaced}
-    back: list[lines.LogRow] = []
+    restored: list[lines.LogRow] = []
     total = count(text)
     newest_first = lost[::-1]
     for row in sorted(newest_first, key=lambda row: remove_marks(row.content) not in older):
         ended = older.get(remove_marks(row.content), "")
+        allowed = limit if ended else room if speaker(row.content, row.priority) == "user" else 0
         size = count(_as_line(row)) + count(f"Date: {row.date}") + 2
-        if (ended or speaker(row.content, row.priority) == "user") and total + size <= (limit if ended else room):
+        if total + size <= allowed:
             total += size
-            back.append(row)
+            restored.append(row)
         elif ended and ended.casefold() in text.casefold():
             raise _below_floor(f"{ended!r} and lost what replaced it")
-    return "\n".join([*_with_dates([row for row in lost if row in back]), text]), [x for x in lost if x not in back]
+    front = _with_dates([row for row in lost if row in restored])
+    return "\n".join([*front, text]), [row for row in lost if row not in restored]
 
 
 def _with_dates(rows: Sequence[lines.LogRow]) -> list[str]:
@@ -133,8 +147,8 @@ def _with_dates(rows: Sequence[lines.LogRow]) -> list[str]:
     return out
 
 
-def with_weight(text: str, important: Sequence[lines.LogRow]) -> str:
-    """Give important lines that a reflection repeats their weight back."""
+def restore_weight(text: str, important: Sequence[lines.LogRow]) -> str:
+    """Mark lines of a reflection as important that were important in its input."""
     high = {remove_marks(row.content) for row in important if row.priority == "high"}
     lighter = [
         r.line for r in lines.rows(text) if r.priority not in ("high", "done") and remove_marks(r.content) in high
@@ -142,7 +156,7 @@ def with_weight(text: str, important: Sequence[lines.LogRow]) -> str:
     return lines.with_high_priority(text, lighter) if lighter else text
 
 
-def without_repeats(text: str) -> str:
+def remove_repeats(text: str) -> str:
     """Remove repeated lines of a day from a reflection."""
     seen: set[tuple[str, str, str]] = set()
     repeated: dict[int, str | None] = {}
@@ -157,3 +171,95 @@ def without_repeats(text: str) -> str:
 def _as_line(row: lines.LogRow) -> str:
     sign = next((sign for sign, name in lines.SIGNS.items() if name == row.priority), "")
     return " ".join(part for part in ("*", sign, f"({row.time})" if row.time else "", row.content) if part)
+
+
+# --- findings of child threads, and logs of several threads ------------------------------------------------
+
+_LISTED = lazy_pattern(r"(\d+) more verified findings of child threads \(memory-search finds them\): (.+)")
+LONGEST_LIST = 600  # characters of the places of such findings
+
+
+async def reflect_by_thread(
+    reflector: Reflector,
+    groups: Sequence[Group],
+    request: ReflectInput,
+    counter: Counter,
+    replaced: Sequence[ReplacedWords],
+    aside: RunAside,
+) -> tuple[ReflectResult, tuple[Section, ...]]:
+    """Condense a log of several threads; return the result and the thread of each of its sections.
+
+    A part that cannot be made smaller stays as it is. Raises as the Reflector does if no part can. Task and response
+    are taken from a log of one thread only.
+    """
+    units = parts(groups, counter.count)
+    total = sum(part.tokens for part in units)
+    results: list[ReflectResult] = []
+    texts: list[tuple[str, tuple[Span, ...]]] = []
+    failure = MemoryFailure("There is nothing to condense.", code="not_smaller")
+    for part in units:
+        text = "\n".join(text for _, text in part.groups)
+        if text:
+            piece = _request_part(request, part, text, total)
+            try:
+                results.append(await reflector.reflect(piece))
+                text = await aside(finish_answer, results[-1].text, piece.pinned, replaced)
+            except MemoryFailure as e:
+                failure = e
+        texts.append((text, part.spans))
+    if not results:
+        raise failure
+    joined_text, sections = join_texts(texts)
+    result = join_results(results, joined_text)
+    if len(units) > 1 or len(units[0].spans) != 1:
+        result = structs.replace(result, current_task=None, suggested_response=None)
+    return result, sections
+
+
+def _request_part(whole: ReflectInput, part: CondensedPart, text: str, total: int) -> ReflectInput:
+    limit, have = whole.limit_tokens, {_bare(line) for line in text.split("\n")}
+    return structs.replace(
+        whole,
+        groups=part.groups,
+        labels=part.labels,
+        target_tokens=max(1, whole.target_tokens * part.tokens // max(1, total)),
+        limit_tokens=None if limit is None else max(1, limit * part.tokens // max(1, total)),
+        pinned=tuple(p for p in whole.pinned if _bare(p) in have),
+    )
+
+
+def finish_answer(text: str, pinned: Sequence[str], replaced: Sequence[ReplacedWords] = ()) -> str:
+    """Prepare a Reflector's answer for storing: clean, without repeats, marked, with pinned lines."""
+    contents = frozenset(row.content for line in pinned for row in lines.rows(line))
+    clean = remove_repeats(parse.clean(parse.sanitize_observation_lines(text)))
+    return restore_pinned(mark_replaced(clean, replaced, contents), pinned)
+
+
+def restore_pinned(text: str, pinned: Sequence[str]) -> str:
+    """Put pinned lines that a reflection lost back to its front, word for word."""
+    have = {_bare(line) for line in text.split("\n")}
+    lost = [p for p in pinned if _bare(p) not in have]
+    return "\n".join([*lost, text]) if lost else text
+
+
+def list_lost_findings(text: str, before: Iterable[str], findings: Sequence[str]) -> str:
+    """Name at the end of a log the places of findings that it no longer has; search finds them.
+
+    `before` are the logs that it condenses, which may name others.
+    """
+    rows = [line for line in text.split("\n") if not _LISTED.search(line)]
+    have = set(map(_bare, rows))
+    lost = "\n".join(finding for finding in findings if _bare(finding) not in have)
+    places = [row.content.partition(" ")[0] for row in lines.rows(lost)]
+    listed = [match for log in before for match in _LISTED.finditer(log)]
+    count = len(places) + sum(int(match[1]) for match in listed)
+    if not count:
+        return text
+    names = one_line(", ".join([*places, *(match[2] for match in listed)]), LONGEST_LIST)
+    return "\n".join(
+        [*rows, f"* 🟡 {count} more verified findings of child threads (memory-search finds them): {names}"]
+    )
+
+
+def _bare(line: str) -> str:
+    return line.strip().lstrip("*-> ").strip()  # a nested line begins with an arrow

@@ -1,1 +1,5 @@
-"""Parse what a sentence states, and find what a newer one replaces. Pure."""
+"""Find which older statements a newer one replaces. Pure.
+
+`sentences` classifies sentences, `reading` parses clauses into a subject and its values, `superseding` compares them,
+`marking` notes the result on the lines of the log. English and German words are data (`lexicon.toml`).
+"""

@@ -20,7 +20,7 @@ from sakti.store.log.lines import LogLine
 from sakti.store.log.replacements import KEY, MARK, Earlier, add_marks, format_note, remove_marks
 
 REMEMBERED = 1_500  # lines of the log that new ones are compared with at least, the newest
-NOTED = 8  # older lines that a new one, which may say several things, names at most, the newest
+NOTED = 8  # older lines that a new one names at most, the newest: it may say several things
 
 Named = Mapping[str, Sequence[Earlier]]  # by a new line's content: the lines that a model says it replaces
 
@@ -45,7 +45,7 @@ class _Index:
     def __init__(self) -> None:
         self._statements = StatementIndex()
         self._lines: list[_MarkedLine] = []
-        self.gone: set[Earlier] = set()
+        self.replaced: set[Earlier] = set()
 
     def add(self, line: _MarkedLine) -> list[Statement]:
         """Index the statements of a line and return them; none of what the agent says or does."""
@@ -75,16 +75,17 @@ class Remembered:
         self._index = _Index()
 
     def read(self, before: Sequence[LogLine]) -> _Index:
+        """Return the index of the newest lines; anything but a longer log is parsed again."""
         stored = [x for x in before if not x.forgotten and x.depth == 0]
         ids = [(x.id, x.content) for x in stored[self._first :]]
-        same = bool(self._lines) and ids[: len(self._lines)] == self._lines
-        if not same or len(ids) > 2 * REMEMBERED:
+        is_grown = bool(self._lines) and ids[: len(self._lines)] == self._lines
+        if not is_grown or len(ids) > 2 * REMEMBERED:
             self._first = max(0, len(stored) - REMEMBERED)
             ids = [(x.id, x.content) for x in stored[self._first :]]
             self._lines, self._index = [], _Index()
         for line in stored[self._first + len(self._lines) :]:
             self._index.add(_MarkedLine(remove_marks(line.content), line.date, line.time, line.priority))
-            self._index.gone |= {Earlier(x["text"], x["date"], x["time"]) for x in line.metadata.get(KEY, ())}
+            self._index.replaced |= {Earlier(x["text"], x["date"], x["time"]) for x in line.metadata.get(KEY, ())}
         self._lines = ids
         return self._index
 
@@ -100,43 +101,45 @@ def mark_new(
     """
     text = remove_marks(text)
     rows = list(lines.rows(text))
-    remembered = remembered or Remembered()
-    with remembered.lock:
-        replaced = (
-            _resolve_named_lines(rows, before, named) if named is not None else _explicit(rows, remembered.read(before))
-        )
+    if named is not None:
+        replaced = _resolve_named_lines(rows, before, named)
+    else:
+        remembered = remembered or Remembered()
+        with remembered.lock:
+            replaced = _find_explicit_changes(rows, remembered.read(before))
+    if not replaced:
+        return Marked(text)
     out, changes = Marked(text), dict[int, str]()
     for number, earlier in replaced.items():
         row, once = rows[number], _newest(earlier)
         changes[row.line] = row.content + "".join(format_note(one, row.date) for one in once)
         out.metadata[number] = {KEY: [{"text": x.text, "date": x.date, "time": x.time} for x in once]}
-    out.text = lines.apply_corrections(text, changes) if changes else text
-    important = [x for x in (*before, *rows) if x.priority == "high"] if replaced else []
+    important = [x for x in (*before, *rows) if x.priority == "high"]
     raised = [n for n, earlier in replaced.items() if rows[n].priority == "medium" and _ends_any(earlier, important)]
-    out.text = lines.with_high_priority(out.text, raised) if raised else out.text
+    out.text = lines.with_high_priority(lines.apply_corrections(text, changes), raised)
     return out
 
 
 def _ends_any(earlier: Iterable[Earlier], important: Sequence[LogLine | lines.LogRow]) -> bool:
-    """Return whether a statement of an important line is ended: what ends it is as important."""
+    """Return whether one of these texts is part of an important line; what ends it is then as important."""
     return any(
         (e.date, e.time) == (x.date, x.time) and e.text in remove_marks(x.content) for e in earlier for x in important
     )
 
 
-def _explicit(rows: Sequence[lines.LogRow], stored: _Index) -> dict[int, list[Earlier]]:
+def _find_explicit_changes(rows: Sequence[lines.LogRow], stored: _Index) -> dict[int, list[Earlier]]:
     """Return which older lines, stored or new, the new ones replace by an explicit change."""
     out: dict[int, list[Earlier]] = {}
-    fresh, gone = _Index(), stored.gone.copy()
+    fresh, replaced = _Index(), stored.replaced.copy()
     for number, row in enumerate(rows):
         if row.depth > 0:
             continue
         line = _MarkedLine(row.content, row.date, row.time, row.priority)
         new = _Index().add(line)
         ended = (e for one in new for e in itertools.chain(stored.ended_by(one), fresh.ended_by(one)))
-        if earlier := [e for e in ended if e not in gone]:
+        if earlier := [e for e in ended if e not in replaced]:
             out[number] = earlier
-            gone.update(earlier)
+            replaced.update(earlier)
         fresh.add(line)
     return out
 
@@ -144,22 +147,26 @@ def _explicit(rows: Sequence[lines.LogRow], stored: _Index) -> dict[int, list[Ea
 def _resolve_named_lines(
     rows: Sequence[lines.LogRow], before: Sequence[LogLine], named: Named
 ) -> dict[int, list[Earlier]]:
-    """Return what a model names, as far as it is an older line of the log.
+    """Return the older lines that a model names, as far as they are in the log and may be replaced."""
+    older = {Earlier(remove_marks(x.content), x.date, x.time): x for x in before if not x.forgotten}
+    out: dict[int, list[Earlier]] = {}
+    for number, row in enumerate(rows):
+        replaced = [e for e in named.get(row.content, ()) if e in older and _may_replace(row.content, older[e])]
+        if replaced:
+            out[number] = replaced
+    return out
+
+
+def _may_replace(content: str, line: LogLine) -> bool:
+    """Return whether a new line may replace an older one.
 
     The agent's reports of its work stay, and requests that the new line does not call off.
     """
-    older = {(remove_marks(x.content), x.date, x.time): x for x in before if not x.forgotten}
-    out: dict[int, list[Earlier]] = {}
-    for number, row in enumerate(rows):
-        for one in named.get(row.content, ()):
-            line = older.get((one.text, one.date, one.time))
-            if line is None or line.priority == "done" or line.content == row.content:
-                continue
-            is_agents = speaker(line.content, line.priority) == "agent" and agent_kind(line.content) == "work"
-            if is_agents or (is_request(line.content) and not is_cancelled(row.content)):
-                continue
-            out.setdefault(number, []).append(one)
-    return out
+    if line.priority == "done" or line.content == content:
+        return False
+    if is_request(line.content) and not is_cancelled(content):
+        return False
+    return speaker(line.content, line.priority) != "agent" or agent_kind(line.content) != "work"
 
 
 def _newest(earlier: Iterable[Earlier]) -> list[Earlier]:
@@ -200,11 +207,11 @@ def mark_replaced(text: str, replaced: Sequence[ReplacedWords], pinned: frozense
     changes: dict[int, str] = {}
     rows = list(lines.rows(text))
     position = {remove_marks(r.content): r.line for r in rows}
-    folded = [(k, k.text.casefold()) for k in replaced]
-    for row in rows:
+    folded = [(one, one.text.casefold()) for one in replaced]
+    for row in (row for row in rows if row.content not in pinned):
         low = MARK.sub("", row.content).casefold()
-        older = [k for k, words in folded if words in low and row.line < position.get(k.by, len(rows))]
-        content = add_marks(row.content, (Earlier(k.text, k.date, k.time) for k in older), row.date)
-        if content != row.content and row.content not in pinned:
+        older = [one for one, words in folded if words in low and row.line < position.get(one.by, len(rows))]
+        content = add_marks(row.content, (Earlier(one.text, one.date, one.time) for one in older), row.date)
+        if content != row.content:
             changes[row.line] = content
     return lines.apply_corrections(text, changes) if changes else text

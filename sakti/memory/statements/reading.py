@@ -33,7 +33,7 @@ _CLAUSE_END = lazy_pattern(
     r"while|so that|weil|während|sodass)\b|"
     r"\b(?:and|but|so|und|aber)(?=\s(?:the|our|we|i|it|its|my|der|die|das|wir|ich|unser|is|are|ist)\b)"
 )
-# A scope in front belongs to what follows: "in staging, the log level is debug".
+# A scope in front belongs to the next clause: "in staging, the log level is debug".
 _SCOPE = lazy_pattern(
     r"\W*(?:in|on|at|for|with|if|when|after|before|once|im|auf|bei|beim|für|mit|am|nach|wenn|falls|sobald)\s[^,;.:]{1,40}",
     re.IGNORECASE,
@@ -94,8 +94,8 @@ class Clause(Struct, frozen=True, dict=True):
     def items_like(self, other: Clause) -> bool:
         return (self.keys | self.value_keys) == (other.keys | other.value_keys)
 
-    def joined(self, other: Clause) -> Clause:
-        """Join this clause, whose values it corrects, and the next: "I was wrong about the port, it is 81"."""
+    def join(self, other: Clause) -> Clause:
+        """Join the next clause, which has this one's subject: "I was wrong about the port, it is 81"."""
         return Clause(
             f"{self.text}, {other.text}", self.start, other.end, self.words, self.values + other.values, len(self.text)
         )
@@ -130,28 +130,28 @@ def _line_end(match: re.Match[str]) -> str:
 def clauses(text: str) -> tuple[Clause, ...]:
     """Split a statement into clauses that name something."""
     text = divide_text(text)
-    low = {word.casefold() for word in text.split()}
-    german = bool(low & lexicon.words("german"))
+    german = not lexicon.words("german").isdisjoint(text.casefold().split())
     out: list[Clause] = []
-    start = 0
-    for match in [*_CLAUSE_END.finditer(text), None]:
-        end = match.start() if match else len(text)
-        if start == 0 and _is_scope(match, text):
-            continue
-        clause = _clause(text, start, end, german)
+    for start, end in _clause_spans(text):
+        clause = _read_clause(text, start, end, german)
         if out and clause.values and not clause.words and _SAME.match(clause.text):
-            clause = out.pop().joined(clause)
+            clause = out.pop().join(clause)
         if clause.words or clause.values:
             out.append(clause)
-        start = match.end() if match else end
     return tuple(out)
 
 
-def _is_scope(match: re.Match[str] | None, text: str) -> bool:
-    return match is not None and match[0] == "," and _SCOPE.fullmatch(text, 0, match.start()) is not None
+def _clause_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield start and end of each clause; a scope in front belongs to the first one."""
+    start = 0
+    for match in _CLAUSE_END.finditer(text):
+        if start or match[0] != "," or not _SCOPE.fullmatch(text, 0, match.start()):
+            yield start, match.start()
+            start = match.end()
+    yield start, len(text)
 
 
-def _clause(text: str, start: int, end: int, german: bool) -> Clause:
+def _read_clause(text: str, start: int, end: int, german: bool) -> Clause:
     words: list[tuple[str, int]] = []
     values: list[StatementValue] = []
     for token, at, stop in _tokens(text, start, end):
@@ -211,17 +211,16 @@ def _first_letter(text: str, start: int) -> int:
 
 
 def _shape(token: str, first: bool, german: bool) -> Shape:
-    low = token.casefold()
     if token[0] in "\"“„'":
         return "name"
     if _is_date(token):
         return "date"
-    if low in lexicon.NUMBERS or _NUMBER.fullmatch(token) or _WITH_UNIT.fullmatch(token):
+    if token.casefold() in lexicon.NUMBERS or _NUMBER.fullmatch(token) or _WITH_UNIT.fullmatch(token):
         return "number"
     if _CODE.match(token) or (len(token) > 1 and token.isupper() and token.isalpha()):
         return "code"
-    capital = token[0].isupper() and not first and not german and low not in lexicon.words("empty")
-    return "name" if capital else "word"
+    may_be_name = not first and not german and token.casefold() not in lexicon.words("empty")
+    return "name" if may_be_name and token[0].isupper() else "word"
 
 
 def _is_date(token: str) -> bool:

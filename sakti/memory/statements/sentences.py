@@ -292,7 +292,7 @@ def agent_kind(sentence: str) -> AgentKind:
     return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
 
 
-def telling_words(sentence: str) -> set[str]:
+def content_words(sentence: str) -> set[str]:
     """Return the meaningful words of a sentence."""
     return {w for w in map(str.casefold, _WORD.findall(sentence)) if len(w) > 2 and w not in lexicon.words("empty")}
 
@@ -304,10 +304,10 @@ def worth_of(sentence: str, tokens: int, rarity: Callable[[str], float] = lambda
     """
     personal = PERSONAL if _PERSONAL.search(sentence) else 1.0
     exact = EXACT if SPECIFIC.search(sentence) else 1.0
-    return sum(map(rarity, sorted(telling_words(sentence)))) * personal * exact / max(1, tokens)
+    return sum(map(rarity, sorted(content_words(sentence)))) * personal * exact / max(1, tokens)
 
 
-def lasts(sentence: str) -> bool:
+def is_lasting(sentence: str) -> bool:
     """Return whether a statement has something exact, which no paraphrase keeps, or lays down a rule."""
     return any(p.search(sentence) for p in (CODE_OR_NUMBER, _LASTING_START, _LAYS_DOWN))
 

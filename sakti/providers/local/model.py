@@ -134,7 +134,7 @@ def use_file(file: Path | None) -> Path:
 
 
 def remove() -> int:
-    """Delete the installed weights, an unfinished install, evaluated prompts and the user's choice of a file.
+    """Delete the installed weights, an unfinished install, evaluated prompts and the choice of a file.
 
     Returns the bytes freed. A file that the user chose is the user's own and stays.
     """

@@ -1,16 +1,15 @@
-"""Questions on the project that a small model would answer with inventions.
-
-What is looked up for it, and what of its answer stands. Pure.
-"""
+"""Look up answers to questions about the project, and filter what a small model invents. Pure."""
 
 from __future__ import annotations
 
 import builtins
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from sakti.core.lazy import lazy_pattern
@@ -18,9 +17,9 @@ from sakti.core.types import Json, ToolResultPart
 
 MOST_PLACES = 5  # places that an answer names
 MOST_TERMS = 3
-MOST_DROPPED = 3  # sentences in a row that do not stand: the rest will not either
-WORD = 4  # characters from which a name may be seen inside another one
-SENTENCE = 20  # characters from which one is not said twice
+MOST_DROPPED = 3  # sentences in a row: the rest is not better
+WORD = 4  # characters of a name that may be part of another one
+SENTENCE = 20  # characters of a sentence that is not repeated
 AROUND = 3  # lines read before a definition
 LINES = 40  # lines read of it
 NOT_IN_FILES = "The files that were read do not say that."
@@ -52,14 +51,10 @@ _AFTER_KIND = lazy_pattern(
     r"\b(?:function|method|class|constant|variable|struct|module)\s+(?:called |named )?([A-Za-z_]\w*)"
 )
 _BEFORE_KIND = lazy_pattern(r"\b([A-Za-z_]\w*)\s+(?:function|method|class|constant|variable|struct|module)\b")
-_EMPTY = frozenset(
-    """a an and any are as at be by can code do does file files find for from function functions get has have here how
-    i in into is it its just line lines me method methods my of on one or our project repo show so some that the their
-    them there these they this those to use used uses using value values variable was we what when where which who why
-    with you your class classes constant exactly all defined declared implemented located set called named return
-    returns work works program app application mean means take takes""".split()
-)
-_STARTING = frozenset(("start", "begin", "entry", "point", "run", "everything"))
+_WORDS: Mapping[str, frozenset[str]] = {
+    name: frozenset(words.split())
+    for name, words in msgspec.toml.decode(Path(__file__).with_name("words.toml").read_bytes()).items()
+}
 _PRONOUN = lazy_pattern(r"\b(?:i|we|you)\b", re.I)
 _ROW = lazy_pattern(r"^(?P<path>[^\s:][^:\n]*):(?P<line>\d+):(?P<text>.*)$", re.M)
 _FILE = lazy_pattern(
@@ -67,10 +62,6 @@ _FILE = lazy_pattern(
     r"toml|ya?ml|json|md|rst|txt|ini|cfg|css|html?|sql|lock|xml|gradle)\b(?!\()"
 )
 _TEST = lazy_pattern(r"(?:^|/)(?:tests?/|test_)|[._]test\.")
-_PRODUCTS = frozenset("node.js vue.js next.js nuxt.js react.js express.js three.js d3.js".split())
-_RUNNERS = frozenset(
-    "python python3 pip pytest unittest node npm npx yarn make cargo go java mvn gradle ruby rake sh".split()
-)
 _AS_CODE = lazy_pattern(r"`([^`\n]+)`")
 _NAME = lazy_pattern(r"(?<![\w.-])[a-z_][\w.-]*\w|(?<![\w.-])[a-z](?![\w.-])")
 _NUMBER = lazy_pattern(r"(?<![\w.,])\d[\d.,]*\d(?!\w)")
@@ -79,10 +70,10 @@ _SENTENCE = lazy_pattern(r".*?(?:[.!?:](?=\s)\s*|\n+)", re.S)
 
 
 class ProjectLookup(Struct, frozen=True):
-    """What a question asks for.
+    """Search for the subject of a question.
 
-    `terms` are names, as they stand in code (`exact`), or stems of words. `sure`: of this project; else it may as well
-    be something that everybody knows.
+    `terms` are names as in code (`exact`) or stems of words. `sure`: the subject belongs to this project; otherwise it
+    may be common knowledge.
     """
 
     kind: Literal["where", "explain"]
@@ -102,7 +93,7 @@ class ProjectLookup(Struct, frozen=True):
 
 
 class FoundLine(Struct, frozen=True):
-    """A line that a search found."""
+    """Line of a search result."""
 
     path: str
     line: int
@@ -115,14 +106,14 @@ def is_general_question(question: str) -> bool:
 
 
 def is_about_start(lookup: ProjectLookup) -> bool:
-    """Tell whether what a question looks for is only where the program starts."""
-    return not lookup.exact and set(lookup.terms) <= _STARTING
+    """Return whether a question only asks where the program starts."""
+    return not lookup.exact and set(lookup.terms) <= _WORDS["start"]
 
 
 def find_lookup(question: str, project: str = "") -> ProjectLookup | None:
     """Return the search that answers `question` needs first; None if it names nothing to look for.
 
-    `project` is what the prompt tells of the project: what its files are named after is looked for, too.
+    `project` is what the prompt tells of the project: words that its files are named after are searched, too.
     """
     question = question.strip()
     if "\n" in question:
@@ -158,9 +149,7 @@ def _lookup_explanation(question: str, names: Sequence[str], project: str) -> Pr
 
 def _find_stems(question: str, files: Sequence[str]) -> tuple[str, ...]:
     """Return the stems of nouns behind "the" in a question that files are named after."""
-    words = [
-        w for phrase in _THE.findall(question) for w in re.findall(r"[A-Za-z]{4,}", phrase) if w.lower() not in _EMPTY
-    ]
+    words = _drop_empty(w for phrase in _THE.findall(question) for w in re.findall(r"[A-Za-z]{4,}", phrase))
     names = [f.rpartition("/")[2].lower() for f in files]
     stems = dict.fromkeys(_stem(w.lower()) for w in words)
     return tuple(s for s in stems if any(s in n for n in names))[:MOST_TERMS]
@@ -174,7 +163,12 @@ def _find_names(question: str) -> list[str]:
 
 def _find_declared_names(question: str) -> list[str]:
     """Names beside a word such as "function"."""
-    return [k for k in [*_AFTER_KIND.findall(question), *_BEFORE_KIND.findall(question)] if k.lower() not in _EMPTY]
+    return _drop_empty([*_AFTER_KIND.findall(question), *_BEFORE_KIND.findall(question)])
+
+
+def _drop_empty(words: Iterable[str]) -> list[str]:
+    """Drop the words that name nothing in a project."""
+    return [word for word in words if word.lower() not in _WORDS["empty"]]
 
 
 def _is_project_name(name: str, question: str) -> bool:
@@ -186,7 +180,7 @@ def _is_project_name(name: str, question: str) -> bool:
 def _lookup(names: Sequence[str], phrase: str) -> ProjectLookup | None:
     if names:
         return ProjectLookup("where", (names[0],), True)
-    words = [w for w in re.findall(r"[A-Za-z]\w+", phrase) if w.lower() not in _EMPTY]
+    words = _drop_empty(re.findall(r"[A-Za-z]\w+", phrase))
     stems = tuple(dict.fromkeys(_stem(w.lower()) for w in words))[:MOST_TERMS]
     return ProjectLookup("where", stems, False) if stems else None
 
@@ -253,7 +247,7 @@ def answer_where(lookup: ProjectLookup, places: Sequence[FoundLine], project: st
 
 
 def describe_missing(lookup: ProjectLookup) -> str:
-    """Return that something is not there."""
+    """Say that the project does not have it."""
     if lookup.exact:
         return f"There is no `{lookup.name}` in this project: a search of all its files found nothing."
     return f"A search of all files of this project for {_quote_terms(lookup)} found nothing."
@@ -264,7 +258,7 @@ def _quote_terms(lookup: ProjectLookup) -> str:
 
 
 def describe_unreadable(path: str, error: str) -> str:
-    """Return that a file that the user asked about cannot be read."""
+    """Say that a file in the question cannot be read."""
     return f"`{path}` could not be read: {error.strip().splitlines()[0] if error.strip() else 'it is not there.'}"
 
 
@@ -291,17 +285,16 @@ def _format_code(text: str) -> str:
 class GroundingFilter:
     """Filter that drops repeated sentences and those that name things the model has not seen.
 
-    What is looked at are files, names set as code, and numbers of two digits and more. `seen` is all that the model
-    was told.
+    It checks files, names set as code, and numbers of two digits or more. `seen` is the text that the model was sent.
     """
 
     def __init__(self, seen: str) -> None:
         self._seen = seen
         self._lower = seen.lower()
-        self._names = {*_NAME.findall(self._lower), *_RUNNERS}
+        self._names = {*_NAME.findall(self._lower), *_WORDS["runners"]}
         self._pending = ""
         self._accepted: set[str] = set()
-        self._dropped = 0  # sentences, since the last that stood
+        self._dropped = 0  # sentences since the last accepted one
 
     @property
     def is_repeating(self) -> bool:
@@ -338,7 +331,7 @@ class GroundingFilter:
         names = (n for code in _AS_CODE.finditer(sentence) for n in _NAME.findall(code[1].lower()))
         numbers = _NUMBER.finditer(_LISTED.sub("", sentence, count=1))
         return (
-            any(f.lower() not in _PRODUCTS and f.removeprefix("./") not in self._seen for f in files)
+            any(f.lower() not in _WORDS["products"] and f.removeprefix("./") not in self._seen for f in files)
             or any(n not in self._names and (len(n) < WORD or n not in self._lower) for n in names)
             or any(n[0] not in self._seen for n in numbers)
         )

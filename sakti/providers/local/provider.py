@@ -11,6 +11,7 @@ from typing import Any
 
 from sakti.core.errors import NoModelError, ProviderError, SaktiError
 from sakti.core.resources import fill_prompt
+from sakti.core.text import head_and_tail
 from sakti.core.types import (
     FilePart,
     ImagePart,
@@ -37,8 +38,8 @@ LEAST_OUTPUT = 700  # tokens: an edit of a few lines is cut in the middle with l
 LONGEST_RESULT = 5_000  # characters of one tool result
 LONGEST_TAIL = 600
 CHANGING = ("edit", "write")
-DONE_HINT = "\nIf that is all that the user asked for, answer now."  # it goes on changing things otherwise
-CHECK_EVERY = 32  # chunks between two looks for text that goes round in circles
+DONE_HINT = "\nIf that is all that the user asked for, answer now."  # otherwise it keeps changing files
+CHECK_EVERY = 32  # chunks between two checks for endless repetition
 
 
 class LocalProvider:
@@ -91,7 +92,7 @@ class LocalProvider:
                 async for _ in messages:
                     pass
         except SaktiError:
-            log.warning("the prompt was not prepared", exc_info=True)  # who asks something is told why it fails
+            log.warning("the prompt was not prepared", exc_info=True)  # the next request reports why
 
     async def _stop_preparing(self) -> None:
         task, self._preparing = self._preparing, None
@@ -210,21 +211,15 @@ def _user_text(part: Part) -> str:
         case TextPart(text):
             return text
         case FilePart():
-            return _shorten(format_file(part))
+            return head_and_tail(format_file(part), LONGEST_RESULT)[0]
         case ToolResultPart(_, name, content, is_error):
             hint = DONE_HINT if name in CHANGING and not is_error else ""
-            return f"{'Error' if is_error else 'Result'} of {name}:\n{_shorten(content) or '(nothing)'}{hint}"
+            text, _ = head_and_tail(content, LONGEST_RESULT)
+            return f"{'Error' if is_error else 'Result'} of {name}:\n{text or '(nothing)'}{hint}"
         case ImagePart(name=name):
             return f"(an image that is not shown to you: {name})"
         case _:
             return ""
-
-
-def _shorten(text: str) -> str:
-    if len(text) <= LONGEST_RESULT:
-        return text
-    head, tail = text[: LONGEST_RESULT * 2 // 3], text[-LONGEST_RESULT // 3 :]
-    return f"{head}\n[… {len(text) - len(head) - len(tail)} characters left out …]\n{tail}"
 
 
 class _LocalStreamParser:
@@ -234,7 +229,7 @@ class _LocalStreamParser:
         self.is_looping = False
         self._allowed = allowed
         self._guard = project.GroundingFilter(_seen_text(request)) if allowed.grounded else None
-        self._accepted: list[str] = []  # what the guard let through
+        self._accepted: list[str] = []  # pieces that passed the filter
         self._offered = actions.offer_tools(request.tools)
         self._messages = request.messages
         self._plain = not request.tools or request.schema is not None
@@ -255,7 +250,7 @@ class _LocalStreamParser:
         return self.is_looping or self._finish == "length"
 
     def decide_without_model(self) -> list[StreamEvent]:
-        """Return the only possible action, which needs no model; None if there is a choice."""
+        """Return the events of the only possible action or answer, which needs no model."""
         if self._allowed.call:
             name, arguments = self._allowed.call
             return [ToolCallChunk(self._call_id, name, json.dumps(arguments))]
@@ -319,7 +314,7 @@ class _LocalStreamParser:
         last_action = None if self._plain else actions.read_action(self._reader.raw)
         if last_action is not None and last_action[0] != actions.ANSWER:
             return self._call_action(name, *last_action)
-        stop: StopReason = "length" if self._cut and self._guard is None else "end"  # what stood is the answer
+        stop: StopReason = "length" if self._cut and self._guard is None else "end"  # the accepted part is the answer
         text = self._answer_text(last_action[1] if last_action else {})
         missing = () if self._plain else self._incomplete_parts()
         return Completed((TextPart(text),) if text else missing, stop, self._usage, name)

@@ -204,10 +204,17 @@ def correct_line(
         tasks = clear_tasks(db, row["thread_id"], [_shown_text(one) for one in lines]).values
     for one in lines:
         before = {name: one[name] for name in _FIELDS}
-        done: Json = {"n": number, "at": now, "action": action, "changes": changes, "before": before, "undone_at": None}
+        correction: Json = {
+            "n": number,
+            "at": now,
+            "action": action,
+            "changes": changes,
+            "before": before,
+            "undone_at": None,
+        }
         if tasks and one is row:
-            done["tasks"] = tasks
-        _store_corrections(db, one, [*_corrections(one), done])
+            correction["tasks"] = tasks
+        _store_corrections(db, one, [*_corrections(one), correction])
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     return LineCorrection(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
 
@@ -322,8 +329,8 @@ def _lines(*columns: Any) -> Any:
     return LINE.select(*columns).join(GROUP, on=GROUP.id == LINE.group_id).order_by(LINE.pk)
 
 
-def _fetch_rows(db: Database, found: Any) -> list[Json]:
-    return list(found.dicts().execute(db))
+def _fetch_rows(db: Database, query: Any) -> list[Json]:
+    return list(query.dicts().execute(db))
 
 
 def _get_row(db: Database, record_id: str, line_id: str) -> Json:

@@ -146,18 +146,18 @@ def begin_erasure(db: Database, thread_id: str, now: int) -> None:
     """Take a thread's own groups and all reflections made of them out of the log, in one transaction.
 
     The other sources of those reflections become active again. No row is deleted here, so that a large log takes no
-    longer; `list_reflection_steps` and `words` list what is left to do.
+    longer; `list_reflection_steps` and `list_note_steps` list what is left to do.
     """
     resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
     if (record_id := _shared_record(db, thread_id)) is None:
         return
     groups = _list_groups(db, record_id)
-    gone, back = _find_made_of(groups, thread_id)
-    _set_state(db, "discarded", gone, now)
-    for group_id in back:
+    reflections, sources = _find_made_of(groups, thread_id)
+    _set_state(db, "discarded", reflections, now)
+    for group_id in sources:
         was = (GroupRow.id == group_id) & (GroupRow.state == "superseded")
         GroupRow.update(state="active", superseded_at=None).where(was).execute(db)
-    _reassign(db, {i: g for i, g in groups.items() if i not in gone}, thread_id)
+    _reassign(db, {i: g for i, g in groups.items() if i not in reflections}, thread_id)
     integrity.repair_states(db, record_id, now)
     # last: the repair would fill gaps of this thread with its discarded groups
     _set_state(db, "discarded", {i for i, g in groups.items() if g.is_of(thread_id)}, now)
@@ -172,9 +172,9 @@ def list_reflection_steps(db: Database, thread_id: str) -> list[Step]:
     if (record_id := _shared_record(db, thread_id)) is None:
         return []
     groups = _list_groups(db, record_id)
-    gone, _ = _find_made_of(groups, thread_id)
+    reflections, _ = _find_made_of(groups, thread_id)
     steps: list[Step] = []
-    for group_id in (i for i in reversed(groups) if i in gone):
+    for group_id in (i for i in reversed(groups) if i in reflections):
         row = ObservationRow
         lines = row.select(row.id).where(row.group_id == group_id).order_by(row.line).tuples().execute(db)
         steps.extend(("line", line_id) for (line_id,) in lines)
@@ -190,11 +190,11 @@ def _is_only_in(phrase: str, own_text: str, other_text: str) -> bool:
     return phrase in own_text and phrase not in other_text
 
 
-def words(db: Database, thread_id: str) -> list[Step]:
+def list_note_steps(db: Database, thread_id: str) -> list[Step]:
     """List other threads' lines that quote words of this thread which they replace.
 
-    Only where no other thread has these words. Call it when the steps of `list_reflection_steps` are done, while the
-    thread's own lines are still there.
+    Words that another thread has, too, are left out. Call it when the steps of `list_reflection_steps` are done, while
+    the thread's own lines still exist.
     """
     if (record_id := _shared_record(db, thread_id)) is None:
         return []
@@ -219,7 +219,7 @@ def words(db: Database, thread_id: str) -> list[Step]:
 
 
 def run_steps(db: Database, steps: Sequence[Step]) -> None:
-    """Carry out steps that `list_reflection_steps` or `words` returned; those done already change nothing."""
+    """Run steps of `list_reflection_steps` or `list_note_steps`; repeated ones change nothing."""
     for step in steps:
         match step:
             case ("line", line_id):
@@ -275,11 +275,11 @@ def _find_reflections(groups: Mapping[str, _SharedGroup], sources: set[str]) -> 
 def _find_made_of(groups: Mapping[str, _SharedGroup], thread_id: str) -> tuple[set[str], set[str]]:
     """Find the reflections made of a thread's groups, directly or not, and their other sources. Pure."""
     own_groups = {i for i, g in groups.items() if g.is_of(thread_id)}
-    gone = _find_reflections(groups, own_groups)
+    reflections = _find_reflections(groups, own_groups)
     used = {i: set(g.merged) for i, g in groups.items() if g.state != "discarded"}
-    sources = set[str]().union(*(merged for i, merged in used.items() if i in gone))
-    still_used = set[str]().union(*(merged for i, merged in used.items() if i not in gone))
-    return gone, sources - own_groups - gone - still_used
+    sources = set[str]().union(*(merged for i, merged in used.items() if i in reflections))
+    still_used = set[str]().union(*(merged for i, merged in used.items() if i not in reflections))
+    return reflections, sources - own_groups - reflections - still_used
 
 
 def _reassign(db: Database, groups: Mapping[str, _SharedGroup], thread_id: str) -> None:

@@ -1,7 +1,8 @@
 """List a memory's events, newest first: observed, activated, reflected, compacted, undone.
 
-`history` lists activated observations and reflections over time. Both are computed from memory's own rows. Raw SQL: a
-pane queries it at every step.
+`list_changes` lists the times at which the log changed. Both read memory's rows.
+
+Raw SQL: a pane queries them at every step.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class LogChange(Struct, frozen=True):
     """Change of the log.
 
     `time` (Unix ms) is when it took effect; `kind` is "observation" or "reflection" (both at once count as the
-    latter); `generation` is that of the reflection, 0 where there is none.
+    latter); `generation` is that of the reflection, 0 without one.
     """
 
     time: int

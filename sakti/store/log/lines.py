@@ -29,7 +29,7 @@ _GROUPS = (
     " ORDER BY state = 'buffered', kind = 'observation', pk"
 )
 _WAITING = "g.record_id = ? AND g.kind = ? AND g.state = ?"
-# Of each field of a line what it is selected as; panes ask for the whole log at every step.
+# SQL for each field of a line; panes read the whole log at every step.
 _FIELDS = {
     "id": "o.id",
     "group_id": "o.group_id",
@@ -203,7 +203,7 @@ class Generation(Struct, frozen=True):
     activated_at: int | None
 
 
-def generations(db: Database, record_id: str) -> list[Generation]:
+def list_generations(db: Database, record_id: str) -> list[Generation]:
     """Return the reflections of a record, oldest first."""
     # SQL: each step runs it; building a query takes 80-300 µs
     rows = db.execute_sql(_GENERATIONS, (record_id,)).fetchall()
@@ -235,7 +235,7 @@ def list_sources(db: Database, group_id: str) -> list[str]:
 def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
     """Return the message ranges of the newest group in a workspace whose id is or ends with `text`.
 
-    Deleted threads are left out; empty where there is none.
+    Deleted threads are left out; empty without one.
     """
     group, thread = GroupRow, ThreadRow
     here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
@@ -257,8 +257,10 @@ def list_thread_ids(db: Database, resource_id: str) -> list[str]:
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
     """Return (id, thread id, index) of the newest message in a workspace whose id is or ends with `text`."""
     row, thread = MessageRow, ThreadRow
-    gone = thread.select(thread.pk).where(thread.id == row.thread_id, thread.deleted_at.is_null(False))
-    here = row.select(row.id, row.thread_id, row.message_index).where(row.resource_id == resource_id, ~fn.EXISTS(gone))
+    deleted = thread.select(thread.pk).where(thread.id == row.thread_id, thread.deleted_at.is_null(False))
+    here = row.select(row.id, row.thread_id, row.message_index).where(
+        row.resource_id == resource_id, ~fn.EXISTS(deleted)
+    )
     newest = here.where(ends_with(row.id, text)).order_by(row.created_at.desc())
     return first(db, here.where(row.id == text)) or first(db, newest)
 
@@ -304,7 +306,7 @@ def list_actor_calls(db: Database, thread_id: str) -> list[tuple[int, str]]:
     return [(r[0], r[1]) for r in db.execute_sql(_ACTORS, (thread_id,)).fetchall()]
 
 
-# --- what a new thread begins with ----------------------------------------------------------------------
+# --- the block of earlier work ----------------------------------------------------------------------------
 
 
 class CarryOver(Struct, frozen=True):
@@ -338,8 +340,8 @@ def _is_worth_carrying(line: LogLine) -> bool:
     """Return whether a new thread gets a line: an important one, less than half of it replaced."""
     if line.forgotten or not (line.pinned or (line.priority == "high" and not line.depth)):
         return False
-    gone = sum(len(part.text.split()) for part in line.earlier)
-    return not gone or 2 * gone < len(replacements.remove_marks(line.content).split())
+    replaced_words = sum(len(part.text.split()) for part in line.earlier)
+    return not replaced_words or 2 * replaced_words < len(replacements.remove_marks(line.content).split())
 
 
 def _choose_lines_to_carry(db: Database, thread_id: str, limit: int) -> list[LogLine]:
@@ -351,7 +353,7 @@ def _choose_lines_to_carry(db: Database, thread_id: str, limit: int) -> list[Log
 def build_carry_over(
     db: Database, resource_id: str, thread_id: str, *, recent: int = 5, limit: int = 60
 ) -> CarryOver | None:
-    """Return the earlier work that a new thread of a workspace begins with; None without an earlier thread."""
+    """Return the earlier work that a new thread begins with; None without an earlier thread."""
     row, message = ThreadRow, MessageRow
     messages = message.select(message.pk).where(message.thread_id == row.id)
     columns = row.id, row.title, row.metadata, row.updated_at
@@ -469,7 +471,7 @@ def compute_figures(db: Database, record_id: str) -> Figures:
         " FROM observation_groups WHERE record_id = ?1 AND state = 'active' AND kind = 'reflection'",
         (record_id,),
     ).fetchone()
-    lasting = tuple(g for g in generations(db, record_id) if g.state != "discarded")
+    lasting = tuple(g for g in list_generations(db, record_id) if g.state != "discarded")
     reflected = (
         Pass(lasting[-1].input_tokens, lasting[-1].tokens, lasting[-1].model, lasting[-1].created_at)
         if lasting

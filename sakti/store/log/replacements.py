@@ -1,4 +1,4 @@
-"""Mark words of log lines that newer lines replace; computed from stored rows, so that older text never changes.
+"""Mark words of log lines that newer lines replace; stored text never changes.
 
 The metadata of the newer line has the words of the older one that it replaces. Reflections repeat marks and notes in
 the same form.
@@ -51,7 +51,7 @@ def format_moment(date: str, time: str, seen_from: str) -> str:
     return ", ".join(p for p in (day, time) if p) or "below"
 
 
-def mark(date: str, time: str, seen_from: str) -> str:
+def format_mark(date: str, time: str, seen_from: str) -> str:
     """Format the mark behind words that were replaced."""
     return f" [earlier; see {format_moment(date, time, seen_from)}]"
 
@@ -69,7 +69,7 @@ def format_note(replaced: Earlier, seen_from: str) -> str:
 def add_marks(content: str, earlier: Iterable[Earlier], date: str) -> str:
     """Return a line's text with one mark behind each replaced part."""
     plain = MARK.sub("", content)
-    ends = ((find_end(plain, one.text), mark(one.date, one.time, date)) for one in earlier)
+    ends = ((find_end(plain, one.text), format_mark(one.date, one.time, date)) for one in earlier)
     return insert_marks(content, {end: words for end, words in ends if end is not None})
 
 

@@ -110,7 +110,7 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
             break
     if not rows:
         return None
-    readable = [row for row in rows if row[2]]  # what cannot be read stays where `db recover` finds it
+    readable = [row for row in rows if row[2]]  # unreadable parts stay in place, for `db recover`
     with contextlib.closing(archive_file.connect(done.path)) as file:
         references = archive_file.store_parts(file, [text for *_, text in readable])
     with index_upkeep.past_triggers(db):  # the text stays
@@ -144,17 +144,17 @@ async def sweep(store: Store) -> int:
 def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | None]:
     """Remove some unreferenced rows behind a key; return their number and the last key (None at the end)."""
     with contextlib.closing(archive_file.connect(place)) as file:
-        number = archive_file.number(file)
+        number = archive_file.read_number(file)
         if number is None:
             return 0, None
         rows = file.execute("SELECT key FROM parts WHERE key > ? ORDER BY key LIMIT ?", (after, _SWEPT)).fetchall()
         keys = [int(str(key)) for (key,) in rows]
         if not keys:
             return 0, None
-        gone = sorted(set(keys) - archive_file.find_referred_keys(db, keys, number))
+        unreferenced = sorted(set(keys) - archive_file.find_referred_keys(db, keys, number))
         with file:
-            file.executemany("DELETE FROM parts WHERE key = ?", [(key,) for key in gone])
-        return len(gone), keys[-1]
+            file.executemany("DELETE FROM parts WHERE key = ?", [(key,) for key in unreferenced])
+        return len(unreferenced), keys[-1]
 
 
 def recover_archive(db: Database, path: Path, end: str) -> str:

@@ -48,7 +48,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
 
     `deep`: each text is also compared with its index.
     """
-    rest, broken = failures.split_faults(integrity(db))
+    rest, broken = failures.split_faults(run_integrity_check(db))
     findings = _to_integrity_finding(rest)
     if rest:
         return findings
@@ -91,9 +91,11 @@ def _check_search(db: Database) -> Finding:
     lost = len(search_index.unindexed(db))
     # SQL: also runs on a bare connection, which no query of peewee does
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
-    what = [f"{lost} messages are not searchable"] if lost else []
-    what += [f"{threads} deleted or restored threads are not finished"] if threads else []
-    return Finding("search", not what, "; ".join(what) or "every message is searchable", INDEX, is_repairable=True)
+    problems = [f"{lost} messages are not searchable"] if lost else []
+    problems += [f"{threads} deleted or restored threads are not finished"] if threads else []
+    return Finding(
+        "search", not problems, "; ".join(problems) or "every message is searchable", INDEX, is_repairable=True
+    )
 
 
 def _check_packing(db: Database) -> Finding:
@@ -119,7 +121,7 @@ def _check_tasks(db: Database) -> list[Finding]:
 
 def check_integrity(db: Database) -> list[Finding]:
     """Check the file of a database of any schema."""
-    return _to_integrity_finding(failures.split_faults(integrity(db))[0])
+    return _to_integrity_finding(failures.split_faults(run_integrity_check(db))[0])
 
 
 def _to_integrity_finding(rest: Sequence[str]) -> list[Finding]:
@@ -127,10 +129,10 @@ def _to_integrity_finding(rest: Sequence[str]) -> list[Finding]:
     return [Finding("integrity", not rest, detail[:TOLD] + "…" * (len(detail) > TOLD) or "ok", failures.RECOVER)]
 
 
-def integrity(db: Database) -> list[str]:
+def run_integrity_check(db: Database) -> list[str]:
     """Return the rows of SQLite's integrity check, `["ok"]` for an intact file.
 
-    It runs on a connection of its own: FTS5 mistakes concurrent merges for damage where the index is open.
+    It uses a separate connection: on one with the index open, FTS5 mistakes concurrent merges for damage.
     """
     connection: Any = db.connection()
     with contextlib.closing(opening.open_another(connection)) as other:
@@ -139,18 +141,20 @@ def integrity(db: Database) -> list[str]:
 
 def _check_index(db: Database, table: str, *, broken: bool, deep: bool) -> Finding:
     """Check that an index matches its texts and that no replaced index remains."""
-    what = []
+    problems = []
     if broken:
-        what.append("it is damaged")
+        problems.append("it is damaged")
     else:
         counts = len(index_upkeep.missing(db, table)), index_upkeep.count_orphans(db, table)
-        what += [f"{n} {text}" for n, text in zip(counts, ("texts are missing", "texts are gone"), strict=True) if n]
-        if deep and not what and (n := index_upkeep.count_differing(db, table)):
-            what.append(f"{n} {DIFFER}")
+        problems += [
+            f"{n} {text}" for n, text in zip(counts, ("texts are missing", "texts are gone"), strict=True) if n
+        ]
+        if deep and not problems and (n := index_upkeep.count_differing(db, table)):
+            problems.append(f"{n} {DIFFER}")
     if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
-        what.append("an old one still exists")
-    detail = f"does not match its texts: {', '.join(what)}" if what else "consistent"
-    return Finding(table, not what, detail, INDEX, is_repairable=True)
+        problems.append("an old one still exists")
+    detail = f"does not match its texts: {', '.join(problems)}" if problems else "consistent"
+    return Finding(table, not problems, detail, INDEX, is_repairable=True)
 
 
 def _check_task_index(db: Database, *, broken: bool) -> Finding:
@@ -171,7 +175,6 @@ def find_unindexed_tasks(db: Database) -> list[str]:
 
 
 def index_tasks(db: Database, ids: Sequence[str]) -> None:
-    """Add tasks to their index."""
     for task in questions.get_many(db, ids).values():
         task_rows.update(db, task.id, title=task.title)
 
@@ -209,7 +212,7 @@ _TO_READ_MS = 5_000
 
 
 def inspect(path: Path, *, deep: bool = True) -> list[Finding]:
-    """Return all findings on the database at `path`: its place and file first, then its contents. Read-only.
+    """Return findings on the database at `path`: place and file first, then contents. Read-only.
 
     `deep`: each indexed text is also compared with its index.
     """
@@ -249,10 +252,12 @@ def _describe_file_error(error: StoreError) -> Finding:
 
 
 def _check_place(path: Path) -> list[Finding]:
-    """Check where the database lies and who may read it."""
+    """Check the place of the database and its permissions."""
     findings: list[Finding] = []
-    wide = [(p, mode) for p in (path.parent, *files.list_files(path)) if (mode := files.find_open_mode(p)) is not None]
-    for p, mode in wide:
+    shared = [
+        (p, mode) for p in (path.parent, *files.list_files(path)) if (mode := files.find_open_mode(p)) is not None
+    ]
+    for p, mode in shared:
         if p == path.parent and not mode & 0o022:
             continue  # others may look into the folder: its files are private all the same
         what = "write into" if p == path.parent else "read"

@@ -1,6 +1,6 @@
 """Remove a deleted thread or task for good: every row of it, by the registry of texts, and every copy.
 
-Rows go in pieces, so that other windows write in between; an interrupted purge goes on when it is requested again.
+Rows are removed in pieces, so that other windows write in between; an interrupted purge continues on the next request.
 What is removed is overwritten in the file (`secure_delete`, FTS5 'secure-delete'); then the indexes are merged, the
 write-ahead log is emptied, and an older file, which may hold text in its free space, is vacuumed. Copies of erased
 texts are found in the packed parts of all messages: search hits, recalled messages, printed logs, and sent tasks.
@@ -199,29 +199,29 @@ DELETED_TASK = rows.Shape(TaskRow, DeletedTask)
 
 def list_deleted_tasks(db: Database, *, before: int) -> list[DeletedTask]:
     """Return the deleted tasks of all workspaces up to a time (Unix ms), last deleted first."""
-    gone = DELETED_TASK.select().where(TaskRow.deleted_at <= before)
-    return list(gone.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
+    deleted = DELETED_TASK.select().where(TaskRow.deleted_at <= before)
+    return list(deleted.order_by(TaskRow.deleted_at.desc(), TaskRow.pk.desc()).execute(db))
 
 
-def copies(path: Path) -> list[Path]:
+def list_copies(path: Path) -> list[Path]:
     """List copies of the database beside it: before migrations, backups, damaged ones.
 
-    They hold what is purged, too.
+    They contain the purged rows, too.
     """
     files_beside = [p for kind in COPIES for p in path.parent.glob(f"{path.name}.{kind}-*")]
     return sorted(p for p in files_beside if not p.name.endswith(files.SIDES))
 
 
-def remove_copies(found: Iterable[Path]) -> list[Path]:
+def remove_copies(copies: Iterable[Path]) -> list[Path]:
     """Remove copies with their side files; return those removed."""
-    gone: list[Path] = []
-    for copy in found:
+    removed: list[Path] = []
+    for copy in copies:
         for file in files.list_files(copy):
             with contextlib.suppress(OSError):
                 file.unlink()
         if not copy.exists():
-            gone.append(copy)
-    return gone
+            removed.append(copy)
+    return removed
 
 
 def list_named_files(db: Database, thread_id: str) -> list[str]:
@@ -248,12 +248,12 @@ def _find_absolute_paths(value: Any) -> Iterable[str]:
 async def purge_thread(store: Store, thread_id: str) -> None:
     """Remove a deleted thread for good, with what logs, drafts and other threads took from it.
 
-    Tasks that were worked on in it stay. Raises `StoreError` where it is not deleted.
+    Tasks that were worked on in it stay. Raises `StoreError` if it is not deleted.
     """
     await store.read(archive_file.refuse_missing, thread_id)
     await upkeep.reindex(store)
     resource_id = await store.write(_mark_purged, thread_id, store.clock.now())
-    for find in (erasure.list_reflection_steps, erasure.words):
+    for find in (erasure.list_reflection_steps, erasure.list_note_steps):
         await upkeep.run_in_pieces(store, await store.read(find, thread_id), _work_off, step=1)
     numbered = await store.read(_tables_with_rowid)
     for table in tables():
@@ -268,17 +268,9 @@ async def purge_thread(store: Store, thread_id: str) -> None:
 
 
 async def resume_purges(store: Store) -> None:
-    """Continue purges that another process began and did not finish.
-
-    If that fails now, the next start tries again.
-    """
-    if store.read_only_reason:
-        return
-    try:
-        for thread_id in await store.read(_list_begun):
-            await purge_thread(store, thread_id)
-    except StoreError as e:
-        log.warning("permanent removal is tried later: %s", e)
+    """Continue purges that another process began and did not finish. Raises `StoreError`."""
+    for thread_id in await store.read(_list_begun):
+        await purge_thread(store, thread_id)
 
 
 def _list_begun(db: Database) -> list[str]:
@@ -288,7 +280,7 @@ def _list_begun(db: Database) -> list[str]:
 
 
 async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.Deleted, list[str], Copies]:
-    """Remove a message for good, see `message_removal.delete`, and what results of tools repeat of it.
+    """Remove a message for good (`removal.delete_messages`), also from results of tools that repeat it.
 
     Also return the files that no message names any more, and the texts that other files may repeat.
     """
@@ -321,7 +313,7 @@ async def erase_leftovers(store: Store) -> None:
     if await store.read(index_upkeep.unmerged):
         await upkeep.optimize_indexes(store)
     await store.flush()
-    remove_copies(copies(store.path))
+    remove_copies(list_copies(store.path))
 
 
 async def purge_task(store: Store, task_id: str) -> None:

@@ -1,9 +1,9 @@
 """Rebuild a damaged file: its schema, rows that do not fit together, and derived data.
 
-Tables are recognised by the shape of their rows. The schema alone tells which page each table begins at, but the pages
-show which of them are roots (no other page points there), and SQLite reads the rows of each root under any name
-(sqlite.org/fileformat2.html, 1.6). In the rows that were copied, unreadable values are replaced, rows whose parent is
-lost get a new one or go, and derived data is computed again.
+Tables are recognised by the shape of their rows. The page at which a table begins is stored in the schema only, but a
+page to which no other page points is such a root, and SQLite reads the rows of each root under any name
+(sqlite.org/fileformat2.html, 1.6). In copied rows unreadable values are replaced; rows whose parent is lost get a new
+one or are deleted, and derived data is computed again.
 
 Raw SQL: recovered rows may not conform to the models.
 """
@@ -177,14 +177,14 @@ def _identify(
     samples = {root: _read_sample(connection, root) for root in roots}
     tables: dict[_TableShape, int] = {}
     for refers in (False, True):  # first those that others refer to
-        fitting = {
-            root: [s for s in shapes if s not in tables and s.unnumbered == unnumbered and s.fits(samples[root])]
-            for root, unnumbered in roots.items()
-            if root not in tables.values()
-        }
-        if refers:
-            fitting = {root: _with_targets(connection, of, samples[root], tables) for root, of in fitting.items()}
-        _assign_roots(connection, fitting, tables, refers=refers)
+
+        def fits(shape: _TableShape, root: int, refers: bool = refers) -> bool:
+            if shape in tables or shape.unnumbered != roots[root] or not shape.fits(samples[root]):
+                return False
+            return not refers or _targets_exist(connection, shape, samples[root], tables)
+
+        free = [root for root in roots if root not in tables.values()]
+        _assign_roots(connection, {root: [s for s in shapes if fits(s, root)] for root in free}, tables, refers=refers)
     return tables
 
 
@@ -207,15 +207,6 @@ def _only_shape(shapes: list[_TableShape], *, refers: bool) -> _TableShape | Non
     strict = [s for s in shapes if any(c.refers for c in s.columns)] if refers else []
     best = strict or shapes
     return best[0] if len(best) == 1 and (refers or not best[0].unnumbered) else None
-
-
-def _with_targets(
-    connection: apsw.Connection,
-    shapes: Sequence[_TableShape],
-    rows: Sequence[Sequence[object]],
-    tables: dict[_TableShape, int],
-) -> list[_TableShape]:
-    return [s for s in shapes if _targets_exist(connection, s, rows, tables)]
 
 
 def _targets_exist(
@@ -285,7 +276,7 @@ def _allowed_words(sql: str) -> dict[str, tuple[str, ...]]:
 LOST = "This message could not be read: the file was damaged."
 TITLE = "Recovered thread"
 MOST_GAPS = 100_000  # messages that a thread may have lost
-# What replaces a word that a column does not allow, if the schema has no default or a running state is its default.
+# Replacements of words that a column does not allow, if the schema's default is missing or a running state.
 _USUAL_WORDS = {
     ("messages", "role"): "system",
     ("steps", "purpose"): "actor",
@@ -301,7 +292,7 @@ _USUAL_WORDS = {
     ("approval_rules", "decision"): "ask",
     ("working_memory", "scope"): "thread",
 }
-# What migrations do to rows, by a column that came with them: a file of an older schema has not seen it.
+# Changes of rows by migrations, by a column that the migration added: rows of an older schema still need them.
 _LATER: dict[str, tuple[str, ...]] = {
     "tasks.claim_owner": (
         "UPDATE tasks SET session_id = thread_id WHERE status = 'in_progress' AND thread_id IS NOT NULL"
@@ -349,9 +340,9 @@ class Repairs:
                 repairs.append(f"{count} {text}")
 
         with self._db.connection():
-            self._change("DELETE FROM task_counts")  # their keys may become the same; they are counted in the end
-            self._change("DELETE FROM leases")  # none is active: the database is open nowhere else
-            with index_upkeep.past_triggers(self._db):  # they read what is repaired here
+            self._change("DELETE FROM task_counts")  # repairs may make their keys equal; they are recomputed later
+            self._change("DELETE FROM leases")  # none is active: no other process has the database open
+            with index_upkeep.past_triggers(self._db):  # triggers read values that are not repaired yet
                 texts = self._replace_unreadable_texts()
             report(texts, "texts had unreadable characters, replaced by �")
             report(self._replace_unknown_words(), "rows had invalid values, replaced by the defaults")
@@ -515,7 +506,7 @@ class Repairs:
         return len(lost)
 
     def _delete_dangling(self) -> None:
-        """Delete rows that refer to a lost one and say nothing without it; first those that others refer to."""
+        """Delete rows that are useless without a lost row; first those that others refer to."""
         self._change("DELETE FROM origins WHERE thread_id NOT IN (SELECT id FROM threads)")
         for table in reversed(text_registry.tables()):
             references = self._fetch('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (table.name,))
@@ -535,7 +526,7 @@ class Repairs:
             self._fetch("SELECT message_index, created_at FROM messages WHERE thread_id = ?", (thread_id,))
         )
         if last > len(times) + MOST_GAPS:
-            return 0  # the number is none
+            return 0  # the last index cannot be right
         ids, parts = TimeIds(self._clock), json.dumps([{"t": "marker", "kind": "withheld", "text": LOST}])
         time, filled = times[min(times)], 0
         for index in range(last + 1):

@@ -21,7 +21,7 @@ from msgspec import Struct, field
 from sakti.core.errors import StoreError
 from sakti.store import failures, files, opening
 from sakti.store.connection import wrap_connection
-from sakti.store.database_file import DatabaseFile
+from sakti.store.database_file import FRAME_HEADER, LOG_HEADER, DatabaseFile
 from sakti.store.maintenance import archiving
 from sakti.store.maintenance.rebuild import HEADER, PAGE, UNUSABLE, Repairs, make_header, rebuild_schema
 
@@ -59,10 +59,9 @@ class Recovered(Struct):
 def recover(path: Path, clock: Clock) -> Recovered:
     """Recover the database at `path` into a new one in its place; keep the old as `<name>.damaged-<date>`.
 
-    Takes about as long as writing all of it anew.
+    It takes about as long as writing the whole file.
 
-    Raises `StoreError`: busy where it is open elsewhere, full where there is no room, read_only where nothing can be
-    written, not_ours.
+    Raises `StoreError`: busy if it is open in another process, full without room on the disk, read_only, not_ours.
     """
     new = files.make_unfinished_path(path, "recovering")
     recovered = Recovered(path, files.append_suffix(path, f".damaged-{time.strftime('%Y%m%d-%H%M%S')}"))
@@ -76,7 +75,7 @@ def recover(path: Path, clock: Clock) -> Recovered:
 def _copy_sides(path: Path, damaged: Path) -> Generator[None]:
     """Copy SQLite's side files first, and delete the copies if the database is not recovered.
 
-    SQLite removes the log of a file that is empty, and it may be all that is there.
+    SQLite removes the log of an empty file, and the log may contain all the data.
     """
     copies = [(files.append_suffix(path, side), files.append_suffix(damaged, side)) for side in files.SIDES]
     try:
@@ -94,7 +93,7 @@ def _copy_sides(path: Path, damaged: Path) -> Generator[None]:
 
 
 def _restore_side(file: Path, copy: Path) -> None:
-    """Remove a copy; where SQLite has removed the file meanwhile, it gets its name again."""
+    """Remove a copy, or rename it back if SQLite has removed the file meanwhile."""
     with contextlib.suppress(OSError):
         if file.exists():
             copy.unlink(missing_ok=True)
@@ -133,8 +132,8 @@ def _refuse_foreign(path: Path) -> None:
     Damage may have destroyed the application id, so a file with a table that only this program has is always
     accepted.
     """
-    with contextlib.suppress(apsw.Error, OSError, UnicodeDecodeError):  # what cannot be read is damaged
-        database = opening.open_read_only(path)  # not a byte of another's file changes
+    with contextlib.suppress(apsw.Error, OSError, UnicodeDecodeError):  # an unreadable file is damaged
+        database = opening.open_read_only(path)  # another program's file must not change
         try:
             with contextlib.closing(database.connect()) as connection:
                 tables = {str(n) for (n,) in connection.execute("SELECT name FROM sqlite_schema").fetchall()}
@@ -182,7 +181,7 @@ def _is_usable(path: Path) -> bool:
     with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
         _tolerate_faults(connection)
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-        for _ in range(2):  # the first look at a damaged schema fails, the next one uses the part that was read
+        for _ in range(2):  # the first query on a damaged schema fails, the next one uses the part that was read
             with contextlib.suppress(*UNUSABLE):
                 names = {n for (n,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
                 return {"messages", "threads", _MAIN_TABLE} <= names
@@ -198,7 +197,6 @@ def _tolerate_faults(connection: apsw.Connection) -> None:
 # --- pages of a write-ahead log ---------------------------------------------------------------------------------------
 
 
-_LOG_HEADER, _FRAME_HEADER = 32, 24
 _MAGIC = 0x377F0682  # with the lowest bit set, checksums are of big-endian words
 _SIZES = {1 << n for n in range(9, 17)}
 
@@ -220,7 +218,7 @@ def write_log_pages(copy: Path, log: Path) -> bool:
         frames.pop()
     if not frames:
         return False
-    size = _page_size(content)
+    (size,) = struct.unpack_from(">I", content, 8)
     with copy.open("r+b") as file:
         for frame in frames:
             file.seek((frame.page - 1) * size)
@@ -229,14 +227,9 @@ def write_log_pages(copy: Path, log: Path) -> bool:
     return True
 
 
-def _page_size(content: bytes) -> int:
-    (size,) = struct.unpack_from(">I", content, 8)
-    return size
-
-
 def _read_frames(content: bytes) -> Iterator[_Frame]:
     """Yield the valid frames of a log in order."""
-    if len(content) < _LOG_HEADER:
+    if len(content) < LOG_HEADER:
         return
     magic, _, size, _ = struct.unpack_from(">4I", content)
     if magic & ~1 != _MAGIC or size not in _SIZES:
@@ -246,9 +239,9 @@ def _read_frames(content: bytes) -> Iterator[_Frame]:
     sums = _checksum(content[:24], (0, 0), order)
     if sums != struct.unpack_from(">2I", content, 24):
         return
-    for at in range(_LOG_HEADER, len(content) - _FRAME_HEADER - size + 1, _FRAME_HEADER + size):
+    for at in range(LOG_HEADER, len(content) - FRAME_HEADER - size + 1, FRAME_HEADER + size):
         page, pages = struct.unpack_from(">2I", content, at)
-        start = at + _FRAME_HEADER
+        start = at + FRAME_HEADER
         sums = _checksum(content[at : at + 8] + content[start : start + size], sums, order)
         if not page or content[at + 8 : at + 16] != salts or sums != struct.unpack_from(">2I", content, at + 16):
             return
@@ -266,10 +259,9 @@ def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]
 
 # --- copying ------------------------------------------------------------------------------------------------
 
-PIECE = 2_000  # rows that are copied at once if all is well
-MARGIN = 2_000  # row numbers that are tried behind the last known one if the end of a table is lost
-# They are rebuilt.
-_SKIPPED = (
+PIECE = 2_000  # rows copied at once if all can be read
+MARGIN = 2_000  # row numbers tried after the last known one if the end of a table is lost
+_SKIPPED = (  # rebuilt
     "schema_migrations",
     "search_docs",
     "search_words",
@@ -292,8 +284,8 @@ def _fill_database(new: Path, path: Path, recovered: Recovered, clock: Clock) ->
             "foreign_keys = 0",
             "secure_delete = 1",
             "temp_store = MEMORY",
-            "ignore_check_constraints = 1",
-        ):  # they are put right afterwards
+            "ignore_check_constraints = 1",  # `Repairs` corrects such rows
+        ):
             connection.execute(f"PRAGMA {pragma}").fetchall()
         with _readable(path, files.append_suffix(recovered.damaged, "-wal"), connection) as source:
             missing = set[str]() if source is None else _copy_all(connection, source, recovered)
@@ -343,17 +335,17 @@ class _CopiedTable:
 
     def __init__(self, connection: apsw.Connection, name: str) -> None:
         self._connection, self._name = connection, name
-        self.columns = self._both()
-        self.missing = [c for c in self._info("main") if c not in self.columns]
+        self.columns = self._list_common_columns()
+        self.missing = [c for c in self._list_columns("main") if c not in self.columns]
 
-    def _both(self) -> list[str]:
+    def _list_common_columns(self) -> list[str]:
         for _ in range(2):
             with contextlib.suppress(*UNUSABLE):
-                old = self._info("old")
-                return [c for c in self._info("main") if c in old]
+                old = self._list_columns("old")
+                return [c for c in self._list_columns("main") if c in old]
         return []
 
-    def _info(self, schema: str) -> list[str]:
+    def _list_columns(self, schema: str) -> list[str]:
         rows = self._connection.execute(f"SELECT name FROM pragma_table_info(?, '{schema}')", (self._name,))
         return [str(n) for (n,) in rows.fetchall()]
 
@@ -362,20 +354,20 @@ class _CopiedTable:
         if self.columns[0] != "pk":
             return self._copy_without_numbers()
         pks = self._row_numbers()
-        end = self._end(pks)
+        end = self._find_end(pks)
         at = min(pks, default=1)
         while at <= end:
             last = min(at + PIECE - 1, end)
             self._copy_between(at, last)
             at = last + 1
-        (came,) = self._one(f"SELECT count(*) FROM main.{self._name}") or (0,)
+        (copied,) = self._fetch_one(f"SELECT count(*) FROM main.{self._name}") or (0,)
         have = {int(str(n)) for (n,) in self._connection.execute(f"SELECT pk FROM main.{self._name}")}
-        return int(str(came)), len(pks - have)
+        return int(str(copied)), len(pks - have)
 
     def _copy_between(self, first: int, last: int) -> None:
-        """Copy the rows of a range; where one cannot be read, each half by itself."""
+        """Copy the rows of a range; if one cannot be read, copy each half separately."""
         names = ", ".join(self.columns)
-        # a range looks at the row behind it, too, which may be the one that cannot be read
+        # a range query also reads the row after it, which may be the unreadable one
         where, values = ("= ?", (first,)) if first == last else ("BETWEEN ? AND ?", (first, last))
         try:
             self._connection.execute(
@@ -392,19 +384,23 @@ class _CopiedTable:
     def _row_numbers(self) -> set[int]:
         """Return the row numbers that the table or one of its indexes has, as far as they can be read."""
         pks: set[int] = set()
-        rows = self._rows(
+        rows = self._fetch_rows(
             "SELECT name FROM old.sqlite_schema WHERE type = 'index' AND tbl_name = ?"
             " AND coalesce(sql, '') NOT LIKE '% WHERE %'",
             (self._name,),
         )
         for (name,) in [("",), *rows]:
             for direction in ("", "DESC"):
-                pks.update(self._walk(str(name), direction))
+                pks.update(self._walk_index(str(name), direction))
         return pks
 
-    def _walk(self, index: str, direction: str) -> Iterator[int]:
+    def _walk_index(self, index: str, direction: str) -> Iterator[int]:
         by = f'INDEXED BY "{index}"' if index else "NOT INDEXED"
-        key = self._one(f"SELECT name FROM pragma_index_info('{index}', 'old') WHERE seqno = 0") if index else ("pk",)
+        key = (
+            self._fetch_one(f"SELECT name FROM pragma_index_info('{index}', 'old') WHERE seqno = 0")
+            if index
+            else ("pk",)
+        )
         if key is None or key[0] is None:
             return
         with contextlib.suppress(*UNUSABLE):
@@ -412,9 +408,9 @@ class _CopiedTable:
                 if isinstance(n, int):
                     yield n
 
-    def _end(self, known: set[int]) -> int:
+    def _find_end(self, known: set[int]) -> int:
         """Return the last row number worth trying."""
-        row = self._one(f"SELECT max(pk) FROM old.{self._name} NOT INDEXED")
+        row = self._fetch_one(f"SELECT max(pk) FROM old.{self._name} NOT INDEXED")
         last = max(known, default=0)
         if row is None:
             return last + MARGIN
@@ -426,21 +422,17 @@ class _CopiedTable:
         marks = ", ".join("?" * len(self.columns))
         insert = f"INSERT OR IGNORE INTO main.{self._name} ({names}) VALUES ({marks})"
         key = self.columns[0]
-        is_complete = False
-        for direction in ("ASC", "DESC"):
-            is_complete = (
-                self._take(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {direction}", (), insert)
-                or is_complete
-            )
-            if is_complete:
-                break
+        is_complete = any(
+            self._copy_result(f"SELECT {names} FROM old.{self._name} ORDER BY {key} {direction}", (), insert)
+            for direction in ("ASC", "DESC")
+        )
         if not is_complete:
-            for (value,) in self._rows(_OWNERS, ()):
-                self._take(f"SELECT {names} FROM old.{self._name} WHERE {key} = ?", (str(value),), insert)
-        (came,) = self._one(f"SELECT count(*) FROM main.{self._name}") or (0,)
-        return int(str(came)), 0 if is_complete else 1
+            for (value,) in self._fetch_rows(_OWNERS, ()):
+                self._copy_result(f"SELECT {names} FROM old.{self._name} WHERE {key} = ?", (str(value),), insert)
+        (copied,) = self._fetch_one(f"SELECT count(*) FROM main.{self._name}") or (0,)
+        return int(str(copied)), 0 if is_complete else 1
 
-    def _take(self, sql: str, values: Sequence[str], insert: str) -> bool:
+    def _copy_result(self, sql: str, values: Sequence[str], insert: str) -> bool:
         """Copy the result of a query; return whether all of it could be read."""
         rows: list[tuple[apsw.SQLiteValue, ...]] = []
         is_complete = True
@@ -453,16 +445,13 @@ class _CopiedTable:
             self._connection.executemany(insert, rows)
         return is_complete
 
-    def _rows(self, sql: str, values: Sequence[str]) -> list[tuple[apsw.SQLiteValue, ...]]:
+    def _fetch_rows(self, sql: str, values: Sequence[str]) -> list[tuple[apsw.SQLiteValue, ...]]:
         with contextlib.suppress(*UNUSABLE):
             return list(self._connection.execute(sql, values).fetchall())
         return []
 
-    def _one(self, sql: str) -> tuple[apsw.SQLiteValue, ...] | None:
-        with contextlib.suppress(*UNUSABLE):
-            rows = self._connection.execute(sql).fetchall()
-            return rows[0] if rows else None
-        return None
+    def _fetch_one(self, sql: str) -> tuple[apsw.SQLiteValue, ...] | None:
+        return next(iter(self._fetch_rows(sql, ())), None)
 
 
 # --- in its place -------------------------------------------------------------------------------------------

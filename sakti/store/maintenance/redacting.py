@@ -1,7 +1,7 @@
 """Mask the secrets that an older sakti, or one with fewer patterns, stored as they were.
 
 Rows are looked through on the reader; what changes is written in pieces, so that other windows write in between. A run
-that was interrupted goes on when it is asked for again: what is masked is not found any more.
+that was interrupted continues on the next request, since masked rows are not found any more.
 
 Raw SQL: rows of search beside the messages that they refer to.
 """
@@ -71,18 +71,18 @@ async def count(store: Store) -> SecretCounts:
 async def redact(store: Store) -> SecretCounts:
     """Mask every secret and return the counts. Archived parts with secrets return to the database.
 
-    Raises `StoreError` (archive) where the archive is missing.
+    Raises `StoreError` (archive) if the archive is missing.
     """
     await store.read(archive_file.refuse_missing)
     out = SecretCounts()
     for model in _models():
         async for some in _find_dirty_rows(store, model):
             _count_dirty(out, model, some)
-            step = partial(_store_masked, model=model)
+            step = partial(_write_masked, model=model)
             await upkeep.run_in_pieces(store, some, partial(_merge_later, step=step), step=1)
     async for rows in _find_spanning(store):
         _add_spanning(out, rows)
-        await upkeep.run_in_pieces(store, rows, partial(_merge_later, step=_store_joined), step=1)
+        await upkeep.run_in_pieces(store, rows, partial(_merge_later, step=_write_joined), step=1)
     return out
 
 
@@ -103,7 +103,6 @@ def _to_json_values(values: Values) -> list[Any]:
 
 
 def _list_field_values(part: Any) -> list[Any]:
-    """Return the fields of a part."""
     return [getattr(part, name) for name in part.__slots__]
 
 
@@ -119,7 +118,7 @@ async def _find_dirty_rows(store: Store, model: type[Model]) -> AsyncIterator[li
 
 
 def _read_dirty(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], Any]:
-    """Return the rows with secrets among the next ones, and the key to go on from; None at the end.
+    """Return the rows with secrets among the next ones, and the key at which to continue; None at the end.
 
     A table without a number for each row is small, and is read at once.
     """
@@ -158,7 +157,7 @@ def _mask_value(column: Any, value: Any) -> Any:
     return codec.mask_parts(value) if isinstance(column, PartsField) else mask_value(value)
 
 
-def _store_masked(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
+def _write_masked(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
     """Write masked rows; one that another window changed meanwhile is masked as it is now."""
     fields = meta_of(model).fields
     for row in some:
@@ -218,9 +217,11 @@ def _look_at_texts(db: Database, last: int) -> tuple[list[_Joined], int | None]:
     return joined, rows[-1][0] if len(rows) == BATCH else None
 
 
-def _mask_as_one_text(pk: int, message_pk: int, raw: str, parts: str | bytes, said: str | None) -> _Joined | None:
+def _mask_as_one_text(
+    pk: int, message_pk: int, raw: str, parts: str | bytes, search_text: str | None
+) -> _Joined | None:
     """Return the masked text a search row must store; None if masking its message suffices."""
-    if raw or said is not None:
+    if raw or search_text is not None:
         return None
     text = codec.read_text(raw, parts)
     if mask_secrets(text) == text:
@@ -238,7 +239,7 @@ def _add_spanning(out: SecretCounts, rows: Sequence[_Joined]) -> None:
         out.marks |= set(find_marks([row.clean])) - set(find_marks([row.text]))
 
 
-def _store_joined(db: Database, some: Sequence[_Joined]) -> None:
+def _write_joined(db: Database, some: Sequence[_Joined]) -> None:
     """Store masked texts in the search rows themselves and in the previous-message column."""
     for row in some:
         # SQL: writes past the fields' own masking, with references cleared in the same statement

@@ -84,7 +84,7 @@ async def run_piece(store: Store, work: Callable[[Database], T]) -> T:
 async def reindex(store: Store) -> None:
     """Remove the rest of deleted threads from search, and add what restored ones lack.
 
-    Raises `StoreError` where nothing can be written; the next start continues then.
+    Raises `StoreError` if nothing can be written; then the next start continues.
     """
     while noted := await store.read(reindexing.notes):
         for one in noted:
@@ -94,14 +94,14 @@ async def reindex(store: Store) -> None:
             await store.write(reindexing.is_done, one)
 
 
-async def reindex_quietly(store: Store) -> None:
-    """Run `reindex`; after a failure the next start tries again."""
+async def run_quietly(store: Store, work: Callable[[Store], Awaitable[object]]) -> None:
+    """Run unfinished work if the database is writable; after a failure the next start tries again."""
     if store.read_only_reason:
         return
     try:
-        await reindex(store)
+        await work(store)
     except StoreError as e:
-        log.warning("the search index is updated later: %s", e)
+        log.warning("%s is tried again later: %s", work.__name__, e)
 
 
 async def pack(store: Store) -> None:
@@ -109,18 +109,8 @@ async def pack(store: Store) -> None:
     await run_until_done(store, packing.pack_some, seconds=PACK_S)
 
 
-async def pack_quietly(store: Store) -> None:
-    """Run `pack`; after a failure the next start continues."""
-    if store.read_only_reason:
-        return
-    try:
-        await pack(store)
-    except StoreError as e:
-        log.warning("the database is packed later: %s", e)
-
-
 async def check(store: Store) -> list[Finding]:
-    """Check everything, on the reader, then repair what code alone can; repaired findings say so."""
+    """Check everything on the reader, repair what needs no decision, and return the findings after that."""
     findings = await store.read(checks.check)
     return [f if f.ok or not f.is_repairable else await repair_finding(store, f) for f in findings]
 
@@ -152,7 +142,7 @@ async def _repair_memory(store: Store, _: Finding) -> Finding:
 async def _count_tasks(store: Store, _: Finding) -> Finding:
     stale = await store.read(graph.find_stale)
     for resource_id in stale:
-        await run_in_pieces(store, await store.read(graph.task_ids, resource_id), graph.refresh)
+        await run_in_pieces(store, await store.read(graph.list_task_ids, resource_id), graph.refresh)
         await store.write(graph.count_states, resource_id)
     return Finding("task counts", True, f"{len(stale)} workspaces had wrong counts: counted again")
 
@@ -285,7 +275,7 @@ def collect_stats(db: Database, path: Path) -> dict[str, int | str]:
 def is_clean(path: Path) -> bool:
     """Return whether the free space of a database never held removed text.
 
-    Raises `StoreError` where it cannot be opened.
+    Raises `StoreError` if it cannot be opened.
     """
     try:
         with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
@@ -297,7 +287,7 @@ def is_clean(path: Path) -> bool:
 def vacuum(path: Path) -> tuple[int, int]:
     """Vacuum the database at `path`; return its bytes before and after.
 
-    Takes as long, and meanwhile as much room, as a copy of it. Raises `StoreError`: busy where it is open elsewhere,
+    It takes the time and the room of a copy. Raises `StoreError`: busy if another process has it open,
     full, damaged, read_only, missing.
     """
     if not path.exists():
@@ -337,5 +327,5 @@ def _vacuum_archive(path: Path) -> None:
     place = archive_file.path_of(path)
     if place.exists():
         with contextlib.closing(archive_file.connect(place)) as file:
-            if archive_file.number(file) is not None:
+            if archive_file.read_number(file) is not None:
                 file.execute("VACUUM").fetchall()

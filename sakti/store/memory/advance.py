@@ -5,7 +5,7 @@ would break an invariant raises `MemoryFailure` and changes nothing:
 
 - a group covers only messages behind the cursor, and no index is covered by two groups;
 - a group becomes active only right behind the cursor (withheld messages aside), so nothing is skipped;
-- the cursor is where the groups end: it grows with them and goes back only by the user's undo;
+- the cursor is the end of the groups: it moves forward with them, and back only by the user's undo;
 - a reflection replaces only groups that are in the log, and only if the log has not changed since;
 - an undo reverses exactly what the undone operation did, else it is refused.
 
@@ -41,7 +41,7 @@ from sakti.store.memory.moves import (
     has_messages_between,
     update_figures,
 )
-from sakti.store.memory.records import HOLD_REFLECTION, count_corrections, revision
+from sakti.store.memory.records import HOLD_REFLECTION, count_corrections, read_revision
 from sakti.store.models import GroupRow, MemoryRecordRow
 from sakti.store.rows import select, update
 from sakti.store.threads import threads
@@ -70,8 +70,8 @@ def advance(db: Database, record_id: str, thread_id: str, move: Move, now: int) 
 
 
 def _add(db: Database, move: Add, now: int) -> MoveResult:
-    group, held = move.group, move.held
-    lease: Json = {"record_id": group.record_id, **structs.asdict(held)}
+    group, lease_key = move.group, move.held
+    lease: Json = {"record_id": group.record_id, **structs.asdict(lease_key)}
     leases.require(db, **lease)
     if group.kind == "reflection":
         require_condensable(db, group.record_id, group.merged_group_ids, move.corrections)
@@ -116,11 +116,11 @@ def require_condensable(db: Database, record_id: str, merged: Sequence[str], cor
     `corrections`: their number when the log was read. Raises `MemoryFailure` (conflict).
     """
     if count_corrections(db, record_id) != corrections:
-        raise MemoryFailure("The log was corrected meanwhile; it is condensed again.", code="conflict")
+        raise MemoryFailure("The log was corrected meanwhile and will be condensed again.", code="conflict")
     if any(g.kind == "reflection" for g in rows.list_groups(db, record_id, "buffered")):
-        raise MemoryFailure("A reflection of another window is ready already.", code="conflict")
+        raise MemoryFailure("Another window has already prepared a reflection.", code="conflict")
     if not are_in_state(db, merged, "active"):
-        raise MemoryFailure("The log has changed meanwhile; it is condensed again.", code="conflict")
+        raise MemoryFailure("The log has changed meanwhile and will be condensed again.", code="conflict")
 
 
 def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thread | None:
@@ -138,8 +138,8 @@ def _retitle(db: Database, thread: Thread | None, group: Group, now: int) -> Thr
 
 
 def _activate(db: Database, record_id: str, thread_id: str, move: Activate, now: int) -> MoveResult:
-    if move.revision is not None and move.revision != revision(db, record_id, thread_id)[0]:
-        raise MemoryFailure("The log has changed meanwhile; what enters it is chosen again.", code="conflict")
+    if move.revision is not None and move.revision != read_revision(db, record_id, thread_id)[0]:
+        raise MemoryFailure("The log has changed meanwhile; its observations will be chosen again.", code="conflict")
     chosen = _choose_groups(db, record_id, thread_id, move.group_ids)
     if chosen:
         _activate_groups(db, chosen, now)
@@ -198,7 +198,7 @@ def _activate_reports(db: Database, record_id: str, thread_id: str, end: int, no
     """Activate the reports whose messages have left the context, behind the log.
 
     Groups enter the log in the order of their rows, and a report is stored before the observations of the messages
-    around it: it moves to the end, and what is buffered and enters later moves behind it.
+    around it: it moves to the end, and the other buffered groups move behind it.
     """
     waiting = [g for g in rows.list_groups(db, record_id, "buffered") if g.kind == "observation"]
     reports = [g for g in waiting if _is_report(g, thread_id) and (g.end or 0) <= end]
@@ -246,7 +246,7 @@ def _activate_reflection(
 def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id: str) -> Json:
     """Write the reflection's task to the thread; return the previous one.
 
-    Only where no newer Observer has set the task and the reflection is of this thread alone.
+    It does nothing if a newer Observer has set the task, or if the reflection covers other threads.
     """
     thread = threads.get(db, thread_id)
     if thread is None or not reflection.current_task or any(g.thread_id != thread_id for g in merged):

@@ -120,7 +120,7 @@ def list_groups(db: Database, record_id: str, state: GroupState) -> list[Group]:
     return [GROUP.of(r) for r in rows]
 
 
-def list_current_groups(db: Database, record_id: str, known: dict[str, Group]) -> list[Group]:
+def list_current_groups(db: Database, record_id: str, loaded: dict[str, Group]) -> list[Group]:
     """Return the active and buffered groups of a record, in the order of `list_groups`.
 
     Groups in `known` are not read again: only the state and times of a group change, and a reflection's metadata when
@@ -132,7 +132,7 @@ def list_current_groups(db: Database, record_id: str, known: dict[str, Group]) -
         " AND state IN ('active', 'buffered') ORDER BY state, kind = 'observation', pk",
         (record_id,),
     ).fetchall()
-    here = [_with_state(known.get(i), state, time) for i, state, time in rows]
+    here = [_with_state(loaded.get(i), state, time) for i, state, time in rows]
     fresh = [i for (i, _, _), group in zip(rows, here, strict=True) if group is None]
     read = {g.id: g for g in get_groups(db, fresh)} if fresh else {}
     return [group or read[i] for (i, _, _), group in zip(rows, here, strict=True)]
@@ -286,7 +286,7 @@ def section_metadata(sections: Sequence[Section]) -> Json:
     return {SECTIONS: [[s.lines, s.rows, [[x.thread_id, x.first, x.last, x.title] for x in s.spans]] for s in sections]}
 
 
-def sections(group: Group) -> tuple[Section, ...]:
+def read_sections(group: Group) -> tuple[Section, ...]:
     """Return the sections of a group; empty if all its text belongs to its own thread."""
     return tuple(
         Section(lines, rows, tuple(Span(*span) for span in spans))
@@ -303,13 +303,13 @@ def own_span(group: Group) -> tuple[Span, ...]:
 
 def spans(group: Group) -> tuple[Span, ...]:
     """Return all messages that a group covers, one span per thread."""
-    parts = sections(group)
+    parts = read_sections(group)
     return merge_spans(x for s in parts for x in s.spans) if parts else own_span(group)
 
 
 def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
     """Return the messages that one line of a group's log covers."""
-    for section in sections(group):
+    for section in read_sections(group):
         if row < section.rows:
             return section.spans
         row -= section.rows
@@ -322,10 +322,10 @@ def thread_of_row(group: Group, row: int) -> str:
     return covered[0].thread_id if len(covered) == 1 else group.thread_id
 
 
-def merge_spans(found: Iterable[Span]) -> tuple[Span, ...]:
+def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
     """Merge spans into one per thread, in order of appearance, with the last title."""
     out: dict[str, Span] = {}
-    for span in found:
+    for span in spans:
         before = out.get(span.thread_id, span)
         first, last = min(before.first, span.first), max(before.last, span.last)
         out[span.thread_id] = Span(span.thread_id, first, last, span.title or before.title)

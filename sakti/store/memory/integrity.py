@@ -1,7 +1,7 @@
 """Check that memory's groups are in consistent states, and repair them.
 
 Each index of a thread up to the cursor is in exactly one group that is in the log, or that a reflection in the log
-was made from; no group stands behind a gap; a superseded group is merged by a reflection that still stands. States
+was made from; no group follows a gap; a superseded group is merged by a reflection that is not discarded. States
 are derived from the ranges of the groups; raw text is always complete, so messages that no group covers are observed
 again.
 
@@ -55,13 +55,13 @@ class _StateRules(Struct):
         while True:
             before = len(self.dissolved)
             self.states = {s.id: s.state for s in self.spans}
-            claimed = self._reflections()
+            claimed = self._settle_reflections()
             for thread in dict.fromkeys(s.thread_id for s in self.spans if s.first >= 0):
-                self._thread(thread, claimed)
+                self._settle_thread(thread, claimed)
             if len(self.dissolved) == before:
                 return {s.id: self.states[s.id] for s in self.spans if self.states[s.id] != s.state}
 
-    def _reflections(self) -> dict[str, str]:
+    def _settle_reflections(self) -> dict[str, str]:
         """Map group ids to the reflection in the log that covers them; newer reflections come first."""
         claimed: dict[str, str] = {}
         reflections = [s for s in self.spans if s.kind == "reflection"]
@@ -79,12 +79,12 @@ class _StateRules(Struct):
         return claimed
 
     def _may_cover(self, span: GroupSpan, claimed: dict[str, str]) -> bool:
-        """Return whether a reflection is in the log, or was until its own reflection went."""
+        """Return whether a reflection is in the log, or was until a later reflection was dissolved."""
         if span.id in claimed or (span.state == "active" and span.id not in self.dissolved):
             return True
         return self.states[span.id] == "superseded"
 
-    def _thread(self, thread: str, claimed: dict[str, str]) -> None:
+    def _settle_thread(self, thread: str, claimed: dict[str, str]) -> None:
         """Walk along a thread: keep each group right behind the last, fill gaps from unused groups."""
         observations = [s for s in self.spans if s.thread_id == thread and s.kind == "observation" and s.first >= 0]
         log = [s for s in observations if s.id in claimed or s.state in ("active", "superseded")]
@@ -96,22 +96,22 @@ class _StateRules(Struct):
                 continue
             end = self._fill(observations, thread, end, span.first)
             if self.between(thread, end, span.first):
-                self._stop(log, span, claimed)
+                self._buffer_from(log, span, claimed)
                 break
             self.states[span.id] = "superseded" if span.id in claimed else "active"
             end = span.last
         else:
             end = self._fill_to(observations, thread, end)
-        self._behind(observations, end)
+        self._discard_overlaps(observations, end)
 
-    def _fill_to(self, own: Sequence[GroupSpan], thread: str, end: int) -> int:
+    def _fill_to(self, groups: Sequence[GroupSpan], thread: str, end: int) -> int:
         """Use unused groups up to the last observed message; return the new end."""
         observed_to = self.observed_to.get(thread, -1)
-        return self._fill(own, thread, end, observed_to + 1) if observed_to > end else end
+        return self._fill(groups, thread, end, observed_to + 1) if observed_to > end else end
 
-    def _fill(self, own: Sequence[GroupSpan], thread: str, end: int, before: int) -> int:
+    def _fill(self, groups: Sequence[GroupSpan], thread: str, end: int, before: int) -> int:
         """Use unused groups that fit the gap between `end` and `before`; return the new end."""
-        spare = [s for s in own if s.state in ("buffered", "discarded") and end < s.first and s.last < before]
+        spare = [s for s in groups if s.state in ("buffered", "discarded") and end < s.first and s.last < before]
         for span in sorted(spare, key=lambda s: (s.first, s.state)):
             if not self.between(thread, end, before):
                 break
@@ -119,21 +119,21 @@ class _StateRules(Struct):
                 self.states[span.id], end = "active", span.last
         return end
 
-    def _stop(self, log: Sequence[GroupSpan], hole: GroupSpan, claimed: dict[str, str]) -> None:
-        """Buffer the log from `hole` on, since no group covers the earlier messages.
+    def _buffer_from(self, log: Sequence[GroupSpan], first: GroupSpan, claimed: dict[str, str]) -> None:
+        """Buffer the log from `first` on, since no group covers the earlier messages.
 
-        It waits for observation.
+        It waits until those are observed.
         """
         for span in log:
-            if span.first < hole.first:
+            if span.first < first.first:
                 continue
             if span.id in claimed:
                 self.dissolved.add(claimed[span.id])
             self.states[span.id] = "buffered"
 
-    def _behind(self, own: Sequence[GroupSpan], end: int) -> None:
+    def _discard_overlaps(self, groups: Sequence[GroupSpan], end: int) -> None:
         """Discard buffered groups that are not behind the cursor or overlap another."""
-        for span in sorted((s for s in own if self.states[s.id] == "buffered"), key=lambda s: s.first):
+        for span in sorted((s for s in groups if self.states[s.id] == "buffered"), key=lambda s: s.first):
             if span.first <= end:
                 self.states[span.id] = "discarded"
             else:
@@ -164,12 +164,12 @@ def find_wrong_states(db: Database, record_id: str) -> dict[str, GroupState]:
         for i, t, kind, state, a, b, m in rows
     ]
     # SQL: reads JSON inside a column
-    (once,) = db.execute_sql(
+    (observed_to,) = db.execute_sql(
         f"SELECT coalesce(json_extract(metadata, '$.{OBSERVED_TO}'), '{{}}') FROM observational_memory WHERE id = ?",
         (record_id,),
     ).fetchone() or ("{}",)
     return compute_states(
-        spans, lambda thread, after, before: has_messages_between(db, thread, after, before), json.loads(once)
+        spans, lambda thread, after, before: has_messages_between(db, thread, after, before), json.loads(observed_to)
     )
 
 

@@ -227,10 +227,10 @@ def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoComp
         raise MemoryFailure("Only the last compaction of this thread can be undone.", code="conflict")
     groups = _own_groups(db, done, record_id, thread_id)
     ready = set(done.before.get("buffered", ()))
-    back = [g.id for g in groups if g.id in ready]
+    buffered = [g.id for g in groups if g.id in ready]
     created = [g for g in groups if g.id not in ready]
     change_state(db, [g.id for g in created], "active", "discarded", now)  # when they were in the log is kept
-    change_state(db, back, "active", "buffered", now)
+    change_state(db, buffered, "active", "buffered", now)
     for group in created:
         rows.unindex_group(db, group)
     end = rows.cursor(db, record_id, thread_id)
@@ -306,8 +306,8 @@ def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int
     if any(g.state != "superseded" for g in merged):
         raise MemoryFailure("The log has changed meanwhile.", code="conflict")
     for group in merged:
-        away = [*group.metadata.get("away", ()), [group.superseded_at, now]]
-        metadata = {**group.metadata, "away": away}
+        replaced_during = [*group.metadata.get("away", ()), [group.superseded_at, now]]
+        metadata = {**group.metadata, "away": replaced_during}
         update(db, GroupRow, group.id, state="active", superseded_at=None, metadata=metadata)
     before = target.metadata.get("before", {})
     record.update(

@@ -1,6 +1,6 @@
 """Store memory records, one for a thread or for a workspace, and the pages of working memory.
 
-`get_record`, `revision`, `count_corrections` and `read_working_memory` are raw SQL: every step queries them.
+`get_record`, `read_revision`, `count_corrections` and `read_working_memory` are raw SQL: every step queries them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from sakti.store.models import MemoryRecordRow, WorkingMemoryRow
 from sakti.store.search import index as search_index
 from sakti.store.threads import threads
 
-HOLD_REFLECTION = "hold_reflection_until"  # stored log tokens up to which nothing is condensed by itself after an undo
+HOLD_REFLECTION = (
+    "hold_reflection_until"  # stored log tokens up to which no reflection starts automatically after an undo
+)
 CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
 PAUSED = "paused"  # the user wants nothing asked in the background
 
@@ -103,7 +105,7 @@ def set_record_metadata(db: Database, record_id: str, changes: Json) -> None:
     ).execute(db)
 
 
-def revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
+def read_revision(db: Database, record_id: str, thread_id: str) -> tuple[int, int]:
     """Return (revision of a record, index of a thread's newest message).
 
     Equal pairs mean an unchanged window.
@@ -130,7 +132,7 @@ def set_timezone(db: Database, record_id: str, timezone: str) -> None:
 
 
 def set_buffered_at(db: Database, record_id: str, tokens: int, now: int) -> None:
-    """Store where the last background observation began, in pending tokens."""
+    """Store the pending tokens at which the last background observation began."""
     rows.update(db, MemoryRecordRow, record_id, last_buffered_at_tokens=tokens, last_buffered_at_time=now)
 
 

@@ -116,7 +116,7 @@ def _graph(edges: Iterable[Edge]) -> dict[Node, list[Node]]:
 
 
 def _first_order(edges: Iterable[Edge]) -> dict[Node, int]:
-    """Return a rank for each node, below those of the nodes waiting for it where possible (depth first)."""
+    """Return a rank for each node, below those of the nodes waiting for it if possible (depth first)."""
     ahead = _graph(edges)
     rank: dict[Node, int] = {}
     entered: set[Node] = set()
@@ -203,7 +203,7 @@ class Deadlock(Struct, frozen=True):
 
 
 def find_deadlocks(db: Connection, resource_id: str | None = None) -> list[Deadlock]:
-    """Return the deadlocks of a workspace (of all where None), from versions that did not refuse them."""
+    """Return the deadlocks of a workspace (None: all), left by versions that did not refuse them."""
     live = "{0}.status != 'closed' AND {0}.deleted_at IS NULL"
     # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(

@@ -117,7 +117,7 @@ def refresh_around(db: Connection, task_id: str) -> dict[str, bool]:
 
 def refresh_all(db: Connection, resource_id: str) -> None:
     """Refresh every task of a workspace, after an import."""
-    refresh(db, task_ids(db, resource_id))
+    refresh(db, list_task_ids(db, resource_id))
 
 
 def _find_children(db: Connection, task_ids: list[str]) -> list[str]:
@@ -157,7 +157,7 @@ def find_reasons(db: Connection, task_ids: Iterable[str]) -> dict[str, list[tupl
 
 
 def find_waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int) -> dict[str, tuple[int, str]]:
-    """Return the tasks that `seeds` (id, priority) wait for, each with the best priority and the task that waits.
+    """Return the tasks that `seeds` (id, priority) wait for, with the best priority and the waiting task.
 
     A task waits for its blockers, those of its ancestors, and its children; so do those that it waits for. Ends after
     about `most` tasks.
@@ -249,7 +249,7 @@ def list_edges_of(db: Connection, task_id: str) -> list[tuple[str, str, str]]:
     ).fetchall()
 
 
-def edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
+def list_edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
     """Return (task, depends on, type) of a workspace's live tasks, in the order of creation."""
     # SQL: walks edges without peewee; one statement for a level
     return db.execute_sql(
@@ -384,7 +384,7 @@ def find_stale(db: Connection) -> list[str]:
     return _list_ids(db, f"{_STALE_COUNTS} UNION {_STALE_TALLIES}")
 
 
-def task_ids(db: Connection, resource_id: str) -> list[str]:
+def list_task_ids(db: Connection, resource_id: str) -> list[str]:
     """Return the ids of all tasks of a workspace, deleted ones too."""
     return _list_ids(db, "SELECT id FROM tasks WHERE resource_id = ? ORDER BY pk", (resource_id,))
 

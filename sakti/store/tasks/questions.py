@@ -52,7 +52,7 @@ _STATES: dict[str | None, tuple[State, ...]] = {
 }
 
 
-class Task(Struct, frozen=True):
+class Task(Struct, frozen=True, kw_only=True):
     """One task; `status` is open, in_progress or closed, blocked is computed. Times in Unix ms.
 
     `session_id` is the holder of its claim: the id of a thread, `shell:NAME` or `user:NAME`; `claim_owner` is the
@@ -65,20 +65,20 @@ class Task(Struct, frozen=True):
     resource_id: str
     handle: str
     title: str
-    description: str
-    status: str
-    priority: int
-    type: str
-    assignee: str | None
-    session_id: str | None
-    claimed_at: int | None
-    claim_expires_at: int | None
-    thread_id: str | None
-    close_reason: str | None
-    summary: str | None
+    description: str = ""
+    status: str = "open"
+    priority: int = 2
+    type: str = "task"
+    assignee: str | None = None
+    session_id: str | None = None
+    claimed_at: int | None = None
+    claim_expires_at: int | None = None
+    thread_id: str | None = None
+    close_reason: str | None = None
+    summary: str | None = None
     created_at: int
     updated_at: int
-    closed_at: int | None
+    closed_at: int | None = None
     compaction_level: int = 0
     labels: tuple[str, ...] = ()
     claim_owner: str | None = None
@@ -236,8 +236,7 @@ def list_ids_of_type(db: Connection, resource_id: str, type: str) -> set[str]:
     return set(_list_ids(db, sql, (resource_id, type)))
 
 
-def states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
-    """Return the states of tasks by id."""
+def map_states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
     return _map_ids(db, "state", task_ids)
 
 
@@ -267,7 +266,7 @@ def map_ready_priorities(db: Connection, task_ids: Iterable[str]) -> dict[str, i
 # --- many of them -----------------------------------------------------------------------------------------
 
 
-def column(db: Connection, resource_id: str, state: State, limit: int) -> list[Task]:
+def list_column(db: Connection, resource_id: str, state: State, limit: int) -> list[Task]:
     """Return the first tasks of a column: most urgent first, then oldest."""
     return _read_tasks(db, f"tasks t WHERE {_IN_STATE}", (resource_id, state, limit))
 
@@ -304,7 +303,7 @@ def describe_board(db: Connection, resource_id: str, thread_id: str) -> str:
 
 
 def list_cards(db: Connection, resource_id: str, state: State, limit: int) -> list[TaskCard]:
-    """Return the first tasks of a column as cards, in the order of `column`."""
+    """Return the first tasks of a column as cards, in the order of `list_column`."""
     return _read_cards(db, f"tasks t WHERE {_IN_STATE}", (resource_id, state, limit))
 
 

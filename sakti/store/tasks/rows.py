@@ -79,7 +79,6 @@ def find_resource(db: Database, task_id: str) -> str | None:
 
 
 def set_labels(db: Database, task_id: str, labels: Sequence[str]) -> None:
-    """Replace the labels of a task."""
     TaskLabelRow.delete().where(TaskLabelRow.task_id == task_id).execute(db)
     _add_labels(db, task_id, labels)
 
@@ -116,7 +115,7 @@ def unshrink(db: Database, task_id: str, now: int) -> bool:
     return True
 
 
-# --- where a task came from -------------------------------------------------------------------------------
+# --- imported tasks ---------------------------------------------------------------------------------------
 
 
 class ImportedTask(Struct, frozen=True):
@@ -135,8 +134,8 @@ def set_metadata(db: Database, task_id: str, metadata: Json) -> None:
 
 def set_source(db: Database, task_id: str, source: str, name: str, original: Json) -> None:
     """Store a task's source: the program, its id there, and the original."""
-    came = {"source": source, "source_id": name, "original": original}
-    TaskRow.update(metadata={**_metadata(db, task_id), **came}).where(TaskRow.id == task_id).execute(db)
+    source_metadata = {"source": source, "source_id": name, "original": original}
+    TaskRow.update(metadata={**_metadata(db, task_id), **source_metadata}).where(TaskRow.id == task_id).execute(db)
 
 
 def _metadata(db: Database, task_id: str) -> Json:
@@ -212,7 +211,7 @@ def remove_link(db: Database, task_id: str, message_id: str) -> bool:
 def list_linked_messages(db: Database, task_id: str, limit: int = 500) -> list[str]:
     """Return the ids of the messages linked to a task, oldest first.
 
-    Each tool call comes with its results, even where those are not linked.
+    Each tool call comes with its results, even if those are not linked.
     """
     message, result = MessageRow, MessageRow.alias()
     linked = (TaskMessageRow.message_id == message.id) & (TaskMessageRow.task_id == task_id)
@@ -244,22 +243,22 @@ def claim(
 ) -> bool:
     """Claim by one conditional UPDATE; return whether the holder has the task afterwards."""
     row = TaskRow
-    mine = (row.session_id == holder) & (row.status == IN_PROGRESS)
-    free = row.session_id.is_null() | (row.session_id == holder) | (row.status == OPEN)
-    free |= row.claim_expires_at.is_null() | (row.claim_expires_at < now)
+    is_holder = (row.session_id == holder) & (row.status == IN_PROGRESS)
+    is_free = row.session_id.is_null() | (row.session_id == holder) | (row.status == OPEN)
+    is_free |= row.claim_expires_at.is_null() | (row.claim_expires_at < now)
     if task.claim_owner is not None and not files.is_owner_running(task.claim_owner):
-        free |= row.claim_owner == task.claim_owner
+        is_free |= row.claim_owner == task.claim_owner
     claimed = (
         row.update(
             status=IN_PROGRESS,
             session_id=holder,
             claim_owner=owner,
             thread_id=fn.COALESCE(thread_id, row.thread_id),
-            claimed_at=Case(None, [(mine, row.claimed_at)], now),
+            claimed_at=Case(None, [(is_holder, row.claimed_at)], now),
             claim_expires_at=expires,
             updated_at=now,
         )
-        .where(row.id == task.id, row.deleted_at.is_null(), row.status != CLOSED, row.held == 0, free)
+        .where(row.id == task.id, row.deleted_at.is_null(), row.status != CLOSED, row.held == 0, is_free)
         .execute(db)
     )
     return claimed == 1

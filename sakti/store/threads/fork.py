@@ -98,14 +98,14 @@ def fork(
 
 def _metadata_until(metadata: Json, last: int) -> Json:
     """Return the metadata of a thread without that of messages after index `last`."""
-    gone = set(_OF_THREAD)
+    dropped = set(_OF_THREAD)
     if (metadata.get("task_index") or -1) > last:  # a later message set the task
-        gone |= {"current_task", "suggested_response", "task_index"}
+        dropped |= {"current_task", "suggested_response", "task_index"}
     if (metadata.get("plan") or {}).get("index", -1) > last:
-        gone |= {"plan", threads.PINNED_PLAN}
+        dropped |= {"plan", threads.PINNED_PLAN}
     if (metadata.get("goal") or {}).get("index", -1) > last:
-        gone |= {"goal", threads.PINNED_GOAL}
-    return {k: v for k, v in metadata.items() if k not in gone}
+        dropped |= {"goal", threads.PINNED_GOAL}
+    return {k: v for k, v in metadata.items() if k not in dropped}
 
 
 def _find_last_index(db: Database, thread_id: str, upto: int | None) -> int | None:
@@ -121,14 +121,14 @@ def _find_last_index(db: Database, thread_id: str, upto: int | None) -> int | No
 # --- messages ---------------------------------------------------------------------------------------------
 
 
-def _copy_messages(db: Database, thread_id: str, made: Thread, last: int, ids: Ids) -> dict[str, str]:
+def _copy_messages(db: Database, thread_id: str, copy: Thread, last: int, ids: Ids) -> dict[str, str]:
     """Copy the messages; return the new id of each."""
     row = MessageRow
     copied = row.select(row.id).where(row.thread_id == thread_id, row.message_index <= last)
     new_ids = {old: ids.new() for (old,) in copied.order_by(row.message_index).tuples().execute(db)}
     for old, new in new_ids.items():
-        rows.copy(db, MessageRow, {"id": old}, id=new, thread_id=made.id, task_id=None)
-    copies = row.select(row.pk).where(row.thread_id == made.id).order_by(row.message_index)
+        rows.copy(db, MessageRow, {"id": old}, id=new, thread_id=copy.id, task_id=None)
+    copies = row.select(row.pk).where(row.thread_id == copy.id).order_by(row.message_index)
     search_index.index_messages(db, [pk for (pk,) in copies.tuples().execute(db)])
     return new_ids
 
@@ -140,7 +140,7 @@ def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> No
 # --- memory -----------------------------------------------------------------------------------------------
 
 
-def _cover_shared_messages(db: Database, record_id: str, thread_id: str, made: Thread, last: int, ids: Ids) -> None:
+def _cover_shared_messages(db: Database, record_id: str, thread_id: str, copy: Thread, last: int, ids: Ids) -> None:
     """Add an empty group for the messages that the workspace's shared log covers already."""
     end = min(memory.cursor(db, record_id, thread_id), last)
     if end >= 0:
@@ -149,15 +149,15 @@ def _cover_shared_messages(db: Database, record_id: str, thread_id: str, made: T
             GroupRow,
             id=ids.new(),
             record_id=record_id,
-            thread_id=made.id,
+            thread_id=copy.id,
             kind="observation",
             state="active",
             first_index=0,
             last_index=end,
             text="",
             metadata={"forked": True},
-            created_at=made.created_at,
-            activated_at=made.created_at,
+            created_at=copy.created_at,
+            activated_at=copy.created_at,
         )
 
 
@@ -201,31 +201,31 @@ def _limit_log(groups: dict[str, Group], last: int) -> tuple[list[Group], list[G
     return [part for part in log if part.end is not None], [g for g in waiting if (g.end or 0) <= last]
 
 
-def limit_group(group: Group, last: int, known: dict[str, Group]) -> list[Group]:
+def limit_group(group: Group, last: int, groups: dict[str, Group]) -> list[Group]:
     """Return `group` if it ends by message `last`, else those of its sources that do. Pure."""
     if group.end is None or group.end <= last:
         return [group]
-    return [part for i in group.merged_group_ids if i in known for part in limit_group(known[i], last, known)]
+    return [part for i in group.merged_group_ids if i in groups for part in limit_group(groups[i], last, groups)]
 
 
-def _with_sources(groups: Iterable[Group], known: dict[str, Group]) -> list[Group]:
+def _with_sources(groups: Iterable[Group], by_id: dict[str, Group]) -> list[Group]:
     """Return the groups and their sources, sources first."""
     group_ids: set[str] = set()
 
     def add(group: Group) -> None:
         group_ids.add(group.id)
         for source in group.merged_group_ids:
-            if source in known:
-                add(known[source])
+            if source in by_id:
+                add(by_id[source])
 
     for group in groups:
         add(group)
     return sorted(
-        (known[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or g.end or 0)
+        (by_id[i] for i in group_ids), key=lambda g: (g.kind == "reflection", g.generation, g.first_index or g.end or 0)
     )
 
 
-def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[Group]) -> None:
+def _copy_record(db: Database, old: str, new: str, copy: Thread, log: Sequence[Group]) -> None:
     parent: Any = MemoryRecordRow.select().where(MemoryRecordRow.id == old).get(db)
     observations = [g for g in log if g.kind == "observation"]
     generation = max((g.generation for g in log if g.kind == "reflection"), default=0)
@@ -233,10 +233,10 @@ def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[G
         db,
         MemoryRecordRow,
         id=new,
-        lookup_key=f"thread:{made.id}",
+        lookup_key=f"thread:{copy.id}",
         scope="thread",
-        thread_id=made.id,
-        resource_id=made.resource_id,
+        thread_id=copy.id,
+        resource_id=copy.resource_id,
         origin_type=_origin_type(log),
         generation_count=generation,
         last_observed_at=parent.last_observed_at if log else None,
@@ -245,8 +245,8 @@ def _copy_record(db: Database, old: str, new: str, made: Thread, log: Sequence[G
         observation_token_count=sum(g.observation_tokens for g in log),
         observed_timezone=parent.observed_timezone,
         metadata={k: parent.metadata[k] for k in parent.metadata.keys() & {"actor", "corrections", "paused"}},
-        created_at=made.created_at,
-        updated_at=made.created_at,
+        created_at=copy.created_at,
+        updated_at=copy.created_at,
     )
 
 
@@ -265,13 +265,13 @@ def _copy_lines(db: Database, old: Group, new: Group, ids: Ids) -> None:
         _copy_doc(db, old.kind, line_id, copied, new.thread_id)
 
 
-def _copy_page(db: Database, thread_id: str, made: Thread, ids: Ids) -> None:
+def _copy_page(db: Database, thread_id: str, copy: Thread, ids: Ids) -> None:
     """Copy the newest version of the thread's own page of working memory, if it has one."""
     row = WorkingMemoryRow
     pages = row.select(row.id).where(row.scope == "thread", row.owner_id == thread_id).order_by(row.version.desc())
     if newest := pages.limit(1).scalar(db):
-        rows.copy(db, row, {"id": newest}, id=ids.new(), owner_id=made.id, version=1, created_at=made.created_at)
-        _copy_doc(db, "working_memory", f"thread:{thread_id}", f"thread:{made.id}", made.id)
+        rows.copy(db, row, {"id": newest}, id=ids.new(), owner_id=copy.id, version=1, created_at=copy.created_at)
+        _copy_doc(db, "working_memory", f"thread:{thread_id}", f"thread:{copy.id}", copy.id)
 
 
 # --- carried-over work ----------------------------------------------------------------------------------------
@@ -354,9 +354,9 @@ def _read_carried(db: Database, thread_id: str) -> tuple[str, list[CarriedLine]]
 
 def mark_removed(db: Database, thread_id: str, position: int, *, removed: bool) -> None:
     """Store whether the user removed a line."""
-    gone = {line.position for line in read_carried_lines(db, thread_id) if line.is_removed} - {position}
-    gone |= {position} if removed else set()
-    threads.update_metadata(db, thread_id, {REMOVED: sorted(gone) or None})
+    positions = {line.position for line in read_carried_lines(db, thread_id) if line.is_removed} - {position}
+    positions |= {position} if removed else set()
+    threads.update_metadata(db, thread_id, {REMOVED: sorted(positions) or None})
 
 
 def has_removed(db: Database, thread_id: str) -> bool:
@@ -366,9 +366,9 @@ def has_removed(db: Database, thread_id: str) -> bool:
 
 def drop_removed_lines(db: Database, thread_id: str) -> None:
     """Delete the lines that the user removed."""
-    gone = [line.position for line in read_carried_lines(db, thread_id) if line.is_removed]
+    positions = [line.position for line in read_carried_lines(db, thread_id) if line.is_removed]
     row = CarryOverRow
-    row.delete().where(row.thread_id == thread_id, row.position.in_(gone)).execute(db)
+    row.delete().where(row.thread_id == thread_id, row.position.in_(positions)).execute(db)
     threads.update_metadata(db, thread_id, {REMOVED: None})
 
 

@@ -404,8 +404,7 @@ def read_levels(metadata: Mapping[str, object]) -> tuple[int, int]:
     return (int(marks[0]), int(marks[1])) if isinstance(marks, list | tuple) else (0, 0)  # pyright: ignore
 
 
-def count(db: Database, thread_id: str) -> int:
-    """Return the number of messages of a thread."""
+def count_messages(db: Database, thread_id: str) -> int:
     # SQL: each step runs it; building a query takes 80-300 µs
     return db.execute_sql(_COUNT, (thread_id,)).fetchone()[0]
 

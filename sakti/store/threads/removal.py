@@ -117,7 +117,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
 
     `upkeep.reindex` removes their search rows.
 
-    Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in it.
+    Raises `StoreError` if it does not exist, `SaktiError` (thread_busy) while a turn runs in it.
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is not None:
@@ -144,9 +144,9 @@ def _refuse_busy(db: Database, thread_ids: Sequence[str], now: int, what: str) -
 
 
 def restore_thread(db: Database, thread_id: str) -> Thread:
-    """Restore a deleted thread; search finds it again as its rows come back (`upkeep.reindex`).
+    """Restore a deleted thread; search finds it again when `upkeep.reindex` has added its rows.
 
-    Raises `StoreError` where there is none, or it is not deleted.
+    Raises `StoreError` if it does not exist or is not deleted.
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is None:
@@ -198,7 +198,7 @@ def is_message_deleted(message: Message) -> bool:
 def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
     """Delete a message; a tool call goes with its result and a result with its call.
 
-    Raises `StoreError` where there is none, `SaktiError` (thread_busy) while a turn runs in its thread.
+    Raises `StoreError` if it does not exist, `SaktiError` (thread_busy) while a turn runs in its thread.
     """
     message = messages.get(db, message_id)
     if message is None or is_message_deleted(message):
@@ -239,11 +239,11 @@ def forget_prompts(db: Database, resource_id: str, thread_id: str, text: str) ->
     Return whether the history had it.
     """
     row, stored = PromptRow, mask_for_storage("prompt_history", "text", text)
-    had = rows.first(db, row.select(row.pk).where(row.resource_id == resource_id, row.text == stored)) is not None
+    was_there = rows.first(db, row.select(row.pk).where(row.resource_id == resource_id, row.text == stored)) is not None
     rows.delete(db, PromptRow, resource_id=resource_id, text=stored)
     rows.delete(db, UnsentRow, resource_id=resource_id, draft=mask_for_storage("unsent", "draft", text))
     _untitle(db, thread_id, text)
-    return had
+    return was_there
 
 
 def _with_tool_counterpart(db: Database, message: Message) -> list[Message]:
@@ -281,11 +281,11 @@ def _erase(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
     )
 
 
-def _untitle(db: Database, thread_id: str, said: str) -> None:
+def _untitle(db: Database, thread_id: str, text: str) -> None:
     """Clear a thread's provisional title if it comes from a removed message."""
     thread = threads.get(db, thread_id)
     words = thread.title.removesuffix("…").split() if thread and not thread.title_pinned else []
-    if words and all(word.rstrip(":") in said for word in words):  # the last may be cut
+    if words and all(word.rstrip(":") in text for word in words):  # the last may be cut
         rows.update(db, ThreadRow, thread_id, title="")
 
 
@@ -318,6 +318,6 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
         search_index.remove(db, "message", message.id)
 
 
-def exclude_deleted(found: Sequence[Message]) -> list[Message]:
+def skip_deleted(messages: Sequence[Message]) -> list[Message]:
     """Return the messages that were not deleted."""
-    return [m for m in found if not is_message_deleted(m)]
+    return [m for m in messages if not is_message_deleted(m)]

@@ -52,7 +52,6 @@ class ChildRun(Struct, frozen=True):
 
     @property
     def in_words(self) -> str:
-        """Return its state in words."""
         return describe_state(self.state, str((self.report or {}).get("marks", "")))
 
 
@@ -240,7 +239,6 @@ def begin_job(db: Database, job: StoredJob) -> None:
 
 
 def end_job(db: Database, thread_id: str, number: int, state: JobState, exit_code: int | None, now: int) -> None:
-    """Store the end of a running job."""
     row = JobRow
     here = (row.thread_id == thread_id) & (row.number == number) & (row.state == "running")
     row.update(state=state, exit_code=exit_code, ended_at=now).where(here).execute(db)

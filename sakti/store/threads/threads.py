@@ -21,7 +21,9 @@ from sakti.store.text_registry import mask_for_storage
 
 TITLE_LIMIT = 60
 LEFT_OUT = "left_out"  # in a thread's metadata: pieces that are not sent again, and the provider that refused each
-HOLD = "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed by itself after an undo
+HOLD = (
+    "hold_until"  # in a thread's metadata: pending tokens up to which nothing is observed automatically after an undo
+)
 HOLD_LIMITED = "hold_limited"  # … and whether requests contain only the newest messages until then
 
 # In a thread's metadata: texts that stay in requests, each with the index of the first message that contains it (-1:
@@ -86,8 +88,8 @@ def has_own_messages() -> Expression:
     """Match threads that were not imported, or were continued here after that."""
     began_here = fn.json_extract(ThreadRow.metadata, "$.origin.program").is_null()
     not_imported = fn.json_extract(MessageRow.metadata, "$.imported").is_null()
-    own = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id, not_imported)
-    return began_here | fn.EXISTS(own)
+    added = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == ThreadRow.id, not_imported)
+    return began_here | fn.EXISTS(added)
 
 
 def list_undone_branches(db: Database, resource_id: str | None) -> dict[str, list[Thread]]:

@@ -1,8 +1,7 @@
 """Send keys to the prompt, to a part that the user browses, or through the welcome.
 
-Only a part's own keys act in it: any other letter, and every paste, goes to the prompt. Words that begin with such a
-key are not lost either: of a burst nothing acts, and letters typed just before go to the prompt with the one that
-leaves.
+Only a part's own keys act in it: any other letter, and every paste, goes to the prompt. A word that begins with such a
+key is not lost: letters that arrive in a burst do not act, and letters typed just before are typed again in the prompt.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ BURST_S = 0.01  # seconds in which the rest of a burst of letters is there
 
 
 class Area(Struct, frozen=True):
-    """An area that can be browsed: its name, and its keys (id, description), the most wanted ones first.
+    """An area that can be browsed: its name, and its keys (id, description), the most useful ones first.
 
     `switch` is the id of the key that shows, enters and hides a pane.
     """
@@ -105,10 +104,7 @@ def find_next_area(area: str, sidebar: Sidebar) -> str:
 
 
 def is_for_the_prompt(event: object, screen: Screen[Any]) -> bool:
-    """Return whether a key or paste belongs to the prompt because nothing else takes it.
-
-    Another input line, or a part or a question that the key acts on, would take it.
-    """
+    """Return whether a key or paste belongs to the prompt: no other input line, part or question uses it."""
     if isinstance(screen.focused, Input | TextArea):
         return False
     if isinstance(event, events.Paste):
@@ -117,7 +113,7 @@ def is_for_the_prompt(event: object, screen: Screen[Any]) -> bool:
 
 
 class TypedLetters:
-    """Letters that acted on a browsed part one after the other: they may be the beginning of a word."""
+    """Letters that acted on a browsed part in quick succession: they may be the beginning of a word."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -125,7 +121,7 @@ class TypedLetters:
         self._last = float("-inf")
 
     def add(self, event: events.Key) -> None:
-        """Note a letter that acts now; the same one again moves or scrolls, and begins no word."""
+        """Note a letter that acts now; a repeated letter moves or scrolls and does not begin a word."""
         letter, now = event.character or "", self._clock.monotonic()
         before = self._letters if now - self._last <= WORD_PAUSE_S else ""
         self._letters = before + letter if letter.isalpha() and letter not in before else ""
@@ -166,7 +162,7 @@ class Welcome:
         await session.views.set_ui_state(machine.SHOWN, "1")
 
     def open(self) -> None:
-        """Open it, whether it is due or not."""
+        """Open the welcome screen."""
         self._host.push(welcome_screen.WelcomeScreen(self._apply, self._download))
 
     def close_on_input(self, event: events.Event, app: App[Any]) -> None:

@@ -11,25 +11,26 @@ from sakti.actions.scope import Scope
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
 from sakti.core.text import one_line
 from sakti.tui.chat.screen import ChatScreen
-from sakti.tui.host import Host
+from sakti.tui.host import Host, app_of
 from sakti.tui.screens import agents as agent_screens
 from sakti.tui.screens import lists as list_screens
 from sakti.tui.screens import settings as settings_screen
 from sakti.tui.screens import text as text_screens
 from sakti.tui.screens import threads as thread_screens
 from sakti.tui.screens import undo as undo_screen
+from sakti.tui.screens import welcome as welcome_screen
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeBlock
 
 if TYPE_CHECKING:
     from sakti.actions.import_ import HistoryImport
 
-UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not stop half way
+UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not stop halfway
 IMPORT = "import"  # the activity that Esc stops
 REDONE_S = 8.0  # seconds that the result of a redo is shown
 
 
 class Commands:
-    """Slash commands of the chat. `run` raises `SaktiError`; the window makes a notice of it."""
+    """Runs the slash commands of the chat. `run` raises `SaktiError`, which the window shows as a notice."""
 
     def __init__(self, host: Host, chat: ChatScreen) -> None:
         self._host, self._chat = host, chat
@@ -131,8 +132,9 @@ class Commands:
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
-                host.set_hint(done.sentence, undo_screen.RESULT_S)
-                chat.conversation.return_to_prompt(prompt)
+                undo_screen.show_undone(host, chat.conversation.return_to_prompt, done.sentence, prompt)
+            case "tour":
+                host.start_worker(welcome_screen.play_tour, app_of(chat), group="command")
             case "import":
                 self._choose_import(data)
             case "mcp":
@@ -156,7 +158,7 @@ class Commands:
         self._host.push(list_screens.ImportScreen(history), begin)
 
     async def _import(self, history: HistoryImport, programs: frozenset[str]) -> None:
-        """Import programs beside the chat; stopping keeps what came in."""
+        """Import programs in the background; stopping keeps the threads imported so far."""
         activities, status = self._chat.stop_control.activities, self._chat.status_line
         stop = asyncio.Event()
 

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 class Completer:
-    """Keeps the query that the shown choices belong to."""
+    """Offers completions and applies the chosen one. Keeps the query that the choices belong to."""
 
     def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
         self._session, self._prompt, self._view = session, prompt, view
         self._files = session.workspace.file_list
         self._query: CompletionQuery | None = None
-        self._models: list[ModelInfo] | None = None  # asked for once while a name is being written
+        self._models: list[ModelInfo] | None = None  # loaded once while a name is typed
 
     async def show(self, query: CompletionQuery | None) -> None:
         """Offer completions for `query`; None, or no match, hides the list."""
@@ -61,7 +61,7 @@ class Completer:
                 return file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
 
     def _command_choices(self, text: str) -> list[Choice]:
-        """Return commands, skills and prompts; one that was written out has nothing more to show."""
+        """Return commands, skills and prompts; a single one that is already complete has no preview."""
         choices = [self._with_preview(c) for c in command_choices(text)]
         choices += skill_choices(text, self._skills(), "/")
         choices += prompt_choices(text, self._session.prompts())
@@ -70,11 +70,11 @@ class Completer:
         return choices
 
     def _skills(self) -> list[Skill]:
-        """Return those whose name no command of sakti has."""
+        """Return the skills that no built-in command hides."""
         return [s for name, s in self._session.typed_skills().items() if name not in registry.chat_commands()]
 
     def accept(self, *, send: bool) -> None:
-        """Put the chosen completion into the prompt. A command that was written out is sent by the same Enter."""
+        """Put the chosen completion into the prompt; with `send`, also send a complete command."""
         prompt, query = self._prompt, self._query
         choice = self._view.current
         self._view.show(())
@@ -102,12 +102,12 @@ class Completer:
             return choice
         messages, before, after = self._session.compact_preview()
         if not messages:
-            return Choice(choice.insert, choice.label, "nothing is pending")
+            return Choice(choice.insert, choice.label, "nothing to compact")
         hint = f"{counted(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens"
         return Choice(choice.insert, choice.label, hint)
 
 
-SAVE_DELAY_S = 0.5  # seconds from a change to its being stored
+SAVE_DELAY_S = 0.5  # seconds between a change and its being saved
 
 
 def _is_complete(query: CompletionQuery, choice: Choice) -> bool:
@@ -119,7 +119,7 @@ def _is_complete(query: CompletionQuery, choice: Choice) -> bool:
 
 
 class Drafts:
-    """Keeps the prompt's text and the queue in the store. Nothing that comes back is sent by itself."""
+    """Keeps the prompt's text and the queue in the store. Restored text is never sent by itself."""
 
     def __init__(self, host: Host, prompt: Prompt) -> None:
         self._host, self._prompt = host, prompt
@@ -200,5 +200,5 @@ class Drafts:
         try:
             await session.views.keep_unsent(text, queued, left=True)
         except SaktiError as e:
-            held = "\n".join([*queued, *([text] if text.strip() else [])])
-            raise SaktiError(f"{e.message} Not sent:\n{held}" if held else e.message, title=e.title) from e
+            unsent = "\n".join([*queued, *([text] if text.strip() else [])])
+            raise SaktiError(f"{e.message} Not sent:\n{unsent}" if unsent else e.message, title=e.title) from e

@@ -86,7 +86,7 @@ class Conversation(Vertical):
     def update_start_page(self) -> None:
         """Show the start page once the thread is known to be empty, not while it is still loading."""
         empty = bool(self.view.shown) and not self.transcript.document.blocks
-        others = self.approval.pending or self.card.pending or self.aside.display  # they need the room
+        others = self.approval.pending or self.card.pending or self.aside.display  # they need the space
         self.start.display = empty and not others
 
     # --- sending ----------------------------------------------------------------------------------------------
@@ -182,8 +182,9 @@ class Conversation(Vertical):
     # --- the prompt -------------------------------------------------------------------------------------------
 
     def return_to_prompt(self, text: str) -> None:
-        """Put unsent text back into the prompt, before newer input."""
-        self.prompt.set_text("\n\n".join(t for t in (text, self.prompt.value) if t))
+        """Put unsent text back into the prompt, before newer input; a command typed next replaces it."""
+        newer = self.prompt.value
+        self.prompt.set_text("\n\n".join(t for t in (text, newer) if t), gives_way=not newer)
 
     def unqueue_all(self) -> None:
         """Move all queued messages, in order, to the start of the prompt."""
@@ -229,7 +230,7 @@ class Conversation(Vertical):
         ):
             self.prompt.insert_image(*image)
         elif not self.prompt.paste_own():
-            self._host.set_hint("no image in the clipboard; paste text with the terminal's own keys")
+            self._host.set_hint("no image in the clipboard; paste text with your terminal's paste key")
 
     def edit_prompt(self) -> None:
         """Let the user write the prompt in an editor."""
@@ -268,7 +269,7 @@ class Conversation(Vertical):
             self.prompt.focus()
 
     def close_aside(self) -> bool:
-        """Close the card of a side question, and stop its answer; false if none is open."""
+        """Close the card of a side question and stop its answer; False if none is open."""
         if is_open := self.aside.close():
             self._host.session.turns.aside.stop()
             self.update_start_page()
@@ -287,7 +288,7 @@ class Conversation(Vertical):
             self._host.push(text_screens.PageScreen("Plan", lines_apart))
 
     async def _edit_plan(self, form: PlanForm) -> None:
-        """Let the user change the plan in an editor; a text that is no plan is kept for the next edit."""
+        """Let the user change the plan in an editor; an invalid text is kept for the next edit."""
         text = (await self._edit_text(form.draft or form.text, "plan")).rstrip("\n")
         try:
             plan = plans.from_markdown(text, plans.from_markdown(form.text))
@@ -315,7 +316,7 @@ class Conversation(Vertical):
         return focused is not None and not {self.approval, self.card}.isdisjoint(focused.ancestors_with_self)
 
     def next_question(self, focused: Widget | None) -> Widget | None:
-        """Return the question that Tab comes to, None if none waits or it has the focus already."""
+        """Return the question that Tab goes to; None if none waits or it already has the focus."""
         views = [v for box, v in ((self.approval, self.approval.view), (self.card, self.card.view)) if box.pending]
         views += [self.aside] if self.aside.display else []
         return next((v for v in views if v is not focused), None)
@@ -325,7 +326,7 @@ class Conversation(Vertical):
         self._host.start_worker(self._edit_command, event.asked, group="approval", exclusive=True)
 
     async def _edit_command(self, asked: ApprovalRequested) -> None:
-        """Let the user write another command in an editor; left as it was, the question still waits."""
+        """Let the user rewrite the command in an editor; if it is unchanged, the question keeps waiting."""
         text = (await self._edit_text(asked.target, "command")).rstrip("\n")
         if text.strip() and text != asked.target.rstrip("\n") and asked in self.approval.pending:
             self._host.session.resolve(asked.id, True, edited=text)

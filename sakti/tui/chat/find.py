@@ -37,14 +37,14 @@ class FindBar(Horizontal):
     ]
 
     class Changed(Message):
-        """Other words."""
+        """The search text changed."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
 
     class Step(Message):
-        """To the next older place (1) or the next newer one (-1); `read`: the keys go to the conversation."""
+        """Go to the next older (1) or newer (-1) match; `read`: also focus the conversation."""
 
         def __init__(self, step: int, *, read: bool = False) -> None:
             super().__init__()
@@ -68,7 +68,7 @@ class FindBar(Horizontal):
         self.query_one("#find-count", Static).update(text)
 
     def open(self) -> None:
-        """Show the bar, empty, and give it the keys at once: the next one may be there already."""
+        """Show the empty bar and focus it at once: the next key may already be there."""
         self.display = True
         line = self.query_one(Input)
         line.value = ""
@@ -96,13 +96,13 @@ class ThreadFind:
         self._host, self._transcript, self._view = host, transcript, view
         self.bar = FindBar()
         self.bar.display = False
-        self._matches: tuple[MessageMatch, ...] = ()  # the messages that have the words, oldest first
+        self._matches: tuple[MessageMatch, ...] = ()  # messages with a match, oldest first
         self._words = ""
-        self._match_index = -1  # which of them is shown; -1: none yet
-        self._row_index = -1  # which of its lines
+        self._match_index = -1  # index of the message shown; -1: none yet
+        self._row_index = -1  # index of the line among its matching lines
 
     def open(self, step: int = 0) -> None:
-        """Open the bar, or go to it; with `step` go on to the next place."""
+        """Open the bar, or focus it; with `step` go to the next match."""
         if step and self.bar.display:
             self.step(step)
         elif self.bar.display:
@@ -112,11 +112,11 @@ class ThreadFind:
             self.bar.open()
 
     def search(self, text: str) -> None:
-        """Find other words."""
+        """Search the thread for `text`."""
         self._host.start_worker(self._count, text, group="find", exclusive=True)
 
     def step(self, step: int, *, read: bool = False) -> None:
-        """Go to the next older place (1) or newer one (-1); `read`: the keys go to the conversation."""
+        """Go to the next older (1) or newer (-1) match; `read`: also focus the conversation."""
         if read:
             self.bar.screen.set_focus(self._transcript)
         self._host.start_worker(self._step, step, group="find", exclusive=True)

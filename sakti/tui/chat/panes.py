@@ -1,4 +1,4 @@
-"""Fill the panes: one query in, one pane shown; and remember their state."""
+"""Load and show the panes of the side bar, and remember their layout."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 CORRECTION_NAMES = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
 POINTING_S = 5.0  # seconds that a task is highlighted after a search
-FOLLOW_S = 0.5  # seconds between two looks at the windows while they change
-EARLY_S = 0.1  # seconds by which a look is early to be painted together with the transcript
-BOARD_POLL_S = 2.0  # seconds between looks at whether another process changed a task, while the pane shows
+FOLLOW_S = 0.5  # seconds between updates of the memory windows while they change
+EARLY_S = 0.1  # seconds that an update may be early, to be painted together with the transcript
+BOARD_POLL_S = 2.0  # seconds between checks for changes by other processes, while the pane shows
 
 
 class Panes:
@@ -40,9 +40,9 @@ class Panes:
         self._board_version = -1
         self._board: BoardScreen | None = None
         self._context: ContextScreen | None = None
-        self._windows = Windows()  # those that are shown
-        self._line_ids: set[str] = set()  # of the log and those that are ready, by id
-        self._seen_ids: set[str] | None = None  # those that a pane has shown; None: another thread's
+        self._windows = Windows()  # as shown now
+        self._line_ids: set[str] = set()  # ids of the lines of the log, with those that are ready
+        self._seen_ids: set[str] | None = None  # those that a pane has shown; None: the thread has changed
         self._timer: Timer | None = None  # runs while they change
         self._looked = float("-inf")  # when it ran last
 
@@ -57,7 +57,7 @@ class Panes:
             self._board.reload_soon()
 
     def poll_board(self) -> None:
-        """Load the board where another process changed it."""
+        """Reload the board if another process changed it."""
         tasks = self._sidebar.tasks
         if tasks.display and tasks.is_on_screen and tasks.screen.is_current:
             self._host.start_worker(self._poll_board, group="tasks-pane", exclusive=True)
@@ -111,7 +111,7 @@ class Panes:
         self._host.start_worker(self._load_context, group="context", exclusive=True)
 
     async def _load_context(self) -> None:
-        """Estimate the context, looking up the window of a continued thread if no request told it."""
+        """Estimate the context; look up the model's window if no request of a continued thread reported it."""
         session = self._host.session
         await session.views.warm_windows()
         self.show_windows()
@@ -156,7 +156,7 @@ class Panes:
     def follow_windows(self) -> None:
         """Show the windows a few times a second from now on, as long as they change."""
         if self._timer is None:
-            self._sidebar.call_next(self._start)  # in its own task: events may come from outside the app's
+            self._sidebar.call_next(self._start)  # in the app's own task: events may come from another
 
     def _start(self) -> None:
         if self._timer is None:
@@ -187,7 +187,7 @@ class Panes:
             self._host.set_hint(f"{CORRECTION_NAMES[action]} · {self._host.key_name('observations.undo')} undoes it")
 
     async def remove_carried(self, line: CarriedLine) -> None:
-        """Remove a line of earlier threads from the requests, or restore it; says when it leaves."""
+        """Remove a line of earlier threads from the requests, or restore it."""
         await self._host.session.remove_carried(line, removed=not line.is_removed)
         await self._load_carried()
         key = self._host.key_name("observations.forget")
@@ -228,7 +228,7 @@ class Panes:
         return bool(self._sidebar.open_panes)
 
     def get_key_widget(self, pane: str) -> Widget:
-        """Give the widget of a pane that takes its keys."""
+        """Return the widget of a pane that takes its keys."""
         side = self._sidebar
         lists = {"memory": side.memory, "log": side.observations.log_list, "tasks": side.tasks.task_list}
         return lists[pane]
@@ -251,7 +251,7 @@ class Panes:
         tasks.refresh()
 
     def save_layout(self) -> None:
-        """Keep which panes show, and how, for the next wide window."""
+        """Store which panes are open and their sizes, for the next wide window."""
         self._host.start_worker(self._host.session.views.set_ui_state, "panes", self._sidebar.state, group="state")
 
     def open_board(self) -> None:
@@ -265,7 +265,7 @@ class Panes:
         self._host.push(self._context)
 
     def open_events(self) -> None:
-        """Show all that happened to the memory."""
+        """Show all memory events."""
         memory = self._sidebar.memory
         retry_at = None if memory.status is None else memory.status.retry_at
         self._host.push(text_screens.MemoryEventsScreen(memory.all_events(), retry_at))

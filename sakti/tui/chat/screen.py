@@ -55,10 +55,10 @@ WIDE = 100  # columns from which the panes are beside the chat
 
 
 class ChatScreen(Screen[None]):
-    """Makes its widgets and hands them to the parts that work with them; keys and messages go to those."""
+    """Main screen: creates the widgets and the controllers that keys and messages go to."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+c", "copy_text", show=False, id="app.copy"),  # where nothing is selected, the next one
+        Binding("ctrl+c", "copy_text", show=False, id="app.copy"),  # without a selection, the next one acts
         Binding("ctrl+c", "stop", "Copy, stop, clear; twice: quit", show=False, id="app.stop"),
         Binding("ctrl+q", "app.quit", "Quit", show=False, priority=True, id="app.quit"),
         SUSPEND,
@@ -70,7 +70,7 @@ class ChatScreen(Screen[None]):
             id="app.interrupt",
         ),
         Binding("f1", "help", "Help", show=False, id="app.help"),
-        # with priority: they move the focus before the next key, which may have come in the same read, is handed on
+        # with priority: they move the focus before the next key, which may come with the same read, is handled
         Binding("f2", "pane('memory')", "Memory: show, browse, hide", show=False, priority=True, id="app.memory"),
         Binding("f3", "pane('log')", "Observations: show, browse, hide", show=False, priority=True, id="app.log"),
         Binding("f4", "pane('tasks')", "Tasks: show, browse, hide", show=False, priority=True, id="app.tasks"),
@@ -97,6 +97,7 @@ class ChatScreen(Screen[None]):
         self.conversation = chat = Conversation(host, self.panes.load_log)
         self.transcript, self.prompt, self.view = chat.transcript, chat.prompt, chat.view
         self.transcript.drawn = self.panes.follow_drawing
+        self.transcript.has_clock, self.status_line.ticked = False, self.transcript.live.tick
         self.search = SearchHits(host, chat.view, self.panes, chat.prompt)
         self.drafts = Drafts(host, chat.prompt)
         self.stop_control = StopControl(host, chat, self.status_line)
@@ -147,13 +148,13 @@ class ChatScreen(Screen[None]):
         self.sidebar.fit()
         self._leave_hidden_pane()
 
-    # --- who has the keys -------------------------------------------------------------------------------------
+    # --- focus ------------------------------------------------------------------------------------------------
 
     def redirect_typing(self, event: events.Event, *, in_burst: bool) -> None:
-        """Give the prompt the keys for a letter or a paste that nothing else takes.
+        """Focus the prompt for a letter or a paste that nothing else uses.
 
-        Called before the event is handed on, so that the letter itself is typed there and none after it overtakes it.
-        `in_burst`: letters that act on nothing here came together with this one.
+        Called before the event is handled, so that the letter itself is typed there and no later one overtakes it.
+        `in_burst`: it came together with letters that do not act here.
         """
         if in_burst or is_for_the_prompt(event, self):
             letters = self._letters.take()
@@ -175,14 +176,14 @@ class ChatScreen(Screen[None]):
 
     def watch_focused(self, focused: Widget | None) -> None:
         """Name the part that is browsed, and its keys, in the last line."""
-        if focused is not None:  # else another window of the desktop has the keys
+        if focused is not None:  # else another window of the desktop has the focus
             before, self._browsed = self._browsed, find_area(focused)
             if before and not self._browsed and not self.host.session.approvals:
-                self.set_hint("")  # it was about the place that was left
+                self.set_hint("")  # the hint was about the part that was left
             self.status_line.browsing = self._describe_area(self._browsed)
             self.conversation.mark_keyboard(focused)
             if self.conversation.has_focused_question(focused):
-                self.set_hint("")  # it said how to come here
+                self.set_hint("")  # the hint said how to get here
             self.update_escape_label()
 
     def _name_download(self, text: str) -> None:
@@ -226,7 +227,7 @@ class ChatScreen(Screen[None]):
             self.panes.load_context()
 
     def _keep_queued(self) -> None:
-        """Move messages queued in the previous thread into the prompt; they are not sent in this one."""
+        """Return messages queued in the previous thread to the prompt: they are not sent in this one."""
         queue = self.conversation.queue
         if queue.queued and not self.host.session.queued:
             self.conversation.return_to_prompt("\n\n".join(queue.queued))
@@ -258,7 +259,7 @@ class ChatScreen(Screen[None]):
         self.header.branch, self.header.changed = (git.branch, git.changed) if git else ("", 0)
 
     async def ask_about_new_files(self) -> None:
-        """Ask about files that the turn made and that would instruct later threads, or run."""
+        """Ask whether to trust files made by the turn that would change later threads or be run."""
         await lifecycle.settle_new_files(
             self.host.session.workspace, partial(trust_screen.ask_trust, self.host, made=True)
         )
@@ -301,7 +302,7 @@ class ChatScreen(Screen[None]):
         return ""
 
     def set_hint(self, text: str, seconds: float = 0) -> None:
-        """Write into the last line, for so long (0: until there is another note)."""
+        """Show a hint in the last line for `seconds` (0: until the next one)."""
         note = self.status_line.hint = one_line(text, 300)
         if note and seconds:
             self.set_timer(seconds, lambda: self._clear_hint(note))
@@ -310,7 +311,7 @@ class ChatScreen(Screen[None]):
         if self.status_line.hint == note:
             self.status_line.hint = ""
 
-    # --- what the user does in its parts ----------------------------------------------------------------------
+    # --- messages of the widgets ------------------------------------------------------------------------------
 
     @on(Prompt.FirstKey)
     def warm_soon(self) -> None:
@@ -431,15 +432,15 @@ class ChatScreen(Screen[None]):
             self.set_hint(f"{area.title} hidden · {self.host.key_name(area.switch)} shows it", HINT_S)
 
     def show_pane(self, pane: str) -> None:
-        """Show a pane and say how it is browsed; the prompt keeps the keys."""
+        """Show a pane and a hint on how to browse it; the prompt keeps the focus."""
         self.panes.show(pane)
         area = AREAS[pane]
         self.set_hint(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", HINT_S)
 
     def browse(self, area: str) -> None:
-        """Give a part of the screen the keys ("": the prompt), at once: the next key may be there already."""
+        """Focus an area ("": the prompt) at once: the next key may already be there."""
         if area and not self.host.session.approvals:
-            self.set_hint("")  # the note was for another place; a question keeps waiting
+            self.set_hint("")  # the hint was for another area; one about a question stays
         if area in PANES:
             self.panes.show(area)
             self.set_focus(self.panes.get_key_widget(area))
@@ -450,7 +451,7 @@ class ChatScreen(Screen[None]):
         self.browse(find_next_area(self._browsed, self.sidebar))
 
     def action_tab(self) -> None:
-        """To a question that waits, and back; to the next part while one is browsed."""
+        """Go to a waiting question, and back; while an area is browsed, to the next one."""
         if (question := self.conversation.next_question(self.focused)) is not None:
             self.set_focus(question)
         elif self._browsed:
@@ -467,13 +468,13 @@ class ChatScreen(Screen[None]):
         self.set_hint(f"Panes hidden · {self.host.key_name('app.panes')} shows them", HINT_S)
 
     def action_cycle_approval(self) -> None:
-        """Switch to the next approval mode, from strict to free and round."""
+        """Switch to the next approval mode, from strict to free, then strict again."""
         session = self.host.session
         before, mode = session.current.approval_mode, session.next_approval_mode()
         session.set_approval_mode(mode)
         self.show_modes()
         if session.approvals:
-            self._show_questions()  # those that the mode does not answer may have another reason now
+            self._show_questions()  # questions that still wait may have another reason now
         text = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
         refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
         self.set_hint(refused or text, 2 * HINT_S)
@@ -501,7 +502,7 @@ class ChatScreen(Screen[None]):
         self.conversation.edit_prompt()
 
     def action_scroll_chat(self, step: int) -> None:
-        """By a page (1 or -1), or to the end (2 or -2)."""
+        """Scroll by a page (1 or -1), or to the end (2) or start (-2)."""
         chat = self.transcript
         scroll: dict[int, Callable[[], None]] = {
             -2: lambda: chat.scroll_home(animate=False),

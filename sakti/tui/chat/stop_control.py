@@ -1,4 +1,4 @@
-"""Owners of what runs: what Esc and ctrl+c stop, and when quitting asks for a second press."""
+"""Track running activities: which one Esc and ctrl+c stop, and when quitting asks for a second press."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StopControl:
     """Interrupts activities, and quits on a double press.
 
     Esc and the first ctrl+c stop the newest activity; a second ctrl+c quits, and asks once if something still runs.
-    Another press quits only while the hint that says so is shown: anything else the user does takes it away.
+    A second press quits only while the hint that says so is shown: any other input removes it.
     """
 
     def __init__(self, host: Host, conversation: Conversation, status_line: StatusLine) -> None:
@@ -33,13 +33,13 @@ class StopControl:
         self._conversation, self._prompt = conversation, conversation.prompt
         self.activities = Activities(self.name_newest)
         self._owned: dict[str, RunningActivity] = {}  # the turn, and the user's commands by their calls
-        self._hint = ""  # after which another press quits
-        self._timer: Timer | None = None  # ends it
+        self._hint = ""  # shown while another press quits
+        self._timer: Timer | None = None  # hides the hint
 
     # --- owners -----------------------------------------------------------------------------------------------
 
     def handle_event(self, event: Event) -> None:
-        """Follow turns and the user's own commands; a new one calls off a quit that was asked about."""
+        """Track turns and the user's own commands; a new one cancels an announced quit."""
         if isinstance(event, TurnStarted) or (isinstance(event, ToolStarted) and event.own):
             self.disarm()
         if isinstance(event, TurnStarted) and TURN not in self._owned:
@@ -54,7 +54,7 @@ class StopControl:
 
     def _interrupt_turn(self) -> None:
         """Keep the partial answer, and return queued messages to the prompt."""
-        self._conversation.unqueue_all()  # before it stops: nothing of it is sent while it does
+        self._conversation.unqueue_all()  # first, so that nothing queued is sent while the turn stops
         self._host.start_worker(self._interrupt, group="interrupt")
 
     async def _interrupt(self) -> None:
@@ -88,7 +88,7 @@ class StopControl:
     # --- keys -------------------------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Answer ctrl+c: interrupt the newest activity, or clear the prompt; twice quits."""
+        """Handle ctrl+c: stop the newest activity, or clear the prompt; twice quits."""
         if self.is_armed:
             if self.may_quit():
                 self._host.exit(0)
@@ -99,11 +99,11 @@ class StopControl:
 
     @property
     def is_armed(self) -> bool:
-        """Return whether the hint is shown after which another press quits."""
+        """Return whether another press quits: the hint that says so is shown."""
         return bool(self._hint) and self._status_line.hint == self._hint
 
     def _arm(self, hint: str, seconds: float) -> None:
-        """Show the hint; its time begins when it can be read, however late a busy machine paints it."""
+        """Show the hint; its time starts when it is painted, which may be late on a busy machine."""
         self.disarm()
         self._hint = self._status_line.hint = hint
         self._prompt.call_after_refresh(self._start_timer, seconds)
@@ -119,14 +119,14 @@ class StopControl:
             self._timer = None
 
     def disarm(self) -> None:
-        """Take back the hint: the next press does not quit."""
+        """Hide the hint: the next press does not quit."""
         self._stop_timer()
         if self.is_armed:
             self._status_line.hint = ""
         self._hint = ""
 
     def interrupt(self) -> bool:
-        """Stop the newest activity; false if nothing runs."""
+        """Stop the newest activity; False if nothing runs."""
         if stopped := self.activities.stop_newest():
             if stopped.startswith("/"):
                 self._host.set_hint(f"{stopped} stopped", QUIT_AGAIN_S)

@@ -1,4 +1,4 @@
-"""Show one thread in the transcript: load pages, jump to search results, and return."""
+"""Show one thread in the transcript: load pages, go to search results and back."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 PAGE = 200  # messages that are loaded at once
 PAGE_MARGIN = 20  # messages above the one that is loaded for a visit
-SYNC_S = 2.0  # seconds between looks at the database for messages of another window
-SYNC_LIMIT = 50  # messages that are compared then
+SYNC_S = 2.0  # seconds between checks for messages of another window
+SYNC_LIMIT = 50  # newest messages that are compared then
 
 
 class Spot(Struct, frozen=True):
-    """A place in the conversation.
+    """A place to return to. `thread_id` is None for a thread without messages.
 
-    `thread_id` is None for a thread without messages. The message is at the top of the screen, "" at the end.
+    `message_id`: the message at the top of the screen, "" for the end.
     """
 
     thread_id: str | None
@@ -78,7 +78,7 @@ class ThreadView:
         self._origin: Spot | None = None  # where a visit began
         self._opening = ""  # the thread that a visit opens, and loads itself
         self._version = -1  # of the database, when it was last compared
-        self._moved = ""  # by an undo or a redo in another window: shown once the thread that goes on is loaded
+        self._moved = ""  # "undone" or "redone" in another window, shown once the thread is loaded
 
     # --- loading ----------------------------------------------------------------------------------------------
 
@@ -216,19 +216,19 @@ class ThreadView:
             self._host.show_notice("This message has no text to show.")
 
     def _spot(self) -> Spot:
-        """Return where the user is."""
+        """Return the current place."""
         thread = self._host.session.thread
         if thread is None or not self._transcript.live.seen:
             return Spot(None, thread.title if thread else "")
         return Spot(thread.id, thread.title, self._transcript.place)
 
     def go_back(self) -> bool:
-        """Go to where the first of the visits began; False if there was none, or the agent works here."""
+        """Return to where the first visit began; False without a visit, or if the agent is working."""
         origin = self._origin
         if origin is None:
             return False
         if origin.thread_id != self.shown and self._host.session.busy:
-            self._host.show_notice("The agent works in this thread: go back when it is done, or stop it with esc.")
+            self._host.show_notice("The agent is working in this thread. Go back when it is done, or stop it with Esc.")
             return False
         self._host.start_worker(self._back, origin, group="jump", exclusive=True)
         return True
@@ -247,7 +247,7 @@ class ThreadView:
             self._transcript.scroll_end_now()
 
     def stay(self) -> None:
-        """End the visit: this is where the user is."""
+        """End the visit without going back."""
         self._origin = None
         self._bar.display = False
 
@@ -260,12 +260,12 @@ class SearchHits:
         self._last: SearchState | None = None
 
     def open(self, query: str = "") -> None:
-        """Open the search screen: with `query`, or as it was left."""
+        """Open the search screen with `query`, or with the last search."""
         screen = search_screen.SearchScreen(query, None if query else self._last)
         self._host.push(screen, lambda result: self._on_result(screen, result))
 
     def offer(self, query: str) -> None:
-        """Let the next search that names no words begin with `query`, in all workspaces."""
+        """Let the next search start with `query`, in all workspaces, unless it has another query."""
         self._last = search_screen.SearchState(query, "all", 0, "")
 
     def _on_result(self, screen: SearchScreen, result: Any) -> None:

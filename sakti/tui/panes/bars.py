@@ -1,4 +1,4 @@
-"""Bars of a pane: its title with figures, and the log's past (● observations, ◆ reflections)."""
+"""Bars of a pane: its title, and the time line of the log (● observations, ◆ reflections)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TimeBar(Widget):
     """One line. `at` is the index of the moment that is shown, None for now."""
 
     class Picked(Message):
-        """A click while the pane has the keys, two at other times: `at` as in `TimeBar`."""
+        """A click, or a double click while the pane does not have the focus; `at` as in `TimeBar`."""
 
         def __init__(self, at: int | None) -> None:
             super().__init__()
@@ -37,7 +37,7 @@ class TimeBar(Widget):
         self.display = False
 
     def show(self, moments: Sequence[LogChange], at: int | None) -> None:
-        """Show the bar from the second moment on: one moment is no past."""
+        """Show the moments of the log, if there is more than one; `at` is the selected one."""
         self.moments, self.at = moments, at
         self.display = len(moments) > 1
         self.refresh()
@@ -87,7 +87,7 @@ SIGNS = {False: "▾", True: "▸"}
 
 
 class PaneTitle(Static):
-    """A click on it folds the pane, drawing it makes the pane above higher or lower: see `Sidebar`."""
+    """Title of a pane. `Sidebar` folds the pane on a click, and resizes the pane above on a drag."""
 
     def __init__(self, name: str, *, id: str) -> None:
         super().__init__("", id=id, classes="pane-title", markup=False)
@@ -95,7 +95,7 @@ class PaneTitle(Static):
         self._folded = False
 
     def set_figures(self, name: str, *figures: str, right: str = "") -> None:
-        """Set the figures and a text for the right edge, all safe to show; without room the last ones go."""
+        """Set the name, figures and a text for the right edge (all safe); the last figures are dropped first."""
         self._name, self._figures, self._right = name, figures, right
         self._update_text()
 

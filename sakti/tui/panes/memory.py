@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 LABEL_WIDTH = 13
 MIN_BAR = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
 GAUGE_NAMES = ("Messages", "Observations")
+MAX_LINES = 6  # of a reason or a note
 MAX_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
@@ -61,9 +62,9 @@ EVENT_SIGNS = {
 
 
 class MemoryPane(Widget, can_focus=True):
-    """Pane of the last `MemoryStatus`, stored figures and events, and the thread's usage.
+    """Pane with the last `MemoryStatus`, stored figures, usage, and as many recent events as fit.
 
-    `streaming`: estimated tokens of the running step. The last events fill the room.
+    `streaming`: estimated tokens of the running step.
     """
 
     FOCUS_ON_CLICK = False
@@ -77,7 +78,7 @@ class MemoryPane(Widget, can_focus=True):
     ]
 
     class EventsWanted(Message):
-        """Show all that happened."""
+        """Show all memory events."""
 
     events: reactive[Sequence[MemoryEvent]] = reactive(())
     status: reactive[MemoryStatus | None] = reactive(None)
@@ -90,7 +91,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._failures: list[MemoryEvent] = []  # of this window: they are stored nowhere
+        self._failures: list[MemoryEvent] = []  # of this window only: they are not stored
         self._folded = False
         self._drawn: tuple[Size, list[Line]] | None = None  # since the last change
 
@@ -100,7 +101,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def watch_status(self, old: MemoryStatus | None, new: MemoryStatus | None) -> None:
         if old is not None and new is not None and old.record_id != new.record_id:
-            self._failures, self.failed = [], ""  # another thread's
+            self._failures, self.failed = [], ""  # they belong to another thread
         if new is not None and new.retry_at is not None and (wait := new.retry_at - self._now()) > 0:
             self.set_timer(wait / 1000 + 0.1, lambda: self.refresh(layout=True))
         self._fit()
@@ -109,7 +110,7 @@ class MemoryPane(Widget, can_focus=True):
         return host_of(self).session.workspace.clock.now()
 
     def _current_status(self) -> MemoryStatus | None:
-        """Return the status without a time of the next try that has passed: the next turn tries."""
+        """Return the status without a retry time that has passed: the next turn retries."""
         status = self.status
         if status is None or status.retry_at is None or status.retry_at > self._now():
             return status
@@ -144,13 +145,13 @@ class MemoryPane(Widget, can_focus=True):
         self.refresh(layout=True)
 
     def _fit(self) -> None:
-        """Lay the side bar out again only when a line came or went."""
+        """Lay out the side bar again only if the number of lines changed."""
         fixed = self._folded or self.has_class("-set") or any(w.has_class("-alone") for w in self.ancestors)
         if not fixed and self.is_mounted and self.size.width and len(self._lines(self.size.width)) != self.size.height:
             self.refresh(layout=True)
 
     def _count_event_rows(self) -> int:
-        """Lines for events where the pane is as high as it needs to be."""
+        """Return the number of event lines of a pane with automatic height."""
         rows = host_of(self).size.height
         return 3 if rows >= 45 else 2 if rows >= 34 else 0
 
@@ -169,7 +170,7 @@ class MemoryPane(Widget, can_focus=True):
             self.action_events()
 
     def handle_operation(self, event: MemoryOperation) -> None:
-        """Background work began, ended or failed."""
+        """Show that background work started, ended or failed."""
         if event.kind == "failed":
             when = int(event.fields.get("failed_at") or 0)
             self._failures = [*self._failures, self._describe_end(event, when)][-MAX_FAILURES:]
@@ -182,7 +183,7 @@ class MemoryPane(Widget, can_focus=True):
             self.failed = ""
             return MemoryEvent(when, "stopped", text=f"{event.operation_type} stopped by you")
         reason = str(event.fields.get("error") or event.fields.get("reason") or "")
-        self.failed = f"{event.operation_type} failed: {one_line(reason, 200)}"
+        self.failed = f"{event.operation_type} failed: {one_line(reason, 600)}"
         return MemoryEvent(when, "failed", text=self.failed)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
@@ -203,7 +204,7 @@ class MemoryPane(Widget, can_focus=True):
         return Strip(Segment.apply_style(line, style)).crop_extend(0, width, style)
 
     def _lines(self, width: int, height: int | None = None) -> list[Line]:
-        """As many events as `height` leaves lines for; where None, as many as there is room for."""
+        """Return the lines of the pane, filled up to `height` with events (None: automatic height)."""
         palette = host_of(self).palette
         self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
@@ -213,10 +214,7 @@ class MemoryPane(Widget, can_focus=True):
         return [*lines, *(draw_event(e, room, palette) for e in shown)]
 
     def _memory_lines(self, width: int, palette: Palette) -> list[Line]:
-        """Return the lines above the events, the title first, in words for newcomers.
-
-        Technical details are in `/memory` and behind Enter.
-        """
+        """Return the lines above the events, the title first, without technical terms: `/memory` has those."""
         title: Line = [Segment(f"{SIGNS[self._folded]} Memory", palette.bold)]
         status = self._current_status()
         if status is None:
@@ -241,13 +239,14 @@ def _draw_failure(failed: str, retry_at: int | None, width: int, palette: Palett
     lines = _wrap_plain(f"✗ {failed}", palette.bad, width)
     if retry_at is not None:
         when = datetime.fromtimestamp(retry_at / 1000).strftime("%H:%M:%S")
-        lines.append([Segment(shorten(f"  next try at {when} at the latest", width), palette.muted)])
+        lines += _wrap_plain(f"  next try at {when} at the latest", palette.muted, width)
     return lines
 
 
 def _wrap_plain(text: str, style: Style, width: int) -> list[Line]:
-    """Return a text in at most three lines."""
-    return [[Segment(line, style)] for line in textwrap.wrap(text, max(8, width))[:3]]
+    """Return a text in at most `MAX_LINES` lines, cut with …; Enter shows all of it."""
+    lines = textwrap.wrap(text, max(8, width), max_lines=MAX_LINES, placeholder=" …")
+    return [[Segment(line, style)] for line in lines]
 
 
 def _draw_costs(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
@@ -260,7 +259,7 @@ def _draw_costs(status: MemoryStatus, spent: Spent, palette: Palette, width: int
     if name and "/" not in status.observer and status.reason:
         lines.append([Segment("  "), Segment(one_line(status.reason, 60), palette.muted)])
     if status.note and status.note not in failed:
-        lines += _wrap_plain(one_line(status.note, 200), palette.warn, width)
+        lines += _wrap_plain(one_line(status.note, 300), palette.warn, width)
     return lines
 
 
@@ -280,7 +279,7 @@ def _draw_gauges(
     gauges = get_sent_gauges(status, streaming)
     abouts = status.approximate or streaming > 0, status.approximate
     numbers = [format_gauge(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
-    # a bar does not move with its number
+    # the width of the number is reserved, so that the bar does not move
     most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
     field = max(len(text) for text in (*most, *numbers))
     cells = width - LABEL_WIDTH - field - 1
@@ -352,9 +351,9 @@ def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
     head = draw_event_head(event, palette, "%H:%M")
     room, text = max(4, width - measure_line(head)), one_line(describe_event(event), 300)
     if event.kind in ("observed", "activated"):
-        text = text.partition(" ")[2]  # its sign says so
+        text = text.partition(" ")[2]  # the sign shows the verb
     if len(text) > room and event.kind != "failed":
-        text = text.partition(",")[0]  # the tokens go first
+        text = text.partition(",")[0]  # the tokens are dropped first
     return [*head, Segment(shorten(text, room), palette.muted)]
 
 

@@ -1,4 +1,4 @@
-"""Show the observation log by date, and filter it. Priority shows by colour and by shape."""
+"""Show the observation log by date, and filter it. Colour and shape show the priority."""
 
 from __future__ import annotations
 
@@ -259,9 +259,9 @@ def _count_lines(rows: Sequence[Row], lines: Sequence[LogLine]) -> str:
 
 
 def _name_days(rows: list[Row], now: int) -> tuple[str, list[Row]]:
-    """Name the days of today and yesterday.
+    """Call the last two days today and yesterday. Returns the only day of the log, and the rows.
 
-    A log of a single day needs no heading: return its day, and the other rows.
+    A log of a single day needs no heading among its rows; "" if there are several.
     """
     today = datetime.fromtimestamp(now / 1000)
     names = {f"{day:%b} {day.day}, {day.year}": name for n, name in DAYS for day in (today - timedelta(days=n),)}
@@ -312,7 +312,7 @@ class ObservationsPane(Vertical):
             self.row = row
 
     class Corrected(Message):
-        """Requests a correction: `action` is pin, unpin, edit (to `text`), forget, or undo (the last one)."""
+        """Requests a correction: `action` is pin, unpin, edit (to `text`), forget, or undo (of the last one)."""
 
         def __init__(self, action: str, line_id: str = "", text: str = "") -> None:
             super().__init__()
@@ -378,9 +378,9 @@ class ObservationsPane(Vertical):
     def show(
         self, lines: Sequence[LogLine], moments: Sequence[LogChange] = (), waiting: Sequence[LogLine] = ()
     ) -> None:
-        """Show the log as it is now and the notes `waiting` for it; stay at the end when the end was in sight.
+        """Show the current log and the notes `waiting` for it; keep the end in sight if it was.
 
-        Who looks at the past goes on doing so, where the log still has that past.
+        A past moment stays on the screen while the log still has it.
         """
         self._lines, self._moments, self._waiting = lines, moments, waiting
         if self._past is not None and self._past not in moments:
@@ -406,7 +406,7 @@ class ObservationsPane(Vertical):
             self.title.set_figures("Observations", count, right=day)
         else:
             self.title.set_figures(f"PAST {_format_time(self._past.time)}", "esc: now", count or "empty")
-        follow = keep_end and not self.log_list.has_focus  # who reads a line keeps it
+        follow = keep_end and not self.log_list.has_focus  # a focused list keeps its line
         self.log_list.set_rows(rows, cursor=len(rows) - 1 if follow else None, keep_end=follow)
 
     def _add_headings(self, rows: list[Row]) -> tuple[str, list[Row]]:
@@ -423,7 +423,7 @@ class ObservationsPane(Vertical):
         """Show the previous (-1) or next (1) moment of the log; the current log follows the last."""
         if len(self._moments) < 2:
             return
-        # the newest moment and now differ by what people corrected since
+        # the newest moment and the current log differ by later corrections
         at = len(self._moments) if self._past is None else self._moments.index(self._past)
         self.travel_to(max(0, at + step))
 
@@ -448,9 +448,9 @@ class ObservationsPane(Vertical):
         self.travel_to(event.at)
 
     def _may_change(self) -> bool:
-        """Only the log as it is now can be changed."""
+        """Return whether the log can be changed: not while a past moment is shown."""
         if self._past is not None:
-            self.notify("This is the past. Press Esc to return to now, then change lines.")
+            self.notify("This is an earlier log. Press Esc to return to the current one, then change lines.")
         return self._past is None
 
     @on(Input.Changed, "#observations-filter")

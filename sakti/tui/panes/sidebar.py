@@ -21,10 +21,10 @@ from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.tasks import TasksPane
 
 PANES = ("memory", "log", "tasks")
-MIN_WIDTH, MAX_WIDTH = 24, 120  # cells; the chat keeps CHAT of them
+MIN_WIDTH, MAX_WIDTH = 24, 120  # cells
 CHAT_WIDTH = 30
 DEFAULT_WIDTHS = (36, 56)  # default width in cells: more in a wider window
-SHARE = 1 / 3  # of the window, in between
+SHARE = 1 / 3  # of the window, between these
 TINY = 60  # cells of a window below which the panes take all of it
 READABLE_CHAT_WIDTH = 42  # cells that the chat keeps beside the panes of a narrow window
 STEP = 4
@@ -49,8 +49,7 @@ class Sidebar(Vertical):
     """
 
     HELP = (
-        "The panes. < and > make them narrower and wider, + and - the one with the focus taller and shorter, f "
-        "folds it. "
+        "The panes. < and > make them narrower and wider; + and - make the focused one taller and shorter, f folds it. "
         "Drag their left edge or titles with the mouse; click a title to fold a pane."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -62,10 +61,10 @@ class Sidebar(Vertical):
     ]
 
     class Rearranged(Message):
-        """The user gave the panes another size, or folded one."""
+        """The user resized or folded panes."""
 
     class PanesApplied(Message):
-        """Other panes are open, or folded, than before."""
+        """Panes were opened, closed or folded."""
 
     memory = query_one(MemoryPane)
     observations = query_one(ObservationsPane)
@@ -80,8 +79,8 @@ class Sidebar(Vertical):
         self._width = 0  # set by hand; 0: as configured
         self._heights: dict[str, int] = {}  # of memory and tasks, where set by hand
         self._folded: set[str] = set()
-        self._dragging = ""  # what the mouse holds: "edge", or the pane of a title
-        self._moved = False  # since it holds that
+        self._dragging = ""  # what the mouse drags: "edge", or the pane whose title it holds
+        self._moved = False  # the mouse, since the button was pressed
 
     def compose(self) -> ComposeResult:
         yield MemoryPane(id="memory")
@@ -163,7 +162,7 @@ class Sidebar(Vertical):
         self.fit()
 
     def fit(self) -> None:
-        """Take the width that the window has for the panes; the conversation is wrapped to the rest."""
+        """Set the width of the panes for the current window; the conversation gets the rest."""
         if room := host_of(self).size.width:
             self.styles.width = choose_width(room, self._width, narrow=self.narrow)
 
@@ -178,12 +177,12 @@ class Sidebar(Vertical):
         return self.query_one(f"#{name}")
 
     def set_height(self, pane: str, lines: int) -> None:
-        """Set the height of memory or tasks, as far as the others keep enough of the side bar."""
+        """Set the height of memory or tasks, limited so that the other panes keep enough lines."""
         self._heights[pane] = self._limit_height(pane, lines)
         self.apply()
 
     def _limit_height(self, pane: str, lines: int) -> int:
-        """Return the height that fits: the log keeps LOWEST lines, the tasks beside the windows too."""
+        """Limit a height: the log keeps `MIN_HEIGHT` lines, and so do the tasks below memory."""
         log = MIN_HEIGHT if "log" in self.open_panes else 0
         other = "memory" if pane == "tasks" else "tasks"
         keeps = self._pane(other).outer_size.height if pane == "tasks" else MIN_HEIGHT
@@ -195,7 +194,7 @@ class Sidebar(Vertical):
             self.apply()
 
     def action_change_height(self, step: int) -> None:
-        """Heighten the pane with the focus; the log's height is what the tasks, or else the windows, leave it."""
+        """Resize the focused pane; the log is resized through the tasks, or else the memory pane."""
         pane = self._focused_pane()
         if pane == "log":
             pane, step = "tasks" if "tasks" in self.open_panes else "memory", -step
@@ -209,7 +208,7 @@ class Sidebar(Vertical):
             self.fold(pane)
 
     def fold(self, pane: str) -> None:
-        """Leave only the title of a pane, or show all of it again."""
+        """Fold a pane to its title, or unfold it."""
         self._folded ^= {pane}
         if pane in self._folded and self._focused_pane() == pane:
             self.screen.set_focus(self.screen.query_one("#prompt"))
@@ -236,7 +235,7 @@ class Sidebar(Vertical):
         return pane in self.open_panes and self._pane(pane).region.y == y
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        """Drag the line between a pane and the one above with the pane's title."""
+        """Drag the border between a pane and the one above by the pane's title."""
         y = int(event.screen_y)
         if self._dragging == "edge":
             self.set_width(self.region.right - int(event.screen_x))
@@ -248,14 +247,14 @@ class Sidebar(Vertical):
                 self.set_height("memory", y - self.memory.region.y - self.memory.styles.margin.height)
 
     def on_mouse_up(self) -> None:
-        drawn, self._dragging = self._dragging, ""
-        if not drawn:
+        dragged, self._dragging = self._dragging, ""
+        if not dragged:
             return
         self.release_mouse()
-        if drawn == "edge" or self._moved:
+        if dragged == "edge" or self._moved:
             self.post_message(self.Rearranged())
         else:
-            self.fold(drawn)
+            self.fold(dragged)
 
     def apply(self) -> None:
         panes = self.open_panes
@@ -278,5 +277,5 @@ class Sidebar(Vertical):
 
 
 def _get_cells(wanted: Scalar | None, shown: int) -> int:
-    """Return the size that was asked for last: it may not be drawn yet when the next key comes."""
+    """Return the size that was set last, which may not be laid out yet when the next key comes."""
     return int(wanted.value) if wanted is not None and wanted.is_cells else shown

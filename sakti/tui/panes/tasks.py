@@ -65,7 +65,7 @@ def make_task_rows(board: Board) -> list[TaskLine]:
 
 
 def describe_blockers(task: BoardTask) -> str:
-    """Return the title of the task that a card waits for, as `← add refresh tokens +1`, or its children."""
+    """Return what a task waits for: `← add refresh tokens +1`, or its children."""
     blockers = [*(task.blocker_titles or task.blocked_by)]
     if blockers:
         more = f" +{len(blockers) - 1}" if len(blockers) > 1 else ""
@@ -75,7 +75,7 @@ def describe_blockers(task: BoardTask) -> str:
 
 
 def name_worker(task: BoardTask) -> str:
-    """Name who works on it: the assignee, a shell's or the window's user, a chat by its title."""
+    """Return who works on a task: its assignee, the user of a shell or window, or a chat's title."""
     if task.assignee:
         return one_line(task.assignee, 24)
     return one_line((task.held_by or "").removeprefix("shell:").removeprefix("user:"), 24)
@@ -98,7 +98,7 @@ def draw_task(row: TaskLine, width: int, palette: Palette) -> list[Line]:
     note = one_line(row.note, 120)
     if not more and measure_line(title) + len(note) + 2 <= room:
         return [[*head, *title, *([Segment(f"  {note}", note_style)] if note else [])]]
-    if len(more) > 1:  # two lines of a title tell it from others
+    if len(more) > 1:  # two lines of a title are enough
         more = [[Segment(shorten(join_lines(more), room), text)]]
     under = [*more, *([[Segment(shorten(note, room), note_style)]] if note else [])]
     return [[*head, *title], *([Segment(" " * 5), *line] for line in under)]

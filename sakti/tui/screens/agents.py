@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from sakti.core.types import Message
     from sakti.store.threads.runs import ChildRun
 
-REFRESH_S = 0.5  # seconds between looks at the running children while their list is open
+REFRESH_S = 0.5  # seconds between updates of the open list
 
 
 class AgentsScreen(Panel[None]):
@@ -157,7 +157,7 @@ class ChildScreen(Panel[None]):
         self.call_after_refresh(reader.scroll_end_now)
 
     async def _catch_up(self, child: Child, reader: Transcript) -> None:
-        """Show what the child has stored and streamed since its messages were read, and follow it from now on."""
+        """Show what the child has stored and streamed since its messages were loaded, then follow it."""
         while (newest := self._messages[-1].index if self._messages else -1) < child.thread.last_index:
             self._messages = await self.host.session.views.transcript(self._run.child_id)
             if not self._messages or self._messages[-1].index == newest:

@@ -28,7 +28,7 @@ from sakti.tui.widgets.safe_input import AskLine
 if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
-POLL_S = 1.0  # seconds between looks at whether another process changed something; our own changes show at once
+POLL_S = 1.0  # seconds between checks for changes by other processes; those made here show at once
 COLUMNS = {"ready": "Ready", "blocked": "Blocked", "in_progress": "In progress", "closed_today": "Done today"}
 EMPTY = {"ready": "No tasks. n adds one."}
 # The actions on a card, by column, with their labels.
@@ -53,21 +53,23 @@ LABELS = {
     "left": ("← →", "column(1)"),
 }
 ALWAYS = ("create", "undo", "filter", "left")
-FORCEABLE = ("release", "close", "dep", "delete")  # may be done to what another chat has claimed
+FORCEABLE = ("release", "close", "dep", "delete")  # also possible on a task that another chat has claimed
 PROMPTS = {
     "filter": "filter by text",
     "force": "type y and press Enter to do it anyway",
     "create": "title of the new task",
     "close": "summary: what was done, in which files",
-    "depend": "task to be done first (handle)",
+    "depend": "task to be done first: its handle, or a part of its title",
 }
+WRITING: Keys = (("enter save", ""), ("esc cancel", "close"))
+MATCHES = 5  # tasks of a title that are offered by number
 
 
 class BoardScreen(Panel[None]):
     """Columns of cards; a line below asks for a title, a summary, a handle or a filter."""
 
     keys: ClassVar[Keys] = (*(LABELS[n] for n in ALWAYS), BACK)
-    HELP = "The board. Arrows move, Enter opens a task; the lines below name the other keys."
+    HELP = "The task board. Arrow keys move, Enter opens a task; the lines below list the other keys."
     CSS_PATH: ClassVar[Any] = [*Panel.CSS_PATH, STYLES / "board.tcss"]
     AUTO_FOCUS = "#board-ready"
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -88,7 +90,7 @@ class BoardScreen(Panel[None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False for `ask` while the input line is open: its keys are text there."""
-        return not (action == "ask" and self.line.question)
+        return super().check_action(action, parameters) and not (action == "ask" and self.line.question)
 
     def __init__(self) -> None:
         super().__init__("Tasks")
@@ -99,6 +101,7 @@ class BoardScreen(Panel[None]):
         self._card: BoardTask | None = None
         self._back: LineList | None = None
         self._refused: tuple[str, tuple[str, ...]] = ("", ())  # what would need force
+        self._matches: list[BoardTask] = []  # tasks that the last title could name, offered by number
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="board-columns"):
@@ -115,8 +118,15 @@ class BoardScreen(Panel[None]):
 
     @on(events.DescendantFocus)
     def _show_actions(self) -> None:
-        can = ACTIONS[self._name_of(self.column)]
-        self.query_one("#board-actions", KeyLine).show([LABELS[n] for n in can])
+        """Name the keys that act now: on the card at the cursor, or in the line that asks."""
+        can = ACTIONS[self._name_of(self.column)] if self.column.current is not None else ()
+        keys = WRITING if self.line.question else [LABELS[n] for n in can]
+        self.query_one("#board-actions", KeyLine).show(keys)
+
+    @on(LineList.Moved)
+    def _follow_cursor(self, event: LineList.Moved) -> None:
+        event.stop()
+        self._show_actions()
 
     def _now(self) -> int:
         return self.host.session.workspace.clock.now()
@@ -158,6 +168,7 @@ class BoardScreen(Panel[None]):
             )
             self._fill(self._list(name), [*shown, *parts])
         self._show_title()
+        self._show_actions()
 
     def _matching(self, cards: Iterable[BoardTask]) -> list[BoardTask]:
         return [card for card in cards if self._filter in _search_text(card)]
@@ -177,11 +188,11 @@ class BoardScreen(Panel[None]):
         self._result = one_line(text, 180)
         self._show_title()
 
-    # --- moving (the focus at once: the next key may be there already) -----------------------------------------
+    # --- moving -----------------------------------------------------------------------------------------------
 
     @property
     def column(self) -> LineList:
-        """Return the column that has the focus, or had it before the line below."""
+        """Return the focused column, or the one focused before the input line."""
         focused = self.focused
         return focused if isinstance(focused, LineList) else self._back or self._list("ready")
 
@@ -192,6 +203,7 @@ class BoardScreen(Panel[None]):
     def action_column(self, step: int) -> None:
         names = list(COLUMNS)
         at = names.index(self._name_of(self.column))
+        self._show_result("")
         self.set_focus(self._list(names[(at + step) % len(names)]))
 
     # --- changing ---------------------------------------------------------------------------------------------
@@ -201,6 +213,9 @@ class BoardScreen(Panel[None]):
         self._card = self.column.current
         if what in ("close", "depend") and self._card is None:
             return
+        if what != "force":
+            self._show_result("")
+        self._matches = []
         self._back = self.column
         self.line.ask(what, PROMPTS[what], self._filter if what == "filter" else "")
 
@@ -220,10 +235,28 @@ class BoardScreen(Panel[None]):
         elif what == "close" and card is not None:
             self._change("close", card.id, text)
         elif what == "depend" and card is not None and text:
-            self._change("dep", card.id, text)
+            self._depend(card, text)
         elif what == "force" and text.lower().startswith("y"):
             name, args = self._refused
             self._change(name, *args, force=True)
+
+    def _depend(self, card: BoardTask, text: str) -> None:
+        """Let a card wait for the task that `text` names; ask again with numbers if it could be several."""
+        offered = self._matches[int(text) - 1 : int(text)] if text.isdecimal() and int(text) else []
+        matches = offered or find_cards(self._open_cards(), text)
+        matches = [each for each in matches if each.id != card.id] or matches
+        self._matches = matches[:MATCHES] if len(matches) > 1 else []
+        if not self._matches:
+            self._change("dep", card.id, matches[0].handle if matches else text)
+            return
+        names = ", ".join(f"{n} {one_line(each.title, 40)}" for n, each in enumerate(self._matches, 1))
+        more = ", …" if len(matches) > MATCHES else ""
+        self._show_result(f"“{one_line(text, 20)}” could be {names}{more}: type its number, or more of its title")
+        self.line.ask("depend", PROMPTS["depend"])
+
+    def _open_cards(self) -> list[BoardTask]:
+        board = self._board
+        return [] if board is None else [*board.ready, *board.blocked, *board.in_progress, *board.containers]
 
     def action_claim(self) -> None:
         self._change_current("claim")
@@ -255,12 +288,12 @@ class BoardScreen(Panel[None]):
         self.host.start_worker(self._run_change, name, args, force, group="board-change")
 
     async def _run_change(self, name: str, args: tuple[str, ...], force: bool) -> None:
-        """Apply a change and reload the board; a refused one is shown and can be forced from below."""
+        """Apply a change and reload the board; offer to force a refused one."""
         refused = False
         try:
             done = await changes.change_task(self.host.session, name, *args, force=force)
         except TaskError as e:
-            done = e.message
+            done = f"No task is called “{one_line(args[-1], 40)}”." if e.code == "not_found" else e.message
             refused = e.code == "already_claimed" and name in FORCEABLE
         await self._reload()
         self.post_message(BoardChanged())
@@ -274,6 +307,14 @@ class BoardScreen(Panel[None]):
     def _open_card(self, event: LineList.Opened) -> None:
         event.stop()
         self.host.push(task_cards.TaskCardScreen(event.row.id))  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownArgumentType]
+
+
+def find_cards(cards: Iterable[BoardTask], text: str) -> list[BoardTask]:
+    """Return the card with the handle `text`, else those whose title has all its words, or is it."""
+    cards, words = list(cards), text.lower().split()
+    if exact := [c for c in cards if text.lower() in (c.handle.lower(), one_line(c.title, 300).lower())][:1]:
+        return exact
+    return [c for c in cards if all(w in c.title.lower() for w in words)]
 
 
 def _make_heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:

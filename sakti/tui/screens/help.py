@@ -1,4 +1,4 @@
-"""List every key of every part of the screen, read from the bindings themselves."""
+"""List the commands, and every key of every part of the screen, read from the bindings."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sakti.store.threads.runs import StoredJob
 
 OUTPUT_LINES = 12  # lines of an output that is followed
-REFRESH_S = 0.5  # seconds between looks at theme files, servers or background commands, while their list is open
+REFRESH_S = 0.5  # seconds between updates of an open list
 
 
 def format_age(then_ms: int, now_ms: int) -> str:
@@ -50,8 +50,14 @@ def format_age(then_ms: int, now_ms: int) -> str:
     return datetime.fromtimestamp(then_ms / 1000).strftime("%Y-%m-%d")
 
 
+SETUP = "Set up another: an API key, a server here, or the small model that needs neither"
+
+
 class ModelsScreen(ListPanel):
-    """Dismisses with the full name of a model; a name that is not listed can be typed."""
+    """Dismisses with the full name of a model; a name that is not listed can be typed.
+
+    The last row opens the setup, with keys, servers and the download of the small model.
+    """
 
     HELP = "The models that can be used now. A full name (provider/name) may be typed as well."
     placeholder = "filter, or type provider/name"
@@ -62,10 +68,13 @@ class ModelsScreen(ListPanel):
         self._models = models
         self._current = current
 
-    def rows(self, text: str) -> list[ModelInfo]:
-        return [m for m in self._models if text.lower() in m.full_name.lower()]
+    def rows(self, text: str) -> list[ModelInfo | str]:
+        models: list[ModelInfo | str] = [m for m in self._models if text.lower() in m.full_name.lower()]
+        return [*models, SETUP] if text.lower() in SETUP.lower() else models
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
+        if row == SETUP:
+            return [*([Segment("  "), *rest] for rest in wrap([(SETUP, palette.muted)], width - 2))]
         facts = [f"{count_k(row.context_window)} window" if row.context_window else ""]
         if row.input_price is not None and row.output_price is not None:
             facts.append(f"${row.input_price:g} in, ${row.output_price:g} out / M")
@@ -81,7 +90,9 @@ class ModelsScreen(ListPanel):
         ]
 
     def choose(self, row: Any) -> None:
-        self.dismiss(row.full_name)
+        self.dismiss(None if row == SETUP else row.full_name)
+        if row == SETUP:
+            self.host.start_worker(self.host.run_typed, Typed("command", "setup"), group="command")
 
     def action_open(self) -> None:
         if self.result_list.current is not None:
@@ -93,7 +104,7 @@ class ModelsScreen(ListPanel):
 class JobsScreen(Panel[None]):
     """Commands that the agent left running, and those that have ended, each with the end of its output."""
 
-    HELP = "Commands in the background. Enter follows the output of one, x ends it, with everything that it started."
+    HELP = "Commands in the background. Enter follows the output of one, x ends it and everything it started."
     AUTO_FOCUS = "#panel-list"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("x", "end", "End the command", show=False, id="jobs.end")]
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter follow", "follow"), ("x end", "end"), BACK)
@@ -152,7 +163,7 @@ class JobsScreen(Panel[None]):
 
 
 class ThemesScreen(ListPanel):
-    """Shows each theme as the cursor comes to it. Dismisses with its name, None for the old one."""
+    """Previews the theme under the cursor. Dismisses with its name, or None to keep the old one."""
 
     HELP = "Up and down try a theme, Enter keeps it, Esc restores the old one. A theme file that changes shows at once."
     keys: ClassVar[Keys] = (("↑↓ try", ""), ("enter keep", "open"), ("esc cancel", "close"))
@@ -164,15 +175,15 @@ class ThemesScreen(ListPanel):
         self._seen: tuple[object, ...] = ()
 
     def on_mount(self) -> None:
-        self._reload_changed(first=True)
-        self.set_interval(REFRESH_S, self._reload_changed)
+        self._reload_themes(first=True)
+        self.set_interval(REFRESH_S, self._reload_themes)
         self.call_after_refresh(self._to_current)  # the list is filled by then
 
     def _to_current(self) -> None:
         if self._before in self._names:
             self.result_list.move_to(self._names.index(self._before))
 
-    def _reload_changed(self, *, first: bool = False) -> None:
+    def _reload_themes(self, *, first: bool = False) -> None:
         """Reload the theme files if one of them changed, and show the current theme again."""
         seen = fingerprint_theme_files()
         if seen == self._seen:
@@ -236,7 +247,7 @@ class WordsScreen(ListPanel):
 
 
 def pick_word(host: Host, command: str, title: str, current: str, words: Mapping[str, str]) -> None:
-    """Let the user choose the word of a command, which then runs as if it was typed."""
+    """Let the user choose the argument of a command, then run it as if typed."""
 
     def run(word: str | None) -> None:
         if word:
@@ -276,7 +287,7 @@ LOADING = "looking into the home folder …"
 
 
 class ImportScreen(Panel[frozenset[str] | None]):
-    """The result are the names of the checked programs; None: nothing is imported."""
+    """Dismisses with the names of the checked programs, or None to import nothing."""
 
     HELP = "The history of other programs on this machine. Space checks one, Enter imports the checked ones."
     AUTO_FOCUS = "#panel-list"
@@ -308,7 +319,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
             self.programs.set_empty_text(NO_HISTORY)
 
     def _show_figures(self, source: SourceReport, percent: int) -> None:
-        """Show the figures of a program; it is checked at first, and unless it has nothing new."""
+        """Show the figures of a program; it starts checked, and is unchecked if it has nothing new."""
         name = source.program
         if self._rows.get(name, (None, -1))[1] == percent:
             return
@@ -336,7 +347,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         )
 
     def action_check(self) -> None:
-        """Check the program under the cursor, or take the check away."""
+        """Check or uncheck the program under the cursor."""
         row: tuple[SourceReport, int] | None = self.programs.current
         if row is not None:
             self._checked ^= {row[0].program}

@@ -1,4 +1,4 @@
-"""Share a frame, a title, a line of keys and Esc to go back among the screens over the chat."""
+"""Base of the screens over the chat: a frame with a title and a line of keys; Esc goes back."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class KeyLine(Static):
         self._keys = keys
 
     def show(self, keys: Keys) -> None:
-        """Name other keys."""
+        """Show these keys instead."""
         self._keys = keys
         self.update(make_clickable(keys, self.size.width))
 
@@ -60,7 +60,7 @@ class KeyLine(Static):
 
 
 class Panel(ModalScreen[Result]):
-    """`title_text` may come from outside; it is made safe here."""
+    """A screen over the chat. `title` may be untrusted; it is sanitised here."""
 
     CSS_PATH: ClassVar[Any] = [STYLES / "panels.tcss"]  # read with the first panel
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -81,6 +81,10 @@ class Panel(ModalScreen[Result]):
         """Return whether the screen is still on the stack; answers may arrive after it was closed."""
         return self in app_of(self).screen_stack
 
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return False until the parts are there: keys with priority may come before that."""
+        return self.is_mounted or action == "close"
+
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):
             yield Static(self._title, id="panel-title", markup=False)
@@ -91,7 +95,7 @@ class Panel(ModalScreen[Result]):
         raise NotImplementedError
 
     def list_keys(self) -> Keys:
-        """Give the keys that the last line names."""
+        """Return the keys for the last line."""
         return self.keys
 
     def set_title(self, title: str) -> None:
@@ -100,7 +104,7 @@ class Panel(ModalScreen[Result]):
             line.update(one_line(title, 200))
 
     def action_close(self) -> None:
-        """First the line that asks, if it does, then the screen."""
+        """Close an open input line, else the screen."""
         if not any(line.end() for line in self.query(AskLine)):
             self.leave()
 
@@ -134,7 +138,7 @@ class ListPanel(Panel[Any]):
         yield LineList(self.draw, empty=self.empty, id="panel-list")
 
     def on_mount(self) -> None:
-        if self.is_open:  # else it was closed while it opened, and has no parts
+        if self.is_open:  # else it was closed while it opened
             self.refresh_rows()
 
     def rows(self, text: str) -> Sequence[Any]:
@@ -155,7 +159,7 @@ class ListPanel(Panel[Any]):
 
     @on(Input.Changed, "#panel-input")
     def _filter_rows(self) -> None:
-        if self.input.value.strip() != self._filtered_by:  # the input says so once, empty, when it is mounted
+        if self.input.value.strip() != self._filtered_by:  # an empty change comes when the input is mounted
             self.refresh_rows()
 
     @on(Input.Submitted, "#panel-input")

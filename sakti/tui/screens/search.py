@@ -1,6 +1,6 @@
-"""Search everything that was ever said: results as you type, under their threads.
+"""Search all messages, observations and tasks as you type, with results grouped by thread.
 
-What stands round each is shown beside them, Enter goes to the place.
+A preview beside the list shows the context of a hit; Enter goes there.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class SearchState(Struct, frozen=True):
 
 
 class ResultList(LineList):
-    """Headings and hits; says when its end comes into sight."""
+    """Headings and hits; posts `EndNear` when the end comes into sight."""
 
     class EndNear(Message):
-        """Somebody may soon want more."""
+        """The end is near: load more."""
 
     def add_rows(self, rows: list[Row]) -> None:
-        """More at the end; nothing that is in sight moves."""
+        """Append rows without moving those on the screen."""
         self.rows = [*self.rows, *rows]
         self._layout()
 
@@ -114,7 +114,7 @@ class SearchScreen(Panel[Any]):
         self._hits: list[Hit] = []
         self._notes: dict[str, str] = {}  # notes beside hits, by hit id
         self._total = 0
-        self._shown: tuple[str, Scope] | None = None  # what the list answers
+        self._shown: tuple[str, Scope] | None = None  # the request that the list shows
 
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):
@@ -146,7 +146,7 @@ class SearchScreen(Panel[Any]):
 
     @property
     def state(self) -> SearchState:
-        """Return this search, to continue it; as it was begun if it was closed before it was drawn."""
+        """Return this search for continuing it; the initial one if the screen was closed before it was drawn."""
         if not self.query("#panel-list"):
             return SearchState(self._first_text, self._scope, 0, "")
         chosen = self.result_list.current

@@ -63,7 +63,7 @@ Row: TypeAlias = "Heading | Hit"
 
 
 def find_rule(page: SearchPage) -> tuple[int, str]:
-    """Return the rank of the first hit with some of the words only, and the rule above it; 0 for no rule."""
+    """Return the rank of the first hit without all words, and the rule above it; 0 for no rule."""
     if not page.with_all or page.with_all >= page.total:
         return 0, ""
     return page.with_all + 1, f"── {page.total - page.with_all} with some of the words ──"
@@ -159,13 +159,13 @@ def mark_snippet(snippet: str, marks: Marks, palette: Palette) -> list[Span]:
     for start, end in marks:
         if start < at or end > len(snippet):
             continue
-        spans += [(_flatten(snippet[at:start]), palette.muted), (_flatten(snippet[start:end]), strong)]
+        spans += [(_to_one_line(snippet[at:start]), palette.muted), (_to_one_line(snippet[start:end]), strong)]
         at = end
-    spans.append((_flatten(snippet[at:]), palette.muted))
+    spans.append((_to_one_line(snippet[at:]), palette.muted))
     return [(text, style) for text, style in spans if text]
 
 
-def _flatten(text: str) -> str:
+def _to_one_line(text: str) -> str:
     return sanitise(text).replace("\n", " ").replace("\t", " ")
 
 
@@ -224,8 +224,7 @@ LINES_ABOVE = 3  # lines that stay in sight above the line that matches
 class Passage(Struct, frozen=True):
     """Passage around a hit.
 
-    `message_id`: the message of the hit ("" where it is none); `passage`: the text round the hit, for where the
-    blocks do not show it.
+    `message_id`: the message of the hit, or ""; `passage`: the text around the hit, if the blocks do not show it.
     """
 
     blocks: tuple[Block, ...]
@@ -235,7 +234,7 @@ class Passage(Struct, frozen=True):
 
 
 async def load_passage(views: Views, hit: Hit, query: str, around: int = 3) -> Passage:
-    """Return what to show of a hit: its message between `around` others; for a line of the log its source."""
+    """Load the context of a hit: `around` messages on each side, or the sources of a log line."""
     pattern = make_pattern(list_search_words(hit, query))
     text = hit.text[max(0, hit.start - PASSAGE_BEFORE) : hit.start + PASSAGE_AFTER]
     passage = (
@@ -286,7 +285,7 @@ class Preview(Transcript):
         self._pattern: re.Pattern[str] | None = None
 
     def show(self, passage: Passage | None) -> None:
-        """Show it from a little above the line that matches best; None: nothing."""
+        """Show a passage from just above its best match; None clears the preview."""
         self.document.clear()
         self.forget_strips()
         self._message_id = passage.message_id if passage else ""
@@ -311,7 +310,7 @@ class Preview(Transcript):
         return document.locate(y) or place
 
     def _add_passage(self, passage: Passage) -> int:
-        """Show text that is in a part that is not drawn: an attached file, the middle of a long output."""
+        """Show text of a part that is not drawn, such as an attached file or the middle of a long output."""
         blocks = self.document.blocks
         after = 1 + max(
             (i for i, b in enumerate(blocks) if b.shows_message(passage.message_id)), default=len(blocks) - 1

@@ -83,14 +83,14 @@ class ChoiceScreen(ListPanel):
 
 
 class SettingsScreen(ListPanel):
-    """`user_file` is where a value is written, `project_file` where the project's own are.
+    """Every setting; edits are written to `user_file` or `project_file`.
 
-    `apply` shows a changed setting on the screen behind; it returns a description of the problem, or "".
+    `apply` shows a changed setting on the chat screen; it returns a description of the problem, or "".
     """
 
     HELP = (
-        "Every setting, its value and where it was set. Enter opens a line for another value: it shows what would be "
-        "written and where, Enter writes it; an empty line removes the setting from the file."
+        "Every setting, its value and where it was set. Enter opens a line for a new value and shows what would be "
+        "written and where; Enter again writes it. An empty line removes the setting from the file."
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+t", "turn", "For all projects, or for this one", show=False, priority=True, id="settings.file"),
@@ -174,10 +174,10 @@ class SettingsScreen(ListPanel):
     def _handle_move(self) -> None:
         self._describe_current()
 
-    # --- another value ------------------------------------------------------------------------------------------
+    # --- editing ------------------------------------------------------------------------------------------------
 
     def choose(self, row: Any) -> None:
-        """Open the line below with the value that is, unless no file can change it."""
+        """Open the input line with the current value, unless no file can change it."""
         if row.from_environment:
             self._describe(
                 f"{row.name} comes from the variable {row.origin}, which overrides every file: change it there."
@@ -195,7 +195,7 @@ class SettingsScreen(ListPanel):
         self._update_keys()
 
     def _options(self, row: Setting) -> tuple[str, ...]:
-        """Return the values that a setting chooses among; empty if it takes others."""
+        """Return the allowed values of a setting; empty if it is not a choice."""
         if row.name == "ui.theme":
             return tuple(sorted(self.host.appearance.reload().themes))
         return choices(row.name)
@@ -221,7 +221,7 @@ class SettingsScreen(ListPanel):
         """Switch to the other file, for a setting that a project may set."""
         row = self._chosen
         if not self.line.question or row is None:
-            self._describe("Enter opens the line of a value; there ^t chooses your own file or this project's.")
+            self._describe("Press Enter to edit a value; then ^t switches between your own file and this project's.")
         elif not row.meaning.project:
             self._describe(f"A project may not set {row.name}: set it in your own file.")
         else:
@@ -266,7 +266,7 @@ class SettingsScreen(ListPanel):
                 session.workspace.config, user_file=user_file, project_file=project_file, env=session.workspace.env
             )
         except SaktiError as e:
-            self._describe(e.message)  # and the line stays open
+            self._describe(e.message)  # the line stays open
             return
         message = self._apply(row.name) or message
         self._set_settings(rows)

@@ -37,9 +37,9 @@ REQUIRED_STATUS = {"claim": "open", "release": "in_progress", "reopen": "closed"
 
 
 class TaskCardScreen(Panel[None]):
-    """Of the task with this id."""
+    """All details of one task."""
 
-    HELP = "A task with everything about it. c claims, r releases, o reopens it, t shows its dependencies."
+    HELP = "All details of a task. c claims it, r releases it, o reopens it, t shows its dependencies."
     AUTO_FOCUS = "Transcript"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("c", "do('claim')", "Claim", show=False, priority=True, id="card.claim"),
@@ -148,7 +148,7 @@ def make_card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
 
 
 class TreeScreen(Panel[None]):
-    """The tree of the task with this id."""
+    """Dependency tree of a task."""
 
     HELP = "▶ in progress, · ready, ✗ blocked, ✓ closed. Enter, or two clicks: that task's tree."
     AUTO_FOCUS = "#tree-list"

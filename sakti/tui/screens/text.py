@@ -54,7 +54,7 @@ class DiffBlock(Block, eq=False):
 
 
 class ReadScreen(Panel[bool]):
-    """Blocks to read and scroll; its result is whether their end was on the screen."""
+    """Blocks to read. Dismisses with whether their end was on the screen."""
 
     AUTO_FOCUS = "Transcript"
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), BACK)
@@ -85,8 +85,9 @@ class ReadScreen(Panel[bool]):
         self._shown = True  # appending first scrolls to the end, which is not visible
 
     def _note_end(self) -> None:
-        reader = self.query_one(Transcript)
-        self._ended = self._ended or (self._shown and reader.scroll_y >= reader.max_scroll_y - 0.5)
+        if self._shown:  # else it was closed while it opened
+            reader = self.query_one(Transcript)
+            self._ended = self._ended or reader.scroll_y >= reader.max_scroll_y - 0.5
 
     def leave(self) -> None:
         self._note_end()
@@ -136,7 +137,7 @@ def _make_request_title(blocks: Sequence[ContextBlock]) -> str:
 
 
 class ContextScreen(Panel[None]):
-    """The request as it would be sent now: its blocks with tokens, and the text of the chosen one."""
+    """The next request: its blocks with their tokens, and the text of the selected one."""
 
     AUTO_FOCUS = "#context-list"
     HELP = "Exactly what would be sent now, block by block; ◆ can be cached."
@@ -153,7 +154,7 @@ class ContextScreen(Panel[None]):
         self._largest = max((b.tokens for b in blocks), default=1) or 1
 
     def show_blocks(self, blocks: Sequence[ContextBlock]) -> None:
-        """Show the request as it is now; the cursor stays on its block, or in its place if that is gone."""
+        """Show the current request; the cursor stays on its block, or near it if that is gone."""
         if not self.is_mounted or blocks == self._blocks:
             return
         place, before = self.blocks_list.cursor, self.blocks_list.current
@@ -258,15 +259,16 @@ class MemoryEventsScreen(ListPanel):
 
 def make_event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Sequence[Group]) -> list[Block]:
     """Return the result of an event: its text, or a diff of the log for a reflection."""
+    what, _, reason = event.text.partition(": ") if event.kind == "failed" else (describe_event(event), "", "")
     facts = (
-        ("what", describe_event(event)),
+        ("what", what),
         ("tokens", format_sizes(event.tokens_before, event.tokens_after) if event.tokens_before else ""),
         ("messages", _describe_range(groups)),
         ("by", ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))),
-        ("focus" if event.kind in ("compacted", "undone") else "why", one_line(event.text, 300)),
+        ("focus" if event.kind in ("compacted", "undone") else "why", "" if reason else one_line(event.text, 300)),
     )
     card = CardBlock(title=event.kind.replace("_", " "), rows=tuple((k, v) for k, v in facts if v))
-    before, after = _get_lines(merged), _get_lines(groups)
+    before, after = _get_lines(merged), reason.splitlines() or _get_lines(groups)
     if merged:
         diff = difflib.unified_diff(before, after, "before", "after", n=len(before), lineterm="")
         return [card, DiffBlock(diff="\n".join(diff))]

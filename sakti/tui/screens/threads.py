@@ -27,7 +27,7 @@ from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
-WIDE = 90  # columns of a list from which on its figures are named in full
+WIDE = 90  # columns from which figures are written out
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import ThreadSummary
@@ -69,9 +69,9 @@ class ThreadsScreen(ListPanel):
         self._titles = number_equal_titles(s.thread for s in summaries)
         self._now = now_ms
         self._current = current
-        self._chosen: ThreadSummary | None = None  # what the line below is about
+        self._chosen: ThreadSummary | None = None  # the thread that the input line is about
         self._unfolded: set[str] = set()  # threads whose undone branches are shown
-        self._to_delete = ""  # asked once: the same key again deletes it
+        self._to_delete = ""  # announced: the same key again deletes it
 
     def compose_body(self) -> ComposeResult:
         yield from super().compose_body()
@@ -124,7 +124,7 @@ class ThreadsScreen(ListPanel):
         ]
 
     def _draw_preview(self, row: ThreadSummary, width: int, palette: Palette) -> list[Segment]:
-        """Return the last words, and how many children and undone branches are folded under the thread."""
+        """Return the preview, and how many children and undone branches are folded under the thread."""
         branches = _count_below(row) if row.below and row.thread.id not in self._unfolded else ""
         room = width - 3 - (len(branches) + 2 if branches else 0)
         words = one_line(row.preview, 300)
@@ -146,7 +146,7 @@ class ThreadsScreen(ListPanel):
         ]
 
     def set_status(self, text: str = "") -> None:
-        """Show in the title the result of the last change, or the effect of the next key."""
+        """Show in the title the result of the last change, or what the next key does."""
         self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", one_line(text, 180)) if p))
 
     def _get_row(self) -> ThreadSummary | None:
@@ -206,8 +206,6 @@ class ThreadsScreen(ListPanel):
 
     def action_restore(self) -> None:
         self._run_action(self._restore)
-
-    # --- doing it ---------------------------------------------------------------------------------------------
 
     def _run_action(self, work: Any, *args: Any) -> None:
         async def run() -> None:
@@ -273,7 +271,7 @@ def _get_tag(row: ThreadSummary) -> str:
 
 
 class ForkScreen(ListPanel):
-    """Up to which message? Dismisses with its index."""
+    """Asks up to which message to fork. Dismisses with its index."""
 
     HELP = "The new thread has every message up to the chosen one, and the observations made from them."
     placeholder = "filter by text"
@@ -309,7 +307,7 @@ class ForkScreen(ListPanel):
 
 
 async def pick_thread(host: Host) -> None:
-    """Let the user choose the thread to go on in."""
+    """Let the user choose a thread to open."""
     session = host.session
     summaries = await session.views.threads()
 

@@ -1,4 +1,4 @@
-"""Asks whether the workspace's own settings may have an effect, before any of them has."""
+"""Ask whether to trust the files of a workspace, before they have any effect."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sakti.tui.widgets.transcript import Transcript
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
 
-NEW_FOLDER = "It brings files that change what sakti does. Until you trust the folder they are left out."
-NEW_FILES = "A command or a tool created these files. Until you trust them they are left out."
-CHANGED_FILES = "Its files changed since you trusted the folder. Until you trust it again they are left out."
+NEW_FOLDER = "It contains files that change what sakti does. They are ignored until you trust the folder."
+NEW_FILES = "A command or a tool created these files. They are ignored until you trust them."
+CHANGED_FILES = "Its files changed since you trusted the folder. They are ignored until you trust it again."
 
 
 class TrustQuestion(Panel[bool]):
-    """Question of yes and no; keys that were meant for the prompt do not answer it."""
+    """A yes-or-no question; keys typed for the prompt just before do not answer it."""
 
     AUTO_FOCUS = "Transcript"
 
@@ -45,7 +45,6 @@ class TrustQuestion(Panel[bool]):
         self._since = self._clock.monotonic()
 
     def action_trust(self) -> None:
-        """Answer with yes."""
         if self._clock.monotonic() - self._since >= GUARD_S:
             self.dismiss(True)
 
@@ -58,7 +57,7 @@ class TrustQuestion(Panel[bool]):
 
 
 class TrustScreen(TrustQuestion):
-    """Returns True to trust the folder. Its keys take precedence over those of the text."""
+    """Dismisses with True to trust the folder. Its keys have priority over those of the text."""
 
     HELP = "What this folder would change in sakti. Trust is kept until one of these files changes."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -95,9 +94,9 @@ class TrustScreen(TrustQuestion):
 
 
 class NeedScreen(TrustQuestion):
-    """Returns True to allow a variable, host or path to an MCP server of the project."""
+    """Dismisses with True to allow an MCP server of the project a variable, host or path."""
 
-    HELP = "A need of an MCP server of this folder. The answer is kept; `sakti trust --allow NAME` allows it later."
+    HELP = "An MCP server of this folder asks for this. The answer is kept; `sakti trust --allow NAME` allows it later."
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "trust", "Allow", priority=True, id="need.yes"),
         Binding("n", "close", "Deny", priority=True, id="need.no"),

@@ -36,11 +36,11 @@ with lazy_imports:
 
 RESULT_S = 8.0  # seconds that the result is shown
 SCOPES: tuple[What, ...] = ("both", "conversation", "files")
-SCOPE_NAMES = {"both": "messages and files", "conversation": "messages", "files": "files"}
+REPLACES = "Typing / replaces the prompt; ↑ restores it."
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
-    """The result are the conflicts to restore, too; None: nothing is undone."""
+    """Dismisses with the conflicting files to restore as well, or None to undo nothing."""
 
     AUTO_FOCUS = "#context-list"
     keys: ClassVar[Keys] = (
@@ -66,22 +66,30 @@ class UndoScreen(Panel[frozenset[str] | None]):
         self._restored: set[str] = set()
 
     def make_title(self, preview: UndoPreview) -> str:
-        """Return the title."""
         if preview.completes is not None:
             return "Complete the last undo"
         turns = counted(len(preview.turns), "turn")
         title = shorten(words.format_title(preview.turns[0]), 30)
-        return f"Undo {turns} · {SCOPE_NAMES[preview.what]} · from {title!r}"
+        return f"Undo {turns} · {words.SCOPES[preview.what]} · from {title!r}"
+
+    def list_keys(self) -> Keys:
+        """Return the keys that apply to this preview."""
+        act, conflict, choose, back = self.keys
+        plan = self._preview.plan
+        return (act, *((conflict,) if plan.conflicts else ()), choose if plan.rows else ("↑↓ scroll", ""), back)
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="context-body"):
-            yield LineList(self._draw, id="context-list", empty="no file changes")
+            yield LineList(self._draw, id="context-list")
             yield Transcript()
 
     def on_mount(self) -> None:
         self._since = self._clock.monotonic()
         items = sorted(self._preview.plan.rows, key=lambda i: (not i.conflict, i.path))
         self.files.set_rows(items, cursor=0)
+        self.files.display = bool(items)
+        if not items:
+            self.reader.focus()
         self.call_after_refresh(self._show)
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
@@ -109,6 +117,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         rows = [("files", preview.in_words())]
         if preview.what != "files":
             rows.append(("thread", self.THREAD))
+            rows += [("undone", words.format_title(past)) for past in preview.turns]
         rows += [("not undone", f"{kind}: {names}") for kind, names in preview.remains.describe(5)]
         self.reader.document.clear()
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
@@ -127,13 +136,13 @@ class UndoScreen(Panel[frozenset[str] | None]):
             self.files.set_rows(self.files.rows)
 
     def action_undo(self) -> None:
-        """Do it; a key that was meant for the prompt does not."""
+        """Confirm; a key typed for the prompt just before is ignored."""
         if self._clock.monotonic() - self._since >= GUARD_S:
             self.dismiss(frozenset(self._restored))
 
 
 class RedoScreen(UndoScreen):
-    """What a redo would do, where files changed since the undo."""
+    """Preview of a redo, if files changed since the undo."""
 
     keys: ClassVar[Keys] = (
         ("y redo", "undo"),
@@ -145,7 +154,7 @@ class RedoScreen(UndoScreen):
     THREAD: ClassVar[str] = "returns to the state before the undo"
 
     def make_title(self, preview: UndoPreview) -> str:
-        return f"Redo · {SCOPE_NAMES[preview.what]}"
+        return f"Redo · {words.SCOPES[preview.what]}"
 
 
 class RewindScreen(ListPanel):
@@ -232,7 +241,7 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
-    done = words.describe_result(await found.redo(preview, take=take), redo=True)
+    done = words.describe_result(preview, await found.redo(preview, take=take))
     host.set_hint(done.sentence, RESULT_S)
 
 
@@ -240,9 +249,14 @@ async def _undo(
     host: Host, return_to_prompt: Callable[[str], None], found: Undoing, preview: UndoPreview, take: frozenset[str]
 ) -> None:
     result = await found.undo(preview, take=take)
-    done = words.describe_result(result)
+    done = words.describe_result(preview, result)
     if not result.done.went_to:
         host.show_notice(done.sentence, title=done.title)
         return
-    host.set_hint(done.sentence, RESULT_S)  # in the chat another thread is being shown
-    return_to_prompt(result.prompt)
+    show_undone(host, return_to_prompt, done.sentence, result.prompt)
+
+
+def show_undone(host: Host, return_to_prompt: Callable[[str], None], sentence: str, prompt: str) -> None:
+    """Describe a finished undo in a hint, and put the text of the turn into the prompt."""
+    host.set_hint(f"{sentence} {REPLACES}", RESULT_S)
+    return_to_prompt(prompt)

@@ -1,4 +1,4 @@
-"""Show the first start: detected tools, the model, and the ways to continue, all optional."""
+"""Welcome the user on the first start: detected tools, the model, and optional ways to continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from msgspec import Struct
 from rich.segment import Segment
 from textual import on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.getters import query_one
 from textual.widgets import Input, Static
 
@@ -50,7 +50,7 @@ INSTALL = "pip install 'sakti[local]' && sakti local install"
 
 
 class SetupChoice(Struct, frozen=True):
-    """One way to continue: its name, its title, and a hint on its current state."""
+    """A way to continue: its name, its title, and a hint on its current state."""
 
     name: str
     title: str
@@ -73,8 +73,8 @@ class WelcomeScreen(Panel[None]):
         super().__init__("Welcome to sakti, a coding agent whose memory you can see")
         self.setup = MachineScan()
         self._apply = apply
-        self._programs: list[str] = []  # whose history can be imported
-        self._variable = ""  # whose key is being written
+        self._programs: list[str] = []  # programs whose history can be imported
+        self._variable = ""  # the variable whose key is being typed
         self._download = download
         download.show = self.show_detail
 
@@ -150,7 +150,7 @@ class WelcomeScreen(Panel[None]):
         ]
 
     def show_detail(self, text: str) -> None:
-        """Say something under the ways."""
+        """Show a text below the choices."""
         if self.is_attached:
             self.query_one("#panel-detail", Static).update(sanitise(text))
 
@@ -262,7 +262,7 @@ class WelcomeScreen(Panel[None]):
 
     async def _install(self) -> None:
         """Download the weights; closing the screen does not stop it."""
-        self.call_later(self._refresh)  # it has begun by then, and the list says so
+        self.call_later(self._refresh)  # after the download has started, so that the list says so
         try:
             await self._download.run(self._install_weights)
         finally:
@@ -273,9 +273,7 @@ class WelcomeScreen(Panel[None]):
         local_install.Installer(progress, is_stopped, workspace=self.host.session.workspace.root).run()
 
     async def _play_tour(self) -> None:
-        code = await desktop.run_in_terminal(app_of(self), [sys.executable, "-P", "-m", "sakti", "tour"])
-        if code:
-            self.show_detail("The tour could not be played here: run `sakti tour` in a shell.")
+        await play_tour(app_of(self))
 
     # --- approval -------------------------------------------------------------------------------------
 
@@ -311,6 +309,12 @@ class WelcomeScreen(Panel[None]):
 
     def on_unmount(self) -> None:
         self._download.show = lambda text: None
+
+
+async def play_tour(app: App[Any]) -> None:
+    """Play the tour in the terminal until the user quits it. Raises `SaktiError`."""
+    if await desktop.run_in_terminal(app, [sys.executable, "-P", "-m", "sakti", "tour"]):
+        raise SaktiError("The tour could not be played here: run `sakti tour` in a shell.", title="Tour")
 
 
 class KeyScreen(ListPanel):

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import counted, format_duration, one_line, pasted_size, sanitise
+from sakti.core.text import count_lines, counted, format_duration, one_line, pasted_size, sanitise, whole_seconds
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.chunks import Chunk
 from sakti.tui.transcript.code import draw_code, draw_code_head
@@ -40,7 +40,10 @@ LONG_TEXT = 60_000  # characters of one message that show before it is unfolded
 
 
 class Block(Struct, eq=False):
-    """`message_id`: its message ("" while it streams); `gap`: whether a blank line precedes it."""
+    """A part of the transcript.
+
+    `message_id`: its message ("" while it streams); `gap`: whether a blank line precedes it.
+    """
 
     message_id: str = ""
     gap: bool = True
@@ -63,12 +66,12 @@ class Block(Struct, eq=False):
 
     @property
     def is_stop(self) -> bool:
-        """Does going from block to block stop here?"""
+        """Return whether moving from block to block stops here."""
         return self.is_foldable
 
     @property
     def head_line(self) -> int:
-        """Return the line that is marked when it is chosen."""
+        """Return the index of the line that is marked when the block is selected."""
         return int(self.gap)
 
     def shows_message(self, message_id: str) -> bool:
@@ -88,17 +91,17 @@ class Block(Struct, eq=False):
 
 
 def limit_column(width: int) -> int:
-    """Cells that text takes of `width`: lines that are longer than a `COLUMN` are not read with ease."""
+    """Limit `width` to `COLUMN` cells, since longer lines are hard to read."""
     return min(width, COLUMN)
 
 
 def estimate_lines(text: str, width: int) -> int:
-    """Lines of `text` at `width`, about."""
+    """Estimate the number of lines of `text` at `width`."""
     return text.count("\n") + 1 + len(text) // max(1, width)
 
 
 class Label(Block, eq=False):
-    """Who speaks, and when (local time; 0 leaves it out)."""
+    """Heading of a message: the speaker, and the time (0: not shown)."""
 
     who: Literal["you", "sakti", "main agent"] = "you"
     created_at: int = 0
@@ -116,9 +119,9 @@ class Label(Block, eq=False):
 
 
 class TextBlock(Block, eq=False):
-    """Text as it was typed. Very long text shows its beginning until it is unfolded.
+    """Text as typed. A very long one shows only its beginning until it is unfolded.
 
-    Pasted blocks, from `pasted` (start, end) on, are signs until then.
+    `pasted`: spans (start, end) of pasted text, shown as placeholders until then.
     """
 
     text: str = ""
@@ -178,7 +181,7 @@ def wrap_prose(text: str, style: Style, width: int, link: Style | None = None) -
 
 def describe_size(text: str) -> str:
     """Return how much `text` is, for people."""
-    lines = text.count("\n") + 1
+    lines = count_lines(text)
     size = len(text)
     amount = f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB" if size >= 10_000 else ""
     return counted(lines, "line") + (f", {amount}" if amount else "")
@@ -230,7 +233,7 @@ class ChunkBlock(Block, eq=False):
 
 
 class ThinkingBlock(Block, eq=False):
-    """What a model thought, folded to one line."""
+    """Reasoning of a model, folded to one line."""
 
     text: str = ""
     open: bool = False
@@ -273,8 +276,8 @@ class WaitingBlock(Block, eq=False):
     elapsed: int = 0
 
     def tick(self, now: float) -> bool:
-        """Return whether the clock has gone on since it was drawn last."""
-        before, self.elapsed = self.elapsed, max(0, int(now - self.since))
+        """Return whether the clock shows another second than when it was last drawn."""
+        before, self.elapsed = self.elapsed, whole_seconds(self.since, now)
         return self.elapsed != before
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -355,7 +358,6 @@ class CardBlock(Block, eq=False):
         return [*out, bottom]
 
     def _draw_rows(self, width: int, palette: Palette) -> list[Line]:
-        """Return the rows and the warnings."""
         out: list[Line] = []
         name = max((len(k) for k, _ in self.rows), default=0)
         for key, value in self.rows:

@@ -1,4 +1,4 @@
-"""Stored messages as blocks, the same blocks that a live turn leaves behind."""
+"""Make blocks of stored messages, the same that a live turn leaves behind."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from sakti.core.events import TURN_ENDS
-from sakti.core.text import FOLD_LINES, byte_size, counted, one_line, sanitise
+from sakti.core.text import FOLD_LINES, byte_size, count_lines, counted, one_line, sanitise
 from sakti.core.types import (
     PASTED,
     FilePart,
@@ -94,7 +94,7 @@ def _list_parts(message: Message, has_ending: bool) -> list[Part]:
 
 
 def _find_noticed_endings(messages: Sequence[Message]) -> set[str]:
-    """Return the messages of turns whose ending is stored: a mark in the answer says the same once more."""
+    """Return the messages of turns with a stored ending, which would repeat a marker in the answer."""
     out: set[str] = set()
     ended = False
     for message in reversed(messages):
@@ -173,7 +173,7 @@ def make_user_blocks(message: Message) -> list[Block]:
         blocks.append(TextBlock(message.id, text=message.text, pasted=_get_pasted_spans(message)))
     for part in message.parts:
         if isinstance(part, FilePart):
-            lines = part.text.count("\n") + 1
+            lines = count_lines(part.text)
             blocks.append(NoticeBlock(message.id, False, text=f"@{one_line(part.path, 200)}  {counted(lines, 'line')}"))
         elif isinstance(part, ImagePart):
             blocks.append(NoticeBlock(message.id, False, text=describe_image(part)))

@@ -1,6 +1,6 @@
-"""Streaming Markdown into finished chunks, so that only the open end is rendered again.
+"""Split streaming Markdown into finished chunks, so that only the open end is rendered again.
 
-A chunk ends at a blank line outside a code fence, where the next line does not belong to the same list item.
+A chunk ends at a blank line outside a code fence, if the next line does not belong to the same list item.
 A fence, a paragraph or a line without end is cut as well, so that the open end never grows beyond `CAP`
 characters: the cost of an answer is linear in its length. All chunks and the tail together are the input.
 """
@@ -189,7 +189,7 @@ class Splitter:
         return body
 
     def _is_fence_end(self, line: str) -> bool:
-        """Tell whether `line` ends the open fence; at the top level, one that is further in is code."""
+        """Return whether `line` ends the open fence; at the top level, an indented one is code."""
         fence, bare = self._fence or "", line.strip()
         indented = self._is_top_level and len(line) - len(line.lstrip(" ")) > 3
         return not indented and len(bare) >= len(fence) and not bare.strip(fence[:1])

@@ -1,4 +1,4 @@
-"""Code and unified diffs as lines of styled spans.
+"""Draw code and unified diffs as lines of styled spans.
 
 Pygments is imported with the first block of code.
 """
@@ -173,7 +173,7 @@ class DiffRow(Struct, frozen=True):
 
 
 def count_changes(diff: str) -> tuple[int, int]:
-    """Lines added and removed."""
+    """Count the lines that `diff` adds and removes."""
     kinds = [row.kind for row in parse_diff(diff)]
     return kinds.count("+"), kinds.count("-")
 

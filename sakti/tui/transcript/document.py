@@ -32,7 +32,7 @@ class Document:
         self._total: int = 0
         self._drawn: OrderedDict[int, list[Line]] = OrderedDict()  # by id() of the block, oldest use first
         self._drawn_lines = 0
-        self._changed = 0  # the first block that may look otherwise than it did
+        self._changed = 0  # the first block that may have changed
 
     @property
     def height(self) -> int:
@@ -56,7 +56,7 @@ class Document:
         return index, y - self._tops[index]
 
     def take_changed(self) -> int:
-        """Return the first line that may look otherwise than when this was asked last."""
+        """Return the first line that may have changed since the last call."""
         first, self._changed = min(self._changed, len(self.blocks)), len(self.blocks)
         return self.top(first) if first < len(self.blocks) else self._total
 
@@ -81,11 +81,11 @@ class Document:
         self._clean = min(self._clean, index)
 
     def truncate(self, count: int) -> None:
-        """Only the first `count` blocks stay."""
+        """Remove all blocks after the first `count`."""
         self.remove(count, len(self.blocks))
 
     def remove(self, start: int, stop: int) -> None:
-        """Take out the blocks from `start` to before `is_stop`."""
+        """Remove the blocks from `start` up to, but not including, `stop`."""
         if start >= stop:
             return
         self._changed = min(self._changed, start)
@@ -100,14 +100,14 @@ class Document:
         self.truncate(0)
 
     def redraw(self, index: int) -> int:
-        """Block `index` draws differently now: draw it again. Gives by how many lines its height changed."""
+        """Draw block `index` again after a change; returns by how many lines its height changed."""
         self._forget(self.blocks[index])
         self._changed = min(self._changed, index)
         self._exact[index] = False
         return self.measure(index)
 
     def measure(self, index: int) -> int:
-        """Make the height of block `index` exact. Gives by how many lines it changed."""
+        """Measure the exact height of block `index`; returns by how many lines it changed."""
         if self._exact[index]:
             return 0
         height = len(self.lines(index))
@@ -128,7 +128,7 @@ class Document:
         return self._draw(self.blocks[index])
 
     def restyle(self, palette: Palette | None = None, width: int | None = None) -> None:
-        """Other colours or another width: nothing drawn is kept; a new width leaves only estimates."""
+        """Apply other colours or another width: drop everything drawn; a new width leaves only estimates."""
         self._drawn.clear()
         self._drawn_lines = self._changed = 0
         if palette is not None:

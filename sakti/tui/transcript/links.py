@@ -1,7 +1,7 @@
-"""Find what leads somewhere in a text: addresses, and places in files.
+"""Find links in a text: addresses, and places in files.
 
-Where a link leads stands in its segments' meta, for this program alone: the terminal is told nothing of it, so no
-text can break out of a link.
+The target of a link is kept in the meta data of its segments and never sent to the terminal, so that no text can break
+out of a link.
 """
 
 from __future__ import annotations

@@ -47,21 +47,26 @@ class Waiting(Struct):
 class LiveTurn:
     """`changed` is called when a redraw is needed, with True if the user is waiting for it.
 
-    `draw` then updates the document. `clock` returns seconds.
+    `draw` then updates the document. `clock` returns seconds, `wall_time` Unix milliseconds.
 
     Blocks added while an answer streams that are not part of it (a user's command, a notice, a card) wait below the
     answer until its step is stored: the last `_waiting_below` blocks.
     """
 
     def __init__(
-        self, document: Document, changed: Callable[[bool], None], clock: Callable[[], float] = lambda: 0.0
+        self,
+        document: Document,
+        changed: Callable[[bool], None],
+        clock: Callable[[], float] = lambda: 0.0,
+        wall_time: Callable[[], int] = lambda: 0,
     ) -> None:
         self.document = document
         self.answer: list[str] = []
         self.seen: set[str] = set()
-        self.outside_count = 0  # blocks so far that are no part of an answer
+        self.outside_count = 0  # blocks so far that do not belong to an answer
         self._draw_soon = changed
-        self._clock = clock
+        self._clock, self._wall_time = clock, wall_time
+        self._undated: Label | None = None  # of an answer whose message is not stored: it has the time of its start
         self._splitter: Splitter | None = None
         self._sealed = 0  # blocks before the open tail of the answer
         self._open_tail = False
@@ -95,7 +100,7 @@ class LiveTurn:
         return awaited
 
     def shift(self, added: int) -> None:
-        """Note that `added` blocks were put before everything."""
+        """Note that `added` blocks were inserted at the start."""
         self._step_start += added
         self._sealed += added
 
@@ -132,7 +137,7 @@ class LiveTurn:
             if block.tick(now):
                 self._mark_stale(block)
 
-    # --- what the user did --------------------------------------------------------------------------------------
+    # --- input of the user --------------------------------------------------------------------------------------
 
     def show_user(self, message: Message) -> None:
         """Show a message of the user, typed now or delivered from the queue."""
@@ -159,7 +164,7 @@ class LiveTurn:
         """Show a `!command` of the user, with its output below."""
         call = ToolBlock(name="bash", own=True)
         call.set_state("running", self._clock())
-        blocks = (Label(who="you"), TextBlock(text=f"!{command}"), call)
+        blocks = (Label(who="you", created_at=self._wall_time()), TextBlock(text=f"!{command}"), call)
         self._own_commands.append(OwnCommand(command, call, blocks))
         self._place(*blocks)
         return call
@@ -172,7 +177,7 @@ class LiveTurn:
             self._mark_stale(call)
 
     def _claim_own(self, command: str, message_id: str) -> None:
-        """Give the blocks of a command of the user's to its message, which is stored."""
+        """Assign the blocks of a user's command to its stored message."""
         for pending in self._own_commands:
             if pending.command == command and pending.call.call_id:
                 for block in pending.blocks:
@@ -180,7 +185,7 @@ class LiveTurn:
                 self._own_commands.remove(pending)
                 return
 
-    # --- what a step brings -------------------------------------------------------------------------------------
+    # --- steps of a turn ----------------------------------------------------------------------------------------
 
     def begin_wait(self, text: str = "thinking") -> None:
         """Show `text` as the current state at the place of the coming answer."""
@@ -188,7 +193,7 @@ class LiveTurn:
         if self._streaming:
             return
         self._stop_wait(label=True)
-        label = None if self._speaker == "sakti" else Label(who="sakti")
+        label = None if self._speaker == "sakti" else self._begin_label()
         block = WaitingBlock(text=text, since=self._clock(), gap=label is None)
         self._add(*([label] if label is not None else []), block)
         self._wait = Waiting(block, label, self._speaker)
@@ -210,7 +215,7 @@ class LiveTurn:
             self._begin_content()
             self._splitter = Splitter()
             self._sealed = self._end
-            self._draw_soon(True)  # the first token is what one waits for
+            self._draw_soon(True)  # the user is waiting for the first token
         self.answer.append(delta)
         for chunk in self._splitter.feed(delta):
             self._drop_tail()
@@ -236,7 +241,7 @@ class LiveTurn:
         self._mark_stale(block)
 
     def start_tool(self, call: ToolCallPart, *, own: bool = False) -> None:
-        """Show that a call begins; `own`: the user started it."""
+        """Show that a call starts; `own`: the user started it."""
         if own:
             self._start_own(call)
             return
@@ -257,7 +262,7 @@ class LiveTurn:
         self._mark_stale(block)
 
     def set_state(self, call_id: str, state: Literal["waiting", "running"]) -> None:
-        """Show that a call waits for the user's answer, or does so no longer."""
+        """Show whether a call waits for the user's answer."""
         if (block := self._tools.get(call_id)) is not None:
             block.set_state(state, self._clock())
             self._mark_stale(block)
@@ -269,7 +274,7 @@ class LiveTurn:
             self._mark_stale(block)
 
     def show_child(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
-        """Show how a child thread goes on, at the call that started it."""
+        """Show the progress of a child thread at the call that started it."""
         if isinstance(event, AgentStarted):
             if (started := self._tools.get(event.call_id)) is not None:
                 self.children[event.child_id] = started
@@ -281,7 +286,7 @@ class LiveTurn:
             self._mark_stale(block)
 
     def show_stored_children(self, children: Iterable[ListedChild]) -> None:
-        """Show at the calls of a thread that was loaded how their child threads are by now."""
+        """Show the current states of child threads at their calls, in a thread that was loaded."""
         calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
         for child in children:
             if (block := calls.get(child.run.call_id)) is None:
@@ -313,7 +318,7 @@ class LiveTurn:
         self.add_block(NoticeBlock(tone="warning", title="Started over", text=reason))
 
     def attach(self, message: Message) -> None:
-        """Give the blocks that were drawn live for `message`, which is stored, to it."""
+        """Assign the blocks that were drawn live to the stored `message`."""
         if message.role == "user":
             self.show_user(message)
             return
@@ -332,8 +337,8 @@ class LiveTurn:
         """Show the time of the first message of an answer at its heading, as for stored messages."""
         labels = (b for b in reversed(self.document.blocks[: self._end]) if isinstance(b, Label))
         label = next(labels, None)
-        if label is not None and label.who == "sakti" and not label.created_at:
-            label.created_at = message.created_at
+        if label is not None and label.who == "sakti" and (label is self._undated or not label.created_at):
+            label.created_at, self._undated = message.created_at, None
             self._mark_stale(label)
 
     def _plan_calls(self, message: Message, shown: Set[str]) -> None:
@@ -372,7 +377,7 @@ class LiveTurn:
                     self._mark_stale(call)
 
     def resume(self, thinking: str, text: str) -> None:
-        """Go on with a running turn: its open calls, and the streamed part of its answer."""
+        """Continue a running turn: its open calls, and the streamed part of its answer."""
         for block in self.document.blocks:
             if isinstance(block, ToolBlock) and block.state == "stopped" and not block.result_id:
                 block.set_state("running", self._clock())
@@ -452,7 +457,7 @@ class LiveTurn:
             self._speaker = wait.before
 
     def _begin_content(self) -> None:
-        """Something of a step is about to be shown."""
+        """Prepare to show content of a step."""
         self._stop_wait()
         self._streaming = True
         self._label()
@@ -477,7 +482,12 @@ class LiveTurn:
     def _label(self) -> None:
         if self._speaker != "sakti":
             self._speaker = "sakti"
-            self._add(Label(who="sakti"))
+            self._add(self._begin_label())
+
+    def _begin_label(self) -> Label:
+        """Return the heading of an answer that begins now."""
+        self._undated = Label(who="sakti", created_at=self._wall_time())
+        return self._undated
 
     @property
     def _blocks(self) -> int:
@@ -485,7 +495,7 @@ class LiveTurn:
 
     @property
     def _end(self) -> int:
-        """Return where the answer goes on."""
+        """Return the index at which the answer continues."""
         return self._blocks - self._waiting_below
 
     def _add(self, *blocks: Block) -> None:
@@ -542,7 +552,7 @@ class LiveTurn:
 
 
 def _attach_results(blocks: Iterable[Block], message: Message) -> None:
-    """Note at the calls among `blocks` that `message` has their results."""
+    """Link the calls among `blocks` to `message`, which has their results."""
     answered = {r.call_id for r in message.tool_results}
     for block in blocks:
         if isinstance(block, ToolBlock) and block.call_id in answered:

@@ -1,4 +1,4 @@
-"""Markdown as lines: markdown-it parses, this writes each token straight as segments.
+"""Draw Markdown as lines: markdown-it parses it, and each token is written directly as segments.
 
 Rich's own Markdown builds renderables and measures them; for a stream that is rendered again twenty times a
 second this walk over the tokens is several times cheaper. Raw HTML is shown as it was written.
@@ -63,7 +63,7 @@ _MARKS = lazy_pattern(r"(?m)^([\s>]*)(?:(?:[-*+]|\d{1,9}[.)])\s+)+(?:\[[xX]\]\s)
 
 
 def _is_shown(source: str, lines: list[Line]) -> bool:
-    """Tell whether `lines` have every letter and digit of `source`."""
+    """Return whether `lines` contain every letter and digit of `source`."""
     written = Counter(html.unescape(_MARKS.sub(r"\1", source)))
     drawn = Counter("".join(segment.text for line in lines for segment in line))
     return all(count <= drawn[sign] for sign, count in written.items() if sign.isalnum())
@@ -81,10 +81,10 @@ def warm_renderers() -> None:
 
 
 class _Writer:
-    """Walks over the tokens once.
+    """Writes the tokens in one pass.
 
-    `_prefixes` is what stands before a line in the containers that are open: [first line, later lines] each; a list
-    item's marker is used up by its first line.
+    `_prefixes`: the prefixes [first line, later lines] of the open containers; the marker of a list item is used by its
+    first line only.
     """
 
     def __init__(self, source: str, width: int, palette: Palette, more: int = 0) -> None:
@@ -162,7 +162,7 @@ class _Writer:
         self._prefixes.pop()
 
     def _open_item(self, item: Token) -> None:
-        """Begin an item; its number is as it was written, or counted on if it repeats the one before."""
+        """Begin an item, numbered as written; a repeated number is counted on."""
         number, tight, before = self._lists[-1]
         if number is None:
             marker = _BULLETS[(len(self._lists) - 1) % len(_BULLETS)] + " "
@@ -319,7 +319,7 @@ def _describe_image(image: Token) -> str:
 
 
 def _find_literal_marks(children: list[Token]) -> set[int]:
-    """Return the marks that are part of a word, as in `a*b*c` and `__init__`, and are shown, not obeyed."""
+    """Return the marks that are part of a word, as in `a*b*c` and `__init__`, and are shown as text."""
     out: set[int] = set()
     opened: list[int] = []
     for at, child in enumerate(children):
@@ -398,7 +398,7 @@ def _draw_table_row(row: list[list[Span]], widths: list[int], aligns: list[str],
 
 
 def _align_cell(text: Line, width: int, alignment: str) -> Line:
-    """Return `text` with blanks up to `width` cells: before it, behind it, or on both sides."""
+    """Pad `text` to `width` cells on the left, on the right, or on both sides."""
     missing = width - measure_line(text)
     before = missing if alignment == "right" else missing // 2 if alignment == "center" else 0
     return [Segment(" " * before), *pad(text, width - before)] if before > 0 else pad(text, width)

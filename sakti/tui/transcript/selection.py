@@ -1,4 +1,4 @@
-"""Find words in messages; copy a message, a block of code or a range as it was written."""
+"""Find words in a document, and get the source text of a message, a code block or a selection."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import counted
+from sakti.core.text import count_lines, counted
 from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock, ThinkingBlock
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.tool import ToolBlock
@@ -122,7 +122,7 @@ def _is_complete(block: Block, lines: list[Line], rows: tuple[int, int], columns
 
 
 def _covers(lines: list[Line], wanted: int, left: int, right: int | None) -> bool:
-    """Return whether all of these lines are in it, and they are as many as wanted."""
+    """Return whether the selection covers these lines completely, and there are `wanted` of them."""
     if len(lines) != wanted or left > to_row(lines[0]).skip:
         return False
     return right is None or right >= len("".join(s.text for s in lines[-1])) - to_row(lines[-1]).tail
@@ -154,8 +154,8 @@ def find_source_line(document: Document, y: int) -> tuple[int, int]:
 
 
 def describe_amount(text: str) -> str:
-    """Return how much was copied, for people."""
-    lines = text.count("\n") + 1
+    """Describe how much text was copied."""
+    lines = count_lines(text)
     if lines > 1:
         return f"{lines:,} lines"
     return counted(len(text), "character")

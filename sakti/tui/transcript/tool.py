@@ -17,7 +17,7 @@ from rich.style import Style
 from sakti.core import types
 from sakti.core.events import AgentFinished, AgentProgress, CardQuestion
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k, counted, format_duration, one_line, sanitise
+from sakti.core.text import count_k, count_lines, counted, format_duration, one_line, sanitise, whole_seconds
 from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, estimate_lines, limit_column
@@ -37,7 +37,7 @@ FAILURE_LINES = 12  # lines of a failure
 DIFF_LINES = 14  # lines of a diff that show before it is unfolded
 COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
 BODY_INDENT = Segment("      ")
-# names of the arguments that say what a call is about, the most telling ones first
+# names of the arguments that describe a call, the most informative ones first
 MAIN_ARGUMENTS = (
     *("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt", "questions", "question"),
     *("summary", "goal", "patch", "name", "label", "job", "text", "id", "action"),
@@ -116,7 +116,7 @@ class ToolBlock(Block, eq=False):
     def shows_message(self, message_id: str) -> bool:
         return message_id in (self.message_id, self.result_id)
 
-    # --- what happens to it ---------------------------------------------------------------------------------
+    # --- updates --------------------------------------------------------------------------------------------
 
     def write(self, text: str) -> None:
         """Show that the model writes its arguments."""
@@ -137,12 +137,12 @@ class ToolBlock(Block, eq=False):
         self.set_state("running", now)
 
     def set_state(self, state: CallState, now: float) -> None:
-        """Change the state, with a clock that starts `now`."""
+        """Change the state and start its clock at `now`."""
         self.state, self.since, self.elapsed = state, now, 0
 
     def tick(self, now: float) -> bool:
-        """Return whether the clock has gone on since it was drawn last."""
-        before, self.elapsed = self.elapsed, max(0, int(now - self.since))
+        """Return whether the clock shows another second than when it was last drawn."""
+        before, self.elapsed = self.elapsed, whole_seconds(self.since, now)
         return self.state in ("running", "waiting") and self.elapsed != before
 
     def add_output(self, text: str) -> None:
@@ -202,7 +202,7 @@ class ToolBlock(Block, eq=False):
             self.child_id, self.child_state = child, "interrupted"
 
     def show_run(self, state: ChildState, words: str) -> None:
-        """Show how the child thread is by now that a stored call started."""
+        """Show the current state of the child thread that a stored call started."""
         self.child_state = state
         self.progress = one_line(words, 200)
 
@@ -215,7 +215,7 @@ class ToolBlock(Block, eq=False):
             self.output = ""
 
     def show_progress(self, event: AgentProgress | AgentFinished) -> None:
-        """Show how the child thread goes on that it started."""
+        """Show the progress of the child thread that it started."""
         price = "" if event.cost_usd is None else f" · ${event.cost_usd:.2f}"
         took = format_duration(int(event.seconds) * 1000)
         self.child_state = event.state
@@ -227,7 +227,7 @@ class ToolBlock(Block, eq=False):
         self.progress = types.describe_state(event.state, doing)
         self.calls = event.calls
 
-    # --- how it looks ---------------------------------------------------------------------------------------
+    # --- drawing --------------------------------------------------------------------------------------------
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         room = max(4, width - len(BODY_INDENT.text))
@@ -243,7 +243,7 @@ class ToolBlock(Block, eq=False):
 
     @property
     def _has_output(self) -> bool:
-        """Return whether the output says more than the head, the diff and the card do."""
+        """Return whether the output adds something to the head, the diff and the card."""
         return self.state != "denied" and (self.state != "ok" or not (self.diff or self.card))
 
     @property
@@ -256,7 +256,7 @@ class ToolBlock(Block, eq=False):
         return self.state == "error" or bool(self.detail)
 
     def _count_shown(self, lines: int) -> int:
-        """Return how many of so many lines of output show, the last ones."""
+        """Return how many of `lines` lines of output are shown, counted from the end."""
         if self.state in ("running", "waiting", "pending"):
             return self._live_lines
         if self._is_open:
@@ -356,11 +356,8 @@ class ToolBlock(Block, eq=False):
 
     @property
     def _is_folded(self) -> bool:
-        lines = self._count_output()
+        lines = count_lines(self.output)
         return not self._is_open and self._count_shown(lines) < lines
-
-    def _count_output(self) -> int:
-        return self.output.rstrip("\n").count("\n") + 1 if self.output.strip() else 0
 
     def _draw_arguments(self, width: int, palette: Palette) -> list[Line]:
         out: list[Line] = []
@@ -375,11 +372,11 @@ class ToolBlock(Block, eq=False):
         return out
 
     def _draw_output(self, width: int, palette: Palette) -> list[Line]:
-        shown = self._count_shown(self._count_output())
+        shown = self._count_shown(count_lines(self.output))
         if not shown:
             return []
         rows = self.output.rstrip("\n").split("\n") if self.output.strip() else []
-        note = self._describe_hidden(len(rows), shown)
+        note = self._describe_omission(len(rows), shown)
         out: list[Line] = [[Segment(note, palette.faint)]] if note else []
         style = palette.text if self._has_failed or self.own else palette.muted
         for row in rows[-shown:]:
@@ -395,7 +392,7 @@ class ToolBlock(Block, eq=False):
             out.append([Segment("(no output)", palette.faint)])
         return out
 
-    def _describe_hidden(self, rows: int, shown: int) -> str:
+    def _describe_omission(self, rows: int, shown: int) -> str:
         """Return the line above the output that says how much of it is not shown, or ""."""
         if self.dropped and self._is_open:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
@@ -406,7 +403,7 @@ class ToolBlock(Block, eq=False):
     def estimate(self, width: int) -> int:
         if self._has_changed:
             return 1 + self.gap + min(DIFF_LINES, self.diff.count("\n") + 1)
-        lines = self._count_shown(self._count_output()) if self.output and self._has_output else 0
+        lines = self._count_shown(count_lines(self.output)) if self.output and self._has_output else 0
         return 1 + self.gap + min(lines, estimate_lines(self.output, width))
 
 
@@ -450,19 +447,19 @@ def describe_output_size(output: str, details: Json) -> str:
         count = details.get(key)
         if isinstance(count, int) and count:
             return counted(count, one, key)
-    lines = output.rstrip("\n").count("\n") + 1
+    lines = count_lines(output)
     return f"{lines:,} lines" if lines > SHORT_OUTPUT and "lines" not in details else ""
 
 
 def _get_name(call: ToolCallPart) -> str:
-    """Return the name that a call is shown by: of a child thread its mode or custom agent."""
+    """Return the display name of a call; for a child thread, its mode or custom agent."""
     if call.name == CHILD_TOOL:
         return str((call.arguments or {}).get("mode") or call.name)
     return types.display_name(call.name)
 
 
 def summarise(call: ToolCallPart) -> str:
-    """Return the one argument that says most about a call."""
+    """Return the most informative argument of a call."""
     arguments = call.arguments
     if arguments is None:
         return one_line(call.raw, 300)
@@ -517,7 +514,7 @@ def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:
 
 
 def _list_chosen(answer: Json) -> list[str]:
-    """Return the options that an answer chose, and the user's own words."""
+    """Return the chosen options of an answer, and the user's own text."""
     choices = cast("list[object]", answer.get("choices") or [])
     return [str(text) for text in (*choices, answer.get("text")) if text]
 

@@ -17,7 +17,7 @@ Span: TypeAlias = tuple[str, Style]
 
 
 class Leaf:
-    """What one or more drawn lines were made from: `source` as it was written, over `rows` lines."""
+    """Source of one or more drawn lines: `source` as written, drawn as `rows` lines."""
 
     __slots__ = ("rows", "source")
 
@@ -55,7 +55,7 @@ def continue_line(line: Line, join: str) -> Row:
 
 
 def attach_source(lines: list[Line], source: str) -> list[Line]:
-    """Return `lines` with their `source`, as it was written."""
+    """Attach the `source` to the lines drawn from it."""
     leaf = Leaf(source, len(lines))
     out: list[Line] = []
     for line in lines:
@@ -71,12 +71,11 @@ TAB = 4
 
 
 def count_cells(text: str) -> int:
-    """Cells that `text`, without control characters, takes."""
+    """Count the cells of `text`, which has no control characters."""
     return len(text) if text.isascii() else cell_len(text)
 
 
 def measure_line(line: Iterable[Segment]) -> int:
-    """Cells that `line` takes."""
     return sum(count_cells(s.text) for s in line)
 
 
@@ -226,8 +225,8 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
 def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list[Line]:
     """Return one line of code or output as lines of at most `width` cells, broken at words.
 
-    Ended behind a space or a sign where one stands in their second half, else cut anywhere; spaces are kept, so that
-    all of them together are the line. `hang`: what goes on stands further in than the line began.
+    A line ends after a space or a sign in its second half, else it is cut anywhere; spaces are kept, so that all lines
+    together are the text. `hang`: continued lines are indented further.
     """
     width = max(1, width)
     text = "".join(t for t, _ in spans)

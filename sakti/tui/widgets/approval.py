@@ -1,4 +1,4 @@
-"""Approvals and side questions in the flow: what will run, where and why, with the keys that answer."""
+"""Approvals above the prompt (what will run, where and why, the keys) and side questions."""
 
 from __future__ import annotations
 
@@ -67,13 +67,18 @@ def summarise_question(asked: ApprovalRequested) -> str:
 
 
 def list_later(pending: Sequence[ApprovalRequested]) -> list[str]:
-    """Name the calls behind the open questions, in the same answers, that will ask, too."""
+    """Return the later calls of the same answers that will ask as well."""
     agents = dict.fromkeys(p.agent for p in pending)
     return [call for each in agents for call in max((p.later for p in pending if p.agent == each), key=len)]
 
 
+def name_call(asked: ApprovalRequested) -> str:
+    """Name the call of a question, as questions before it do."""
+    return f"{display_name(asked.tool)}  {asked.target}"
+
+
 def count_pending(pending: Sequence[ApprovalRequested]) -> int:
-    """Return how many questions wait, with those that later calls will ask."""
+    """Count the open questions and those that later calls will ask."""
     return len(pending) + len(list_later(pending))
 
 
@@ -84,9 +89,10 @@ def lay_out_approval(
     palette: Palette,
     height: int = 1_000,
     *,
+    answered: int = 0,
     keyboard: Keyboard = "question",
 ) -> tuple[list[Line], bool]:
-    """Lay out question `at` in full, followed by a list if there are several.
+    """Lay out question `at` in full, then a list if there are several; `answered` ones are counted, too.
 
     Returns at most `height` lines, and whether the body was cut. The keys are always shown; the body is shortened
     first.
@@ -95,8 +101,8 @@ def lay_out_approval(
         return [], False
     now = pending[at]
     room = max(4, width - 2)
-    total = count_pending(pending)
-    many = f"  ({at + 1} of {total})" if total > 1 else ""
+    total = answered + count_pending(pending)
+    many = f"  ({answered + at + 1} of {total})" if total > 1 else ""
     is_change = bool(now.diff) and not is_command(now)
     head: list[Line] = [_draw_title(now, many, room, palette)]
     if is_change:
@@ -248,21 +254,34 @@ class ApprovalView(Widget, can_focus=True):
 
     pending: tuple[ApprovalRequested, ...] = ()
     at = 0  # which of them is answered
+    answered = 0  # questions of the same calls that are no longer open
+    expected: Sequence[str] = ()  # calls that are to ask after them
     writing = False  # the line below is open
     active = False  # it, or the line below, has the keyboard
 
     def mark_keyboard(self, *, has_it: bool) -> None:
-        """Show the keys, or the one that leads here."""
+        """Show the keys of the question, or how to get here."""
         if has_it != self.active:
             self.active = has_it
             self.refresh(layout=True)
 
     def show(self, pending: tuple[ApprovalRequested, ...]) -> None:
-        """Stays at the question that is looked at, while it waits."""
+        """Show the open questions; the selected one stays selected while it is open."""
         looked_at = self.current
+        self._count_answered(pending)
         self.pending = pending
         self.at = pending.index(looked_at) if looked_at in pending else 0
         self.refresh(layout=True)
+
+    def _count_answered(self, pending: tuple[ApprovalRequested, ...]) -> None:
+        """Count the questions that `pending` no longer has; others than the expected ones begin again."""
+        if self.pending:
+            self.answered += len({p.id for p in self.pending} - {p.id for p in pending})
+            self.expected = list_later(self.pending)
+        elif pending and name_call(pending[0]) not in self.expected:
+            self.answered = 0
+        if not pending and not self.expected:
+            self.answered = 0
 
     @property
     def current(self) -> ApprovalRequested | None:
@@ -280,7 +299,9 @@ class ApprovalView(Widget, can_focus=True):
         host = host_of(self)
         height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)  # the line below takes one
         keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
-        return lay_out_approval(self.pending, self.at, max(4, width), host.palette, height, keyboard=keyboard)
+        return lay_out_approval(
+            self.pending, self.at, max(4, width), host.palette, height, answered=self.answered, keyboard=keyboard
+        )
 
     def _lines(self, width: int) -> list[Line]:
         return self._layout(width)[0]
@@ -310,7 +331,7 @@ class ApprovalView(Widget, can_focus=True):
 
 
 class ApprovalBox(Vertical):
-    """The view, and a line to write a note or another command in."""
+    """The questions, and an input line for a note or another command."""
 
     class Answered(Message):
         """`edited` replaces the command; `note` goes to the agent with a denial."""
@@ -395,7 +416,7 @@ class ApprovalBox(Vertical):
                 pass
 
     def mark_read(self, asked: ApprovalRequested) -> None:
-        """Note that all of a question was on the screen: it can be answered with yes now."""
+        """Note that all of a question was on the screen, so that it can be allowed."""
         self._read_id = asked.id
 
     def _write(self, what: str, value: str, placeholder: str) -> None:
@@ -432,11 +453,11 @@ class ApprovalBox(Vertical):
 
     @property
     def escape_label(self) -> str:
-        """Return what Esc does while the question has the keyboard; "" otherwise."""
+        """Return what Esc does while a question has the focus; else ""."""
         return "back" if self._writing else "prompt" if self.view.active else ""
 
     def leave_line(self) -> bool:
-        """Esc in the line: back to the keys. False when the line was not open."""
+        """Close the input line on Esc; False if it is not open."""
         if not self._writing:
             return False
         self._stop_writing()
@@ -517,7 +538,7 @@ class AsideView(Widget, can_focus=True):
         self.refresh(layout=True)
 
     def close(self) -> bool:
-        """Close the card; false if it is not open."""
+        """Close the card; False if it is not open."""
         was_open, self.display = bool(self.display), False
         return was_open
 

@@ -1,4 +1,4 @@
-"""Cards above the prompt that the user answers: questions with choices, plans. Never a modal."""
+"""Cards above the prompt that the user answers: questions with choices, and plans."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ QUESTION_LINES, MOST_LINES = 4, 10  # of a question at least, if there is room f
 
 
 class QuestionForm(Struct):
-    """Answers of the user so far: options chosen and own words, by question."""
+    """Answers so far: the chosen options and the text of each question."""
 
     questions: tuple[CardQuestion, ...]
     chosen: list[set[int]]
@@ -47,7 +47,7 @@ class QuestionForm(Struct):
         return self.questions[self.at]
 
     def toggle(self, option: int) -> None:
-        """Choose an option of the question shown, or take the choice back."""
+        """Choose an option of the current question, or clear the choice."""
         if option >= len(self.question.options):
             return
         self.cursor = option
@@ -59,7 +59,7 @@ class QuestionForm(Struct):
             self.texts[self.at] = ""
 
     def write(self, text: str) -> None:
-        """Answer the question shown in the user's own words."""
+        """Answer the current question with a text."""
         self.texts[self.at] = text
         if not text and isinstance(self.question, FreeQuestion) and self.question.options:
             self.chosen[self.at] = {0}
@@ -75,7 +75,7 @@ class QuestionForm(Struct):
 
     @property
     def is_written(self) -> bool:
-        """Return whether the answer to the question shown is written, not chosen."""
+        """Return whether the current question takes a text instead of a choice."""
         return isinstance(self.question, FreeQuestion)
 
     @property
@@ -180,9 +180,9 @@ def _make_keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list
 
 
 class PlanForm(Struct):
-    """Plan as Markdown with the user's changes; `way`, as chosen, is "", "approve" or "fresh".
+    """Plan as Markdown with the user's changes; `way` is "", "approve" or "fresh".
 
-    `draft` is the user's last text if it is no plan.
+    `draft`: the user's last text if it is not a valid plan.
     """
 
     text: str
@@ -193,7 +193,7 @@ class PlanForm(Struct):
 
     @property
     def modes(self) -> tuple[SessionMode, ...]:
-        """Return the approval modes in which it may be carried out."""
+        """Return the approval modes in which the plan may be carried out."""
         return ("ask", "edits", "auto") if self.may_auto else ("ask", "edits")
 
     def answer(self, mode: SessionMode) -> ApprovalAnswer:
@@ -276,7 +276,7 @@ class CardView(Widget, can_focus=True):
     active = False  # it, or the line below, has the keyboard
 
     def mark_keyboard(self, *, has_it: bool) -> None:
-        """Show the keys, or the one that leads here."""
+        """Show the keys of the card, or how to get here."""
         if has_it != self.active:
             self.active = has_it
             self.refresh(layout=True)
@@ -312,7 +312,7 @@ class CardView(Widget, can_focus=True):
 
 
 class CardBox(Vertical):
-    """The card, and a line to write an answer in."""
+    """The card, and an input line for a written answer."""
 
     class CardAnswered(Message):
         def __init__(self, id: str, answer: ApprovalAnswer) -> None:
@@ -320,7 +320,7 @@ class CardBox(Vertical):
             self.id, self.answer = id, answer
 
     class EscapeChanged(Message):
-        """Esc does something else now."""
+        """The effect of Esc has changed."""
 
     class PlanWanted(Message):
         """Show all of a plan, or open it in the user's editor."""
@@ -474,7 +474,7 @@ class CardBox(Vertical):
 
     @property
     def escape_label(self) -> str:
-        """Return what Esc does, as the keys of the card name it; "" without a card."""
+        """Return what Esc does, for the status line; "" without a card."""
         is_back = self.view.writing or (isinstance(self.view.form, PlanForm) and self.view.form.way)
         return "back" if is_back else "decline" if self.pending else ""
 

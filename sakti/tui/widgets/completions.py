@@ -17,7 +17,7 @@ from sakti.tui.transcript.wrap import fit_width, shorten
 
 
 class Completions(Widget, can_focus=False):
-    """Up to eight choices, one chosen."""
+    """Up to eight choices, one of them selected."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"completions--chosen", "completions--hint"}
 
@@ -76,7 +76,7 @@ QUEUE_LINES = 4
 
 
 class QueueView(Widget, can_focus=False):
-    """One line a message; × takes it back into the prompt."""
+    """Queued messages, one per line; × returns one to the prompt."""
 
     class Removed(Message):
         """Take message `index` back."""

@@ -1,7 +1,7 @@
 """Widgets on Textual's line API: a view of lines with text selection, and a list of rows.
 
-`line_at(y)` gives the line at a position of the whole content; everything else (scrolling, cropping, the
-selection's colour, what is copied) is the same for the transcript, the observation log and the result lists.
+`line_at(y)` returns the line at a position of the content; everything else (scrolling, cropping, the selection and what
+is copied) is shared by the transcript, the observation log and the result lists.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sakti.tui.transcript.wrap import Line, Row, get_source_text, indent, to_row
 
 
 def paint_fast(bar: ScrollBar) -> None:
-    """Let `bar`, a vertical one, paint itself so from now on."""
+    """Let the vertical scroll bar `bar` use `_render_bar` from now on."""
     if "render_lines" not in vars(bar):
         bar.render_lines = partial(_render_bar, bar)
 
@@ -73,13 +73,13 @@ def _render_bar(bar: ScrollBar, crop: Region) -> list[Strip]:
 
 @lru_cache(maxsize=128)
 def _make_cell(segment: Segment, around: Style) -> Strip:
-    """Return the strip of a cell, one for each look: it knows how it is written when it comes again."""
+    """Return the strip of a cell; cached, so that Textual renders each look only once."""
     return Strip(Segment.apply_style([segment], around))
 
 
 @lru_cache(maxsize=32)
 def make_ground(background: Color) -> Style:
-    """Return a style that is a background alone."""
+    """Return a style with only a background."""
     return VisualStyle(background=background).rich_style
 
 
@@ -101,7 +101,7 @@ class LineView(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._strips: LRUCache[tuple[int, int, int], tuple[Line, Style, Strip]] = LRUCache(512)
-        self._moved = 0  # lines that everything has moved down by: a selection is counted without them
+        self._moved = 0  # lines that the content has moved down by; selections are counted without them
         self._palette: Palette | None = None
 
     @property
@@ -138,7 +138,7 @@ class LineView(ScrollView, can_focus=True):
         return None
 
     def line_bar(self, y: int) -> Style | None:
-        """Return the style of a bar before a chosen line, where the widget has a cell for it."""
+        """Return the style of the bar before a selected line, or None."""
         return None
 
     def line_spans(self, y: int, line: Line) -> list[tuple[tuple[int, int], Style]]:
@@ -154,8 +154,8 @@ class LineView(ScrollView, can_focus=True):
 
     async def _on_click(self, event: events.Click) -> None:
         if event.chain > 1:
-            event.prevent_default()  # a widget's own way with a double click is to select all that it has,
-            event.stop()  # and the screen's to select everything
+            event.prevent_default()  # Textual would select the entire widget,
+            event.stop()  # and the screen everything
 
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the painted lines of the region.
@@ -342,10 +342,10 @@ class LineList(LineView):
         self._draw = draw
         self._selectable: Callable[[Any], bool] = selectable or _always
         self._empty = empty
-        self.follow_end = False  # a log: its newest line is in sight until somebody scrolls
+        self.follow_end = False  # keep the newest line in sight until the user scrolls
         self.rows: Sequence[Any] = ()
         self.cursor = -1
-        self.cursor_always = False  # show the cursor without the focus, where a line above has it
+        self.cursor_always = False  # show the cursor without the focus, if an input line above has it
         self._lines: list[list[Line]] = []
         self._empty_lines: list[Line] = []  # shown without rows
         self._tops: list[int] = []
@@ -354,7 +354,7 @@ class LineList(LineView):
         self._just_focused = False
 
     def set_rows(self, rows: Sequence[Any], *, cursor: int | None = None, keep_end: bool = False) -> None:
-        """Show `rows`. `cursor`: where to put it; `keep_end`: stay at the end when the end was in sight."""
+        """Show `rows`. `cursor`: its new row; `keep_end`: stay at the end if it was in sight."""
         at_end = self.scroll_offset.y >= self.max_scroll_y - 1
         self.rows = rows
         if cursor is not None or self.cursor >= len(rows) or self.cursor < 0:
@@ -460,7 +460,7 @@ class LineList(LineView):
     def on_click(self, event: events.Click) -> None:
         index = bisect_right(self._tops, event.y + self.scroll_offset.y) - 1
         if not self.takes_click and not self.has_focus and event.chain < 2:
-            return  # a click beside the prompt, perhaps only into the window
+            return  # such a click does not take the focus from the prompt
         if not self.takes_click and not self.rows:
             self.post_message(self.Opened(self, None))
         elif 0 <= index < len(self.rows) and self._selectable(self.rows[index]):

@@ -27,7 +27,7 @@ _IMAGE = "[image "
 
 
 class Placeholders:
-    """The full text for each sign."""
+    """Signs for folded pastes and images, such as `[40 lines]`, and the full text of each."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -78,7 +78,7 @@ class Placeholders:
         return re.compile("|".join(map(re.escape, sorted(self._texts, key=len, reverse=True))))
 
     def around(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign in `line` that strictly contains `column`."""
+        """Return (start, end) of the sign in `line` around `column`, not at its ends."""
         return self._find(line, lambda start, end: start < column < end)
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:
@@ -107,7 +107,7 @@ class HistorySearch(Struct, frozen=True):
 
     @property
     def matches(self) -> list[str]:
-        """Entries that hold the query, newest first, each once. A query in small letters finds capitals too."""
+        """Return the entries with the query, newest first, each once; a lower-case query ignores case."""
         fold = self.query == self.query.lower()
         hits = (e for e in reversed(self.entries) if self.query in (e.lower() if fold else e))
         return list(dict.fromkeys(hits)) if self.query else []
@@ -125,7 +125,7 @@ class HistorySearch(Struct, frozen=True):
         return replace(self, query=self.query[:-1], at=0)
 
     def step(self, step: int) -> HistorySearch:
-        """To the next older (1) or newer (-1) match; it stays at the ends."""
+        """Go to the next older (1) or newer (-1) match, up to the ends."""
         return replace(self, at=max(0, min(self.at + step, len(self.matches) - 1)))
 
     def describe(self) -> str:
@@ -228,20 +228,22 @@ class Prompt(VimArea):
         self._search: HistorySearch | None = None
         self._before_search: tuple[str, Placeholders, tuple[int, int]] = ("", Placeholders(), (0, 0))
         self._touched = False
+        self._gives_way = ""  # text that nobody has edited or moved in: a command replaces it
 
     @property
     def value(self) -> str:
         """Return the text that sending would submit now."""
         return self._placeholders.unfold(self.text)
 
-    def set_text(self, text: str) -> None:
-        """Replace the prompt's text and move the cursor to its end."""
+    def set_text(self, text: str, *, gives_way: bool = False) -> None:
+        """Replace the text, the cursor at its end; with `gives_way` a `/` typed next replaces it."""
         self._placeholders.clear()
         self.load_text(self._placeholders.fold(text))
         self.move_cursor(self.document.end)
+        self._gives_way = self.text if gives_way else ""
 
     def insert_text(self, text: str) -> None:
-        """Insert at the cursor."""
+        """Insert `text` at the cursor, folded if it is long."""
         self._leave_sign()
         self.insert(self._placeholders.fold(text))
 
@@ -271,11 +273,13 @@ class Prompt(VimArea):
             # run here, in the order of the keys: as a binding it could overtake letters, or be overtaken by them
             event.stop()
             event.prevent_default()
+            self._gives_way = ""
             if event.key in ("backspace", "delete", "ctrl+w", "ctrl+u"):
                 self.completing = False
             await self.run_action(binding.action)
             return
         if is_text(event):
+            self._give_way(event)
             self._leave_sign()
             self.completing = False  # the offered completions belong to the previous text
         if is_text(event) and not event.is_printable:
@@ -284,6 +288,12 @@ class Prompt(VimArea):
             self._replace_via_keyboard(event.character or "", *self.selection)
             return
         await super()._on_key(event)
+
+    def _give_way(self, event: events.Key) -> None:
+        """Clear returned text if the first letter typed after it begins a command; the up key restores it."""
+        if event.character == "/" and self._gives_way and self._gives_way == self.text:
+            self.clear_text()
+        self._gives_way = ""
 
     def _is_taken(self, event: events.Key) -> bool:
         """Let the search, the list of completions or Vim handle a key; False if it is none of theirs."""
@@ -295,7 +305,7 @@ class Prompt(VimArea):
         return self.vim_key(event)
 
     def use_keys(self, keys: Mapping[str, str]) -> None:
-        """Take the keys that the user chose, by the ids of the bindings."""
+        """Apply the user's own keys, by binding id."""
         self._bindings.apply_keymap(dict(keys))
 
     async def _on_paste(self, event: events.Paste) -> None:
@@ -314,12 +324,17 @@ class Prompt(VimArea):
     def on_text_area_changed(self) -> None:
         row, column = self.cursor_location
         before = self.document.get_line(row)[:column] if self.selection.is_empty else ""
-        query = query_at(before) if self._search is None and (row == 0 or "@" in before) else None
+        offers = self._search is None and not self._is_recalled() and (row == 0 or "@" in before)
+        query = query_at(before) if offers else None
         if query is not None and query.kind != "file" and row:
             query = None
         self.post_message(self.CompletionRequested(query))
 
-    # --- signs: a folded paste or an image is one thing ---------------------------------------------------------
+    def _is_recalled(self) -> bool:
+        """Return whether the text is older input as it was: up and down go on in the history then."""
+        return self._at is not None and self.value == self.history_entries[self._at]
+
+    # --- signs, which are edited as one character ----------------------------------------------------------------
 
     def _leave_sign(self) -> None:
         """Move the cursor out of a sign: typing inside would break its link to the paste."""
@@ -413,7 +428,7 @@ class Prompt(VimArea):
         self.set_text("")
 
     def send(self) -> None:
-        """Submit the text and clear the prompt; posts `Nothing` if the text is blank."""
+        """Submit the text and clear the prompt; posts `EmptySubmitted` if the text is blank."""
         text = self.value
         if not text.strip():
             self.post_message(self.EmptySubmitted())
@@ -425,7 +440,7 @@ class Prompt(VimArea):
         self._placeholders.clear()
         self.load_text("")
         self.return_to_insert()
-        # of its own: one that whoever completes had sent would not rise above that one
+        # with the prompt as sender: a message sent while another is handled would not bubble above its handler
         self.post_message(self.Submitted(text, pasted).set_sender(self))
 
     async def action_complete(self) -> None:
@@ -465,7 +480,7 @@ class Prompt(VimArea):
         self.set_text(self.history_entries[at])
         self.completing = False
 
-    # --- looking for older input ------------------------------------------------------------------------------
+    # --- searching the history --------------------------------------------------------------------------------
 
     def action_search_history(self) -> None:
         """Search previous input incrementally, newest first; Esc restores the prompt."""
@@ -513,5 +528,5 @@ class Prompt(VimArea):
 
 
 def _find_images(text: str) -> list[tuple[Path, int]]:
-    """Return the images that a paste names, with their bytes."""
+    """Return the image files that a paste names, with their sizes in bytes."""
     return [(path, path.stat().st_size) for path in pasted_images(text)]

@@ -22,7 +22,7 @@ MAX_PASTE = 10_000  # characters of a paste: with a million of them each key tak
 
 
 class SafeInput(Input):
-    """Its value is one line without control characters. It blinks only where things may move."""
+    """An input line without control characters. Its cursor blinks unless motion is reduced."""
 
     def on_mount(self) -> None:
         self.cursor_blink = self.app.animation_level != "none"  # pyright: ignore[reportUnknownMemberType]
@@ -42,7 +42,7 @@ class SafeInput(Input):
         await super()._on_key(event)
 
     def _on_paste(self, event: events.Paste) -> None:
-        """Insert all lines as one; Textual's own handler, which is not asked, keeps the first."""
+        """Insert all lines as one; Textual's own handler would keep only the first."""
         event.stop()
         event.prevent_default()
         if line := " ".join(event.text.splitlines())[:MAX_PASTE]:
@@ -53,7 +53,7 @@ class SafeInput(Input):
 
 
 class PaneInput(SafeInput):
-    """One of a pane: a click beside the prompt does not take the keys from it."""
+    """An input line of a pane; a click does not take the focus from the prompt."""
 
     FOCUS_ON_CLICK = False
 
@@ -87,7 +87,7 @@ class AskLine(SafeInput):
 
 
 class CurrentCommands(CommandList):
-    """The commands that match; a click on a line that shows another command by now does nothing."""
+    """The matching commands; ignores a click on a line that has changed since."""
 
     async def _on_click(self, event: events.Click) -> None:
         option = event.style.meta.get("option")
@@ -96,7 +96,7 @@ class CurrentCommands(CommandList):
 
 
 class SafePalette(CommandPalette):
-    """A palette that is closed once, and takes no key for a list that is not there yet, or no longer."""
+    """A palette that closes once, and ignores keys while its list is missing."""
 
     CSS_PATH: ClassVar[Any] = [STYLES / "panels.tcss"]
 

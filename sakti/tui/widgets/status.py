@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from textual.widgets import Static
 from sakti.agent.reports.memory_report import format_context
 from sakti.core.clock import Clock
 from sakti.core.events import Event, McpServerChanged
-from sakti.core.text import counted, format_duration, one_line
+from sakti.core.text import counted, format_duration, one_line, whole_seconds
 from sakti.tui.activities import ActivityState, ActivityTracker
 from sakti.tui.transcript.wrap import shorten
 
@@ -27,9 +27,9 @@ NOT_SAVED = "NOT SAVED"
 
 
 class Header(Widget):
-    """Everything on it comes from outside and is made safe when it is set.
+    """First line: thread, model, modes and branch. Untrusted text is sanitised when it is drawn.
 
-    `not_saved`: nothing of this is kept. `memory`: the message window, and `fresh`: observations that no pane has
+    `not_saved`: the session is not saved. `memory` and `fresh`: the message window, and the number of observations not
     shown yet, while the panes are closed.
     """
 
@@ -71,7 +71,7 @@ class Header(Widget):
         return text
 
     def _facts(self, width: int) -> tuple[str, str]:
-        """Return the model and the modes, and the branch, as much of them as fits."""
+        """Return the model with the modes, and the branch, as far as they fit."""
         git = self._describe_git()
         facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
         while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
@@ -189,6 +189,8 @@ class StatusLine(Widget):
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
+        self._now = clock.monotonic()  # of the last tick, or event
+        self.ticked: Callable[[], object] = bool  # moves the other clocks of the chat
         self._activity = ActivityTracker()
         self._estimated = False  # a part of the context
         self._work: tuple[float, str] | None = None  # since when, what
@@ -213,7 +215,7 @@ class StatusLine(Widget):
             self.refresh()
 
     def show_work(self, what: str) -> None:
-        """Something beside a turn is waited for, which Esc ends; empty: no longer."""
+        """Show work outside of a turn, which Esc stops; empty: it has ended."""
         self._work = (self._clock.monotonic(), what) if what else None
         self._update_clock()
 
@@ -223,13 +225,20 @@ class StatusLine(Widget):
         self.refresh()
 
     def _update_clock(self) -> None:
+        self._now = self._clock.monotonic()
         needed = self._activity.state is not None or self._work is not None
         if needed and self._timer is None:
-            self._timer = self.set_interval(1.0, self.refresh)
+            self._timer = self.set_interval(1.0, self.tick)
         elif not needed and self._timer is not None:
             self._timer.stop()
             self._timer = None
         self.refresh()
+
+    def tick(self) -> None:
+        """Move all clocks of the chat on, at the same moment."""
+        self._now = self._clock.monotonic()
+        self.refresh()
+        self.ticked()
 
     def _style(self, name: str) -> Style:
         return self.get_component_rich_style(f"status--{name}", partial=True)
@@ -253,7 +262,7 @@ class StatusLine(Widget):
         return text
 
     def _get_approval_style(self, warn: Style, muted: Style) -> Style:
-        """Return the style of the approval mode: the freer it is, the louder."""
+        """Return the style of the approval mode, more striking for less strict modes."""
         if self.approval[0] == "full":
             return self._style("danger")
         return warn if self.approval[0] == "auto" else muted
@@ -303,7 +312,7 @@ class StatusLine(Widget):
 
     def _format_clock(self, since: float) -> str:
         """Return the time since a moment, as the chat shows it: "62 s" there is "1 m 02 s" here, too."""
-        return format_duration(int(self._clock.monotonic() - since) * 1000)
+        return format_duration(whole_seconds(since, self._now) * 1000)
 
     def _name_sandbox(self) -> str:
         word, text = self.sandbox

@@ -1,4 +1,4 @@
-"""Read the conversation: going from block to block, folding, selecting, copying, links, words to find."""
+"""Navigate the conversation: blocks, folding, selection, copying, links, and search in the thread."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Transcript(TranscriptView):
     ]
 
     class HintChanged(TextualMessage):
-        """Something for the line below: for `seconds`, or until it says something else (0)."""
+        """A hint for the status line, for `seconds` or until the next one (0)."""
 
         def __init__(self, text: str, seconds: float = 0) -> None:
             super().__init__()
@@ -91,7 +91,7 @@ class Transcript(TranscriptView):
     def __init__(self, *, id: str | None = None, findable: bool = False) -> None:
         super().__init__(id=id)
         self._findable = findable
-        self._anchor: int | None = None  # where the selection of lines began, and its current end;
+        self._anchor: int | None = None  # start of the selection of lines, and its end;
         self._cursor = 0  # both counted as selections are
         self._link: tuple[int, int] | None = None  # line and first character of the link that is chosen
         self._hovered: Target | None = None
@@ -99,7 +99,7 @@ class Transcript(TranscriptView):
         self._current_match: tuple[Block, int] | None = None  # the line that was found
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Let letters act only if there is something for them to act on; else they are typed into the prompt."""
+        """Disable letters that have nothing to act on: they are typed into the prompt."""
         match action:
             case "find" if parameters:
                 return self._findable and self._pattern_found is not None
@@ -278,7 +278,7 @@ class Transcript(TranscriptView):
         self._scroll_to_place(None if self._follow else shown)
 
     def action_leave(self) -> None:
-        """Leave selected lines, links and search, all in one step; without any, go to the prompt."""
+        """Clear the selection, link and search in one step; without any, go to the prompt."""
         selects = self._anchor is not None or self.text_selection is not None
         if not (selects or self._link) and self._pattern_found is None:
             self._chosen = None
@@ -338,7 +338,7 @@ class Transcript(TranscriptView):
         return (text, "\n") if text else None
 
     def _extend_by(self, lines: int) -> bool:
-        """Moves the selection's end, where lines are being selected."""
+        """Move the end of the selection while lines are being selected; else return False."""
         if self._anchor is None:
             return False
         self._extend(self._cursor + self._moved + lines)

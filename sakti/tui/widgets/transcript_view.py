@@ -45,9 +45,10 @@ class TranscriptView(LineView):
         super().__init__(id=id)
         self.document = Document(make_palette({}, True))
         self.more_above = False
-        self.live = LiveTurn(self.document, self._schedule, self._seconds)
+        self.live = LiveTurn(self.document, self._schedule, self._seconds, self._wall_time)
         self._timer: Timer | None = None
         self._clock_timer: Timer | None = None
+        self.has_clock = True  # False: another widget moves its clocks on, with its own
         self._last_flush = 0.0
         self._pace = FLUSH_S  # seconds until the next drawing
         self._follow = True
@@ -120,12 +121,12 @@ class TranscriptView(LineView):
         self._follow = new_value >= self.max_scroll_y - 1
         if self._follow:
             self._read_count, self._has_grown = self._blocks, False
-        self._measure_screen()
+        self._measure_visible()
         if self.more_above and new_value < self.size.height * 2 and not self._asked_older:
             self._asked_older = True
             self.post_message(self.OlderWanted())
 
-    def _measure_screen(self) -> None:
+    def _measure_visible(self) -> None:
         """Measure the blocks on the screen and one screen above it without moving the content."""
         place = self.document.locate(self.scroll_offset.y)
         if place is None:
@@ -183,7 +184,7 @@ class TranscriptView(LineView):
             self._keep_selection(index, self._measure_up(index))
             self._measure_down(index, document.top(index) + inside + rows)
             self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
-            self._measure_screen()  # near the end, earlier blocks are on the screen as well
+            self._measure_visible()  # near the end, earlier blocks are on the screen as well
             return
         have = 0
         for index in range(self._blocks - 1, -1, -1):
@@ -223,7 +224,7 @@ class TranscriptView(LineView):
             self.refresh_lines(first, below - first)
 
     def scroll_end_now(self) -> None:
-        """To the newest line, and follow it from now on."""
+        """Scroll to the newest line, and follow it from now on."""
         self._follow = True
         self._scroll_to_place(None)
 
@@ -258,7 +259,7 @@ class TranscriptView(LineView):
         return strips
 
     def show_top(self) -> None:
-        """To the first line, for reading."""
+        """Scroll to the first line."""
         self._follow = False
         self._scroll_to_place((0, 0))
         self.forget_strips()
@@ -322,7 +323,7 @@ class TranscriptView(LineView):
     def jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> bool:
         """Bring a message to the screen and mark it for a moment.
 
-        With `pattern`, so that the line which matches best is in sight. False when it is not loaded.
+        With `pattern`, the best matching line is in sight. False if the message is not loaded.
         """
         self._pattern = pattern
         place = self._place_of(message_id)
@@ -362,8 +363,7 @@ class TranscriptView(LineView):
     def _schedule(self, now: bool) -> None:
         """Draw soon.
 
-        At once when the last drawing is long ago or somebody waits for it, else when its time has come. No timer runs
-        while nothing changes.
+        At once if the last drawing was long ago or the user is waiting for it. No timer runs while nothing changes.
         """
         if now:
             self._pace = FIRST_FLUSH_S
@@ -401,9 +401,12 @@ class TranscriptView(LineView):
     def _seconds(self) -> float:
         return host_of(self).session.workspace.clock.monotonic()
 
+    def _wall_time(self) -> int:
+        return host_of(self).session.workspace.clock.now()
+
     def _update_clock_timer(self) -> None:
         """Run the clock timer only while something on the screen needs it."""
-        needed = self.live.has_clock
+        needed = self.has_clock and self.live.has_clock
         if needed and self._clock_timer is None:
             self._clock_timer = self.set_interval(1.0, self.live.tick)
         elif not needed and self._clock_timer is not None:

@@ -400,10 +400,10 @@ def editing_keys() -> Iterator[Binding]:
 
 
 class VimArea(TextArea):
-    """An editor that may have vim's keys. Who inherits asks `vim_key` first."""
+    """An editor with optional vim keys. Subclasses pass keys to `vim_key` first."""
 
     class VimMode(Message):
-        """The prompt is in this mode of vim's keys; "": it has none."""
+        """The mode of the vim keys changed; "" if they are off."""
 
         def __init__(self, mode: str) -> None:
             super().__init__()
@@ -414,7 +414,7 @@ class VimArea(TextArea):
         self._vim: Vim | None = None  # None: no vim keys
 
     def _recompute_cursor_offset(self) -> None:
-        """Wait for the cursor while an undo or redo has changed the text and not moved it yet."""
+        """Skip the update while an undo or redo has changed the text but not the cursor yet."""
         if self.cursor_location[0] < self.document.line_count:
             super()._recompute_cursor_offset()
 

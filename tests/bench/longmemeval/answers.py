@@ -141,7 +141,7 @@ class AnswerModel:
     async def _run(self, tool: ActionTool, call: ToolCallPart, ingested: Ingested) -> ToolResultPart:
         state = ToolState(self._folder, self._folder, self._folder, self._clock, ingested.store.ids, {})
         try:
-            outcome = await tool(state.context(call.id, ingested.thread_id, ""), call.arguments or {})
+            outcome = await tool(state.make_context(call.id, ingested.thread_id, ""), call.arguments or {})
         except ToolError as e:
             return ToolResultPart(call.id, call.name, e.message, is_error=True)
         return ToolResultPart(call.id, call.name, outcome.content, outcome.is_error)

@@ -12,14 +12,14 @@ MUTANTS = (
     M(
         "context-edge",
         "sakti.memory.context:ContextBuilder._render",
-        "out[-1] = structs.replace(out[-1], edge=True)",
-        "pass",
+        "structs.replace(newest, edge=True)",
+        "newest",
     ),
     M(
         "context-tokens",
         "sakti.memory.context:ContextBuilder._render",
-        "sum(b.tokens for b in out[1:])",
-        "sum(b.tokens for b in out)",
+        "sum(b.tokens for b in fresh.values())",
+        "sum(b.tokens for b in blocks)",
     ),
     M(
         "context-stale-cache",
@@ -108,7 +108,7 @@ MUTANTS = (
     M("reflector-larger", "sakti.memory.reflect.model:ModelReflector._reflect", "if size < smallest:", "if True:"),
     M(
         "reflector-pinned",
-        "sakti.memory.reflect.model:ModelReflector._reflect",
+        "sakti.memory.reflect.model:_write_prompt",
         'if request.pinned else ""',
         'if False else ""',
     ),
@@ -118,8 +118,8 @@ MUTANTS = (
         "request.start_level + MORE_LEVELS) + 1",
         "request.start_level) + 1",
     ),
-    M("elsewhere-oldest", "sakti.memory.shared:text", "reverse=True", "reverse=False"),
-    M("elsewhere-limit", "sakti.memory.shared:text", "if used + size > limit:", "if False:"),
+    M("elsewhere-oldest", "sakti.memory.shared:format_other_threads", "reverse=True", "reverse=False"),
+    M("elsewhere-limit", "sakti.memory.shared:format_other_threads", "if used + size > limit:", "if False:"),
     M(
         "elsewhere-id",
         "sakti.memory.shared:thread_alias",
@@ -136,7 +136,7 @@ MUTANTS = (
     M(
         "condensing-superseded-stays",
         "sakti.memory.reflect.extractive:ExtractiveReflector.condense",
-        "        _order_replaced(lines)\n",
+        "        _rank_replaced(lines)\n",
         "",
     ),
     M(
@@ -173,6 +173,6 @@ MUTANTS = (
     ),
     M("modes-numbers", "sakti.memory.modes:settings_for", "if mode == DEFAULT:", "if True:"),
     M("levels-synthetic", "sakti.memory.summaries:_extract", ' and "synthetic" not in message.metadata', ""),
-    M("levels-window", "sakti.memory.summaries:due", "mark + TEN <= below", "True"),
+    M("levels-window", "sakti.memory.summaries:find_due_level", "mark + TEN <= below", "True"),
     M("levels-provisional", "sakti.memory.summaries:next_due", ' or any(m.state == "provisional" for m in ten)', ""),
 )

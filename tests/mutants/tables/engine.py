@@ -71,10 +71,10 @@ MUTANTS = (
     M(
         "engine-wait-always",
         f"{WAITING}:_must_wait",
-        "or not comes_in",
+        "or not is_coming",
         "or True",
     ),
-    M("engine-wait-not-ready", f"{WAITING}:_must_wait", " or not comes_in", ""),
+    M("engine-wait-not-ready", f"{WAITING}:_must_wait", " or not is_coming", ""),
     M(
         "engine-wait-not-running",
         f"{WAITING}:_must_wait",
@@ -90,7 +90,7 @@ MUTANTS = (
     M(
         "engine-wait-impatient",
         f"{WAITING}:wait_for_messages",
-        "if observation.elsewhere and looks_elsewhere:",
+        "if observation.is_busy_elsewhere and may_join_others:",
         "if False:",
         by="tests/unit/memory/test_deciding.py::test_a_step_waits_for_what_another_window_observes",
     ),
@@ -168,7 +168,7 @@ MUTANTS = (
     M(
         "engine-prompt-lost",
         f"{REQUEST}:RequestBuilder.messages",
-        "messages = [*(m for m in prompts if m.index <= window.cursor), *messages]",
+        "messages = [*(m for m in prompts if m.index <= state.window.cursor), *messages]",
         "pass",
         by="tests/unit/memory/test_requests.py::test_the_prompt_is_in_every_request_of_its_turn",
     ),
@@ -181,7 +181,7 @@ MUTANTS = (
     ),
     M(
         "engine-backlog-whole",
-        "sakti.memory.request:RequestBuilder.messages",
+        "sakti.memory.request:RequestBuilder._fit",
         "(state.message_limit, most)",
         "(most,)",
     ),

@@ -21,7 +21,7 @@ MUTANTS = (
     M(
         "observe-nothing-sealed",
         f"{OBSERVATION}:Observation._observe",
-        "message_store.seal(db, [m.id for m in found], operation.started)",
+        "message_store.seal(db, [m.id for m in messages], operation.started)",
         "pass",
         by="replay:81",
     ),
@@ -42,8 +42,8 @@ MUTANTS = (
     M(
         "observe-not-in-slices",
         f"{OBSERVATION}:Observation._observe",
-        "slices(self._pending(found), state.numbers.threshold)",
-        "[self._pending(found)]",
+        "slices(self._pending(messages), state.numbers.threshold)",
+        "[self._pending(messages)]",
     ),
     M(
         "observe-not-resting",

@@ -73,14 +73,14 @@ MUTANTS = (
     M(
         "policy-numbers-block-x10",
         "sakti.memory.policy:effective_numbers",
-        "block_after=max(threshold, int(block))",
-        "block_after=max(threshold, int(block)) * 10",
+        "block_after=max(threshold, int(_fit_block_after(observation, messages, threshold)))",
+        "block_after=threshold * 10",
         by="tests/unit/bench/test_oracle.py::test_both_come_to_the_same_thresholds",
     ),
     M(
         "policy-numbers-block-is-threshold",
         "sakti.memory.policy:effective_numbers",
-        "block_after=max(threshold, int(block))",
+        "block_after=max(threshold, int(_fit_block_after(observation, messages, threshold)))",
         "block_after=threshold",
         by="replay:45",
     ),

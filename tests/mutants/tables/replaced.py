@@ -10,8 +10,8 @@ MUTANTS = (
     M(
         "superseding-acts",
         f"{SUPERSEDING}:ended_by",
-        "or old.is_act:",
-        "or False:",
+        "if old.is_act:",
+        "if False:",
         by="tests/unit/memory/test_superseding.py::test_statements_of_another_kind_or_scope_hold",
     ),
     M(
@@ -30,9 +30,9 @@ MUTANTS = (
     ),
     M(
         "superseding-any-subject",
-        f"{SUPERSEDING}:_can_replace",
-        "return _is_same_subject(old, new)",
-        "return True",
+        f"{SUPERSEDING}:_replaces_values",
+        " and _is_same_subject(old, new)",
+        "",
         by="tests/unit/memory/test_superseding.py::test_statements_of_another_kind_or_scope_hold",
     ),
     M(
@@ -59,8 +59,8 @@ MUTANTS = (
     M(
         "superseding-whole-sentence",
         f"{SUPERSEDING}:ended_by",
-        "out.append((clause.start, clause.end))",
-        "out.append((0, len(old.text)))",
+        "[(clause.start, clause.end) for",
+        "[(0, len(old.text)) for",
         by="tests/unit/memory/test_superseding.py::test_only_the_clause_with_the_old_value_is_named",
     ),
     M(
@@ -108,15 +108,15 @@ MUTANTS = (
     M(
         "named-unknown",
         f"{MARKING}:_resolve_named_lines",
-        'if line is None or line.priority == "done"',
-        'if line is not None and line.priority == "done"',
+        "if e in older and _may_replace(row.content, older[e])",
+        "if e not in older or _may_replace(row.content, older[e])",
         by="tests/unit/memory/test_marking.py::test_models_name_only_older_lines_of_the_log",
     ),
     M(
         "named-requests",
-        f"{MARKING}:_resolve_named_lines",
-        "(is_request(line.content) and not is_cancelled(row.content))",
-        "False",
+        f"{MARKING}:_may_replace",
+        "if is_request(line.content) and not is_cancelled(content):",
+        "if False:",
         by="tests/unit/memory/test_marking.py::test_models_end_no_request_that_the_user_did_not_cancel",
     ),
     M(
@@ -135,14 +135,14 @@ MUTANTS = (
     ),
     M(
         "quality-full",
-        "sakti.memory.worker:MemoryWorker._condensed_somehow",
+        "sakti.memory.worker:MemoryWorker._condense_or_extract",
         "not request.full or ",
         "",
         by="tests/unit/memory/test_reflection_quality.py::test_junk_replaces_no_log",
     ),
     M(
         "condense-newer",
-        "sakti.memory.reflect.extractive:_outlive",
+        "sakti.memory.reflect.extractive:_raise_newer",
         "max(unit.rank, older.rank)",
         "unit.rank",
         by="tests/unit/memory/test_extractive.py::test_the_newer_of_a_pair_goes_after_the_older",
@@ -178,20 +178,20 @@ MUTANTS = (
     M(
         "marking-known-pinned",
         f"{MARKING}:mark_replaced",
-        " and row.content not in pinned",
+        " if row.content not in pinned",
         "",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_older_lines_alone_and_no_pinned_one",
     ),
     M(
         "marking-known-newer",
         f"{MARKING}:mark_replaced",
-        " and row.line < position.get(k.by, len(rows))",
+        " and row.line < position.get(one.by, len(rows))",
         "",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_older_lines_alone_and_no_pinned_one",
     ),
     M(
         "marking-known-lost",
-        "sakti.memory.reflect.parts:finish_text",
+        "sakti.memory.reflect.quality:finish_answer",
         "mark_replaced(clean, replaced, contents)",
         "clean",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_what_it_still_says",
@@ -289,14 +289,14 @@ MUTANTS = (
     ),
     M(
         "reflection-newer-lost",
-        "sakti.memory.reflect.quality:put_back",
+        "sakti.memory.reflect.quality:restore_lines",
         "elif ended and ended.casefold() in text.casefold():",
         "elif False:",
         by="tests/unit/memory/test_reflection_quality.py::test_the_newer_of_a_pair_never_goes_before_the_older",
     ),
     M(
         "reflection-form-counts",
-        "sakti.memory.reflect.quality:lost_lines",
+        "sakti.memory.reflect.quality:find_lost_lines",
         "is_represented(content, have, counts)",
         "is_represented(content, have)",
         by="tests/unit/memory/test_reflection_quality.py::test_one_line_does_not_stand_for_others_of_its_form",

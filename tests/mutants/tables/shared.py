@@ -2,7 +2,7 @@
 
 from tests.mutants.apply import Mutant as M
 
-PARTS = "sakti.memory.reflect.parts"
+PARTS = "sakti.memory.reflect.quality"
 SECTIONS = "sakti.store.memory.group_rows"
 SHARED = "sakti.memory.shared"
 
@@ -65,56 +65,56 @@ MUTANTS = (
     ),
     M(
         "shared-own-whole",
-        f"{SHARED}:is_own",
+        f"{SHARED}:is_of_lineage",
         "last is None or span.last <= last",
         "last is None",
         by="tests/unit/memory/test_shared.py::test_a_forks_past_is_its_own_as_far_as_it_goes",
     ),
     M(
         "shared-own-beyond",
-        f"{SHARED}:is_own",
+        f"{SHARED}:is_of_lineage",
         "last is None or span.last <= last",
         "last != -1",
         by="tests/unit/memory/test_shared.py::test_a_forks_past_is_its_own_as_far_as_it_goes",
     ),
     M(
         "shared-own-at",
-        f"{SHARED}:is_own",
+        f"{SHARED}:is_of_lineage",
         "span.last <= last",
         "span.last < last",
         by="tests/unit/memory/test_shared.py::test_a_forks_past_is_its_own_as_far_as_it_goes",
     ),
     M(
         "shared-own-stranger",
-        f"{SHARED}:is_own",
-        "own.get(span.thread_id, -1)",
-        "own.get(span.thread_id)",
+        f"{SHARED}:is_of_lineage",
+        "past.get(span.thread_id, -1)",
+        "past.get(span.thread_id)",
         by="tests/unit/memory/test_shared.py::test_a_forks_past_is_its_own_as_far_as_it_goes",
     ),
     M(
         "shared-own-nobodys",
-        f"{SHARED}:is_own",
-        "bool(found) and all(",
+        f"{SHARED}:is_of_lineage",
+        "bool(covered) and all(",
         "all(",
         by="tests/unit/memory/test_shared.py::test_a_forks_past_is_its_own_as_far_as_it_goes",
     ),
     M(
         "shared-own-some",
-        f"{SHARED}:is_own",
-        "all(mine(s) for s in found)",
-        "any(mine(s) for s in found)",
+        f"{SHARED}:is_of_lineage",
+        "all(map(is_past, covered))",
+        "any(map(is_past, covered))",
         by="tests/unit/memory/test_shared.py::test_a_forks_past_is_its_own_as_far_as_it_goes",
     ),
     M(
         "shared-own-text",
-        f"{SHARED}:own_text",
-        " if is_own(covered, own)",
+        f"{SHARED}:text_of_lineage",
+        " if is_of_lineage(covered, past)",
         "",
         by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
     M(
         "shared-lineage",
-        f"{SHARED}:lineage",
+        f"{SHARED}:lineage_of",
         "{**past, thread.id: None}",
         "{thread.id: None}",
         by="tests/unit/memory/test_shared.py::test_a_forks_past_is_its_own_as_far_as_it_goes",
@@ -156,7 +156,7 @@ MUTANTS = (
     ),
     M(
         "shared-headings",
-        f"{SHARED}:without_labels",
+        f"{SHARED}:remove_labels",
         '_LABEL.sub("", text)',
         "text",
         by="tests/unit/memory/test_shared.py::test_the_reflector_is_told_whose_lines_they_are_and_its_headings_go",
@@ -164,34 +164,34 @@ MUTANTS = (
     M(
         "shared-observer-told-all",
         "sakti.memory.jobs.observation:Observation._earlier",
-        "texts = [shared.own_text(g, ancestry) for g in earlier]",
+        "texts = [shared.text_of_lineage(g, ancestry) for g in earlier]",
         "texts = [g.text for g in earlier]",
         by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
     M(
         "shared-task-of-another",
         "sakti.memory.jobs.observation:Observation._earlier",
-        "[g for g in earlier if shared.is_own(spans(g), ancestry)]",
+        "[g for g in earlier if shared.is_of_lineage(spans(g), ancestry)]",
         "earlier",
         by="tests/unit/memory/test_shared.py::test_another_threads_work_is_not_this_ones",
     ),
     M(
         "shared-part-lost",
-        f"{PARTS}:reflect",
+        f"{PARTS}:reflect_by_thread",
         "                failure = e\n",
         '                failure, text = e, ""\n',
         by="tests/unit/memory/test_shared.py::test_a_part_that_cannot_be_made_smaller_stays",
     ),
     M(
         "shared-task-of-several",
-        f"{PARTS}:reflect",
+        f"{PARTS}:reflect_by_thread",
         "if len(units) > 1 or len(units[0].spans) != 1:",
         "if False:",
         by="tests/unit/memory/test_shared.py::test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own",
     ),
     M(
         "shared-pins",
-        f"{PARTS}:_request",
+        f"{PARTS}:_request_part",
         " if _bare(p) in have",
         "",
         by="tests/unit/memory/test_shared.py::test_a_pinned_line_comes_back_in_its_own_part_alone",

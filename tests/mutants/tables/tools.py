@@ -23,10 +23,10 @@ MUTANTS = (
         '        case ThinkingPart() | ContextPart():\n            return "", ""',
         '        case ThinkingPart(text):\n            return "text", text',
     ),
-    M("recall-offset", "sakti.memory.recall:_one_part", "rest = text[max(0, offset) :]", "rest = text"),
+    M("recall-offset", "sakti.memory.recall:_read_part", "rest = text[max(0, offset) :]", "rest = text"),
     M(
         "recall-group-first",
-        "sakti.memory.recall:_place",
+        "sakti.memory.recall:_resolve_place",
         "return (meant.thread_id, meant.first, meant.last), others",
         "return (meant.thread_id, meant.last, meant.last), others",
         by="tests/unit/memory/test_shared.py::test_recall_pages_through_the_thread_that_is_meant",

@@ -8,34 +8,34 @@ WINDOW = "sakti.memory.window"
 MUTANTS = (
     M(
         "compact-last-exchange",
-        f"{COMPACTION}:to_compact",
-        "return list(messages[: prompts[-1]])",
+        f"{COMPACTION}:select_messages",
+        "return list(messages[:newest_prompt])",
         "return list(messages)",
         by="replay:81",
     ),
     M(
         "compact-last-step",
-        f"{COMPACTION}:to_compact",
+        f"{COMPACTION}:select_messages",
         "return list(messages[: cuts[-1]]) if cuts else []",
         "return list(messages)",
         by="replay:45",
     ),
     M(
         "compact-running-call",
-        f"{COMPACTION}:to_compact",
+        f"{COMPACTION}:select_messages",
         'policy.select_safe_buffer_prefix([m for m in state.window.messages if m.state == "saved"])',
         'tuple(m for m in state.window.messages if m.state == "saved")',
         by="tests/unit/memory/test_window.py::test_a_compaction_leaves_the_last_exchange",
     ),
     M(
         "compact-provisional",
-        f"{COMPACTION}:to_compact",
+        f"{COMPACTION}:select_messages",
         ' if m.state == "saved"',
         "",
     ),
     M(
         "compact-too-little",
-        f"{COMPACTION}:to_compact",
+        f"{COMPACTION}:select_messages",
         "if state.window.pending < state.numbers.threshold:",
         "if False:",
     ),
@@ -43,16 +43,16 @@ MUTANTS = (
     M(
         "compact-ready-beyond",
         f"{COMPACTION}:observe_all",
-        "await state.activate_ready(last, own)",
-        "await state.activate_ready(None, own)",
+        "await state.activate_ready(last, into)",
+        "await state.activate_ready(None, into)",
         by="tests/unit/memory/test_deciding.py::test_a_compaction_leaves_the_last_exchange_though_it_is_buffered",
     ),
     M("compact-over-ready", f"{COMPACTION}:observe_all", "if not state.window.ready():", "if state.window.ready():"),
-    M("compact-not-ready", f"{COMPACTION}:observe_all", "    await state.activate_ready(last, own)\n", ""),
+    M("compact-not-ready", f"{COMPACTION}:observe_all", "    await state.activate_ready(last, into)\n", ""),
     M(
         "compact-owns-others",
         f"{COMPACTION}:_record",
-        "tuple(g.id for g in own)",
+        "tuple(g.id for g in groups)",
         "tuple(g.id for g in window.active if g.observes)",
     ),
     M(
@@ -66,8 +66,8 @@ MUTANTS = (
     M(
         "compact-count",
         f"{COMPACTION}:compact",
-        "gone = [m for m in pending if m.index <= state.window.cursor]",
-        "gone = list(found)",
+        "observed = [m for m in pending if m.index <= state.window.cursor]",
+        "observed = list(selected)",
     ),
     M(
         "compact-ready-not-noted",
@@ -80,8 +80,8 @@ MUTANTS = (
     M(
         "compact-preview-beyond",
         f"{COMPACTION}:preview",
-        "gone = [m for m in state.window.messages if m.index <= last]",
-        "gone = list(state.window.messages)",
+        "observed = [m for m in state.window.messages if m.index <= last]",
+        "observed = list(state.window.messages)",
     ),
     M(
         "compact-left-not-told",
@@ -199,12 +199,12 @@ MUTANTS = (
         "cuts = policy.safe_cuts(messages)",
         "cuts = list(range(len(messages) + 1))",
     ),
-    M("sync-last-exchange", f"{WINDOW}:sync_cut", "if c < len(messages)]", "if c <= len(messages)]"),
+    M("sync-last-exchange", "sakti.memory.policy:inner_cuts", "if cut < len(messages)]", "if cut <= len(messages)]"),
     M(
         "sync-floor-ignored",
         f"{WINDOW}:sync_cut",
-        "if rest[c] >= floor]",
-        "if rest[c] >= 0]",
+        "if rest[c] >= floor)",
+        "if rest[c] >= 0)",
         by="tests/unit/memory/test_window.py::test_a_step_that_waits_leaves_the_floor_and_the_last_exchange",
     ),
     M(
@@ -216,7 +216,7 @@ MUTANTS = (
     M(
         "sync-too-much",
         f"{WINDOW}:sync_cut",
-        "if keeping and keeping[-1] and rest[keeping[-1]] < threshold:",
+        "if most and rest[most] < threshold:",
         "if False:",
     ),
     M(
@@ -233,7 +233,12 @@ MUTANTS = (
         "if m.id in sent]",
         by="tests/unit/memory/test_window.py::test_what_fits_is_the_newest_with_the_prompt",
     ),
-    M("fit-last-lost", f"{WINDOW}:newest_that_fit", "room < 0 and number", "room < 0"),
+    M(
+        "fit-last-lost",
+        f"{WINDOW}:newest_that_fit",
+        "    sent = {m.id: m for m in last}\n",
+        "    sent = dict[str, Message]()\n",
+    ),
     M(
         "leaving-too-much",
         "sakti.memory.compaction:count_unobserved",

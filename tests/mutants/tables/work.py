@@ -4,7 +4,7 @@ from tests.mutants.apply import Mutant as M
 
 LEASE = "sakti.memory.jobs.operation"
 WORK = "sakti.memory.worker"
-PARTS = "sakti.memory.reflect.parts"
+PARTS = "sakti.memory.reflect.quality"
 
 MUTANTS = (
     M("observe-system", f"{WORK}:observable", 'message.role != "system" and ', "", by="replay:81"),
@@ -18,24 +18,24 @@ MUTANTS = (
     M("observe-synthetic", f"{WORK}:observable", ' and "synthetic" not in message.metadata', "", by="replay:81"),
     M(
         "work-pinned-not-restored",
-        f"{PARTS}:with_pinned",
+        f"{PARTS}:restore_pinned",
         'return "\\n".join([*lost, text]) if lost else text',
         "return text",
         by="tests/unit/memory/test_shared.py::test_a_pinned_line_comes_back_in_its_own_part_alone",
     ),
     M(
         "work-pinned-twice",
-        f"{PARTS}:with_pinned",
+        f"{PARTS}:restore_pinned",
         "if _bare(p) not in have",
         "if True",
         by="tests/unit/memory/test_corrections.py::test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit",
     ),
     M("work-pins-lost", f"{WORK}:MemoryWorker.reflect", "if _pinned_text(r) in pinned", "if False"),
-    M("work-not-smaller", f"{WORK}:MemoryWorker._checked_text", "if not text or after >= size:", "if not text:"),
-    M("work-not-smaller-at", f"{WORK}:MemoryWorker._checked_text", "after >= size:", "after > size:"),
+    M("work-not-smaller", f"{WORK}:MemoryWorker._check_text", "if not text or after >= size:", "if not text:"),
+    M("work-not-smaller-at", f"{WORK}:MemoryWorker._check_text", "after >= size:", "after > size:"),
     M(
         "work-reflects-nothing",
-        f"{WORK}:MemoryWorker._checked_text",
+        f"{WORK}:MemoryWorker._check_text",
         "if not text or after >= size:",
         "if after >= size:",
     ),

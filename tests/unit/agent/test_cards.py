@@ -154,7 +154,7 @@ async def test_an_approved_plan_becomes_tasks_a_block_and_an_approval_mode(store
     assert session.current.approval_mode == "edits"
     epic, first, second = await board(store, run)
     assert (epic.type, first.title, second.title) == ("epic", "Add the column", "Read it")
-    edges = await store.read(graph.edges, session.workspace.board_id)
+    edges = await store.read(graph.list_edges, session.workspace.board_id)
     assert {(second.id, first.id, "blocks"), (first.id, epic.id, "parent-child")} <= {tuple(e) for e in edges}
     kinds = [b.kind for b in run.provider.requests[-1].system]
     assert "plan" not in kinds, "its message is still sent"
@@ -183,7 +183,7 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     [message] = [m for m in run.provider.requests[-1].messages if any(r.name == "present_plan" for r in m.tool_results)]
     assert with_user_answers([message])[0].text.startswith("I changed the plan to:")
     before = await board(store, run)
-    edges = await store.read(graph.edges, session.workspace.board_id)
+    edges = await store.read(graph.list_edges, session.workspace.board_id)
     session.set_approval_mode("edits")
     undone = undoing.make_undoing(session)
     await undone.undo(await undone.preview(1, "conversation"))
@@ -191,15 +191,16 @@ async def test_undo_takes_a_plan_back_but_no_task_that_was_worked_on(store: Stor
     assert plans.find_plan(session.thread.metadata) is None  # pyright: ignore[reportOptionalMemberAccess]
     await undoing.make_undoing(session).redo()
     assert [(t.id, t.status) for t in await board(store, run)] == [(t.id, t.status) for t in before]
-    assert await store.read(graph.edges, session.workspace.board_id) == edges
+    assert await store.read(graph.list_edges, session.workspace.board_id) == edges
     assert session.current.approval_mode == "edits" and plans.find_plan(session.thread.metadata) is not None
     await store.write(tasks.claim, session.current.task_actor(), before[1].id)
     from_shell = undoing.Undoing(store, session.workspace.root, store.clock, session.thread, None)
     await session.close()
-    result = await from_shell.undo(await from_shell.preview(1, "conversation"))
+    preview = await from_shell.preview(1, "conversation")
+    result = await from_shell.undo(preview)
     assert {t.title for t in await board(store, run)} == {"Store the region", "Add the column"}
     assert set(result.tasks) == {"Add the column", "Store the region"}
-    assert "worked on and are kept" in describe_result(result).sentence
+    assert "worked on and are kept" in describe_result(preview, result).sentence
     await from_shell.redo()
     assert [t.id for t in await board(store, run)] == [t.id for t in before]
 

@@ -190,7 +190,7 @@ async def test_tools_and_doctor_start_no_program_of_the_workspace(
     store: Store, root: Path, trap: Trap, hostile_path: str, tmp_path: Path
 ) -> None:
     tools = ToolState(root, root, tmp_path / "out", store.clock, store.ids, {"PATH": hostile_path})
-    run = tools.context("call", "thread", "", lambda _piece: None)
+    run = tools.make_context("call", "thread", "", lambda _piece: None)
     assert "kept.txt:1:one" in (await grep(run, {"pattern": "one"})).content
     assert (await bash(run, {"command": "echo $0"})).content.endswith("/bash")
     assert await git_state(root) is not None

@@ -76,7 +76,7 @@ async def test_everything_but_rules_is_adopted(store: Store) -> None:
     assert await store.read(rows_of, "/new") == {t: n for t, n in before.items() if t != "approval_rules"}
     assert [t.id for t in await store.read(threads.list_recent, "/new", 5)] == ["one-thread"]
     assert [h.id for h in (await store.read(search, "heron", Scope("/new"))).hits] == ["one-m"]
-    ready = await store.read(queries.ready, "/new", 5)
+    ready = await store.read(queries.list_ready, "/new", 5)
     assert ([t["id"] for t in ready["tasks"]], ready["readyCount"], ready["blockedCount"]) == (["one-task"], 1, 1)
     assert await store.read(records.read_working_memory, "resource", "/new") == ("the page", 1)
     assert [h.kind for h in (await store.read(search, "page", Scope("/new"))).hits] == ["working_memory"]

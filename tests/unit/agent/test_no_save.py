@@ -80,7 +80,7 @@ async def test_the_turn_is_answered_and_not_kept(store: Store, tmp_path: Path) -
     await session.close()
     assert not whole.parent.exists(), "what tools printed is gone, too"
     assert await sum_of(store) == before
-    assert await store.read(messages.count, thread) == 2
+    assert await store.read(messages.count_messages, thread) == 2
     assert not (await store.read(search, "again", Scope(str(work)))).hits
 
 
@@ -134,7 +134,7 @@ async def test_the_switch_holds_from_the_next_start_on(store: Store, tmp_path: P
     await run.ask("hello")
     assert run.session.thread is not None
     await run.session.close()
-    assert await store.read(messages.count, run.session.thread.id) == 2
+    assert await store.read(messages.count_messages, run.session.thread.id) == 2
 
 
 def test_a_project_may_not_switch_it_on(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def upgrade(monkeypatch: pytest.MonkeyPatch) -> None:
         return [replace(t, name="find") if t.name == "glob" else t for t in tools(*args, **options)]
 
     monkeypatch.setattr(prompt, "build", lambda *a, **k: "Version 2. " + build(*a, **k))
-    monkeypatch.setattr(catalog, "all_tools", all_tools)
+    monkeypatch.setattr(catalog, "make_all_tools", all_tools)
 
 
 async def leave(store: Store, folder: Path) -> tuple[str, Request]:

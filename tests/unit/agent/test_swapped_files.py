@@ -51,7 +51,7 @@ async def test_a_folder_that_becomes_a_link_is_no_way_out(store: Store, ws: Path
         (ws / "sub").symlink_to(tmp_path / "out")
 
     results, questions = await asked(store, ws, [Call("write", {"path": "sub/f", "content": "x"})], swap)
-    assert questions == 1 and results[0].is_error and "another file than the one that was allowed" in results[0].content
+    assert questions == 1 and results[0].is_error and "no longer the file that was allowed" in results[0].content
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -131,7 +131,7 @@ async def test_a_link_that_changes_after_the_question_shows_nothing_else(
     )
     results, questions = await asked(store, ws, [Call(name, arguments)], swap)
     assert questions == 1 and results[0].is_error, results[0].content
-    assert "another file than the one that was allowed" in results[0].content
+    assert "no longer the file that was allowed" in results[0].content
 
 
 def test_reading_follows_no_link_that_appears_on_the_way(ws: Path, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ NOTHING: dict[str, Any] = {"labels": [], "priority": 2, "meta": [], "status": No
 def one_more_command(monkeypatch: pytest.MonkeyPatch) -> None:
     subject = shell.find_subject
     monkeypatch.setattr(
-        shell, "subject", lambda word: registry.Subject((attempt,), ()) if word == "try" else subject(word)
+        shell, "find_subject", lambda word: registry.Subject((attempt,), ()) if word == "try" else subject(word)
     )
 
 

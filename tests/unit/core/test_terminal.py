@@ -13,7 +13,7 @@ async def work():
     asyncio.get_running_loop().run_in_executor(None, time.sleep, 600)
     return 7
 
-print(asyncio.run(terminal.then_end(work())))
+print(asyncio.run(terminal.run_then_end(work())))
 """
 
 APART = """
@@ -28,7 +28,7 @@ last = Last()  # taken apart by the end of the interpreter
 logging.basicConfig(filename=sys.argv[1])
 logging.warning("logged")
 sys.stdout.write("printed")
-terminal.end(7)
+terminal.end_process(7)
 """
 
 

@@ -164,7 +164,7 @@ async def test_a_session_that_grows_adds_only_its_new_entries(store: Store, root
     await run(store, "claude-code", root)
     session.turn("till")
     report = await run(store, "claude-code", root)
-    assert (report.new, report.unchanged, report.messages) == (3, 0, 3)
+    assert (report.new, report.unchanged, report.messages, report.threads) == (3, 3, 6, 1)
     (thread,) = await texts(store)
     assert thread == ["stock, please", "stock is done.", "till, please", "till is done."]
 

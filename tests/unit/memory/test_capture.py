@@ -73,7 +73,7 @@ def test_what_is_in_it_and_what_is_not() -> None:
         "model": "anthropic/claude-x",
     }
     assert second == {"type": "input", "turn": 1, "gapMs": 597_000, "user": "And now?", "steps": []}
-    assert redactor.found == 2
+    assert redactor.secrets == 2
 
 
 def test_blank_texts_have_as_many_tokens() -> None:

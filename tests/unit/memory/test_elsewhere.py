@@ -19,16 +19,16 @@ def message(number: int, thread: str, text: str) -> MessageExcerpt:
 
 def test_the_least_recent_goes_first_and_ids_are_obscured() -> None:
     said = [message(i, "abc" if i % 2 else "xyz", f"number {i} " + "word " * 30) for i in range(10)]
-    text = shared.text(said, Estimator(), 320, "UTC")
+    text = shared.format_other_threads(said, Estimator(), 320, "UTC")
     assert "number 9" in text
     assert "number 0 " not in text
     assert text.rindex(shared.thread_alias("abc")) > text.index(shared.thread_alias("xyz"))
     assert 'id="abc"' not in text
     assert Estimator().count(text) <= 320
-    assert shared.text(said, Estimator(), 10, "UTC") == ""
+    assert shared.format_other_threads(said, Estimator(), 10, "UTC") == ""
     named = [structs.replace(said[0], title='Fix "login"')]
     head = f"""<thread id="{shared.thread_alias("xyz")}" title="Fix 'login'">"""
-    assert head in shared.text(named, Estimator(), 320, "UTC")
+    assert head in shared.format_other_threads(named, Estimator(), 320, "UTC")
 
 
 async def test_a_thread_is_told_of_what_others_said_until_it_is_observed(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ async def test_a_thread_is_told_of_what_others_said_until_it_is_observed(tmp_pat
     (block,) = [b for b in prepared.blocks if b.kind == "other_threads"]
     assert "zebras" in block.text
     assert "t1" not in block.text
-    assert block.tokens <= 1_000 * shared.SHARE
+    assert block.tokens <= 1_000 * shared.OTHERS_SHARE
     assert not block.edge
     await driver.step({"text": "Nothing."}, "c1")
     await driver.engine.end_turn()

@@ -391,7 +391,7 @@ async def test_a_stopped_compaction_keeps_what_is_finished_and_can_be_taken_back
         await asyncio.sleep(0)
     task.cancel()
     done = await task
-    assert done.warnings and ("Stopped" in done.warnings[0] or "any more" in done.warnings[0])
+    assert done.stopped and "top" in done.warnings[0] and ("unchanged" if finished else "nothing") in done.warnings[0]
     assert (0 < done.messages < count) if finished else done.messages == 0
     assert [e.fields["error"] for e in driver.of(MemoryOperation) if e.kind == "failed"] == ["stopped by the user"]
     assert await driver.store.read(lambda db: db.execute_sql("SELECT count(*) FROM leases").fetchone()) == (0,)
@@ -405,6 +405,12 @@ async def test_a_stopped_compaction_keeps_what_is_finished_and_can_be_taken_back
     assert (await driver.engine.compact()).messages == count
     assert len([e for e in driver.of(MemoryOperation) if e.kind == "failed"]) == 1, "closing says nothing of the kind"
     await driver.close()
+
+
+def test_a_compaction_that_was_stopped_at_its_end_says_so() -> None:
+    assert "is in effect." in compaction.warn_of_rest(0, stopped=True)[0]
+    assert compaction.warn_of_rest(0, stopped=False) == ()
+    assert "1 message is unchanged" in compaction.warn_of_rest(1, stopped=False)[0]
 
 
 async def test_compact_without_anything_asks_nobody(tmp_path: Path) -> None:
@@ -479,7 +485,8 @@ async def test_a_small_window_observes_early_and_says_why(tmp_path: Path) -> Non
     prepared = await driver.prepare()
     assert prepared.status.messages.threshold == 900
     assert prepared.status.observations.threshold == 1_200
-    assert "Limits fit a window of 2.1k" in prepared.status.note
+    lowered, why = "messages 30.0k → 900, observations 40.0k → 1.2k", "the model's window leaves 2.1k for both"
+    assert f"Lower limits: {lowered}, as {why}." in prepared.status.note
     await driver.close()
 
 
@@ -602,7 +609,7 @@ async def test_the_log_can_be_asked_for(tmp_path: Path) -> None:
     assert {line.kind for line in lines} == {"observation", "reflection"}
     assert all(line.date == "Jan 15, 2026" and line.time == "10:00" and line.priority == "medium" for line in lines)
     assert driver.said[0].id in await read(memory_log.list_sources, lines[0].group_id)
-    made = await read(memory_log.generations, record)
+    made = await read(memory_log.list_generations, record)
     assert made and made[0].tokens < made[0].input_tokens
     assert driver.of(MemoryStatus)[-1].generation_count == len([g for g in made if g.activated_at])
     await driver.close()

@@ -309,7 +309,7 @@ async def test_what_many_lines_tell_goes_before_what_one_line_tells() -> None:
     ],
 )
 def test_what_is_laid_down_or_exact_lasts(stated: str, lasting: bool) -> None:
-    assert sentences.lasts(stated) is lasting
+    assert sentences.is_lasting(stated) is lasting
 
 
 @pytest.mark.parametrize(

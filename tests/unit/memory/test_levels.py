@@ -87,7 +87,7 @@ def test_nothing_is_invented(talk: list[tuple[str, str]]) -> None:
 def test_level_by_count(count: int, seen: int) -> None:
     marks = (0, 0)
     for _ in range(200):
-        level = summaries.due(marks, count, seen)
+        level = summaries.find_due_level(marks, count, seen)
         if not level:
             break
         marks = (marks[0] + 10, marks[1]) if level == 1 else (marks[0], marks[1] + 10)

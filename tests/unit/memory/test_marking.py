@@ -159,7 +159,7 @@ async def test_of_a_log_only_what_is_new_is_read_again(tmp_path: Path, monkeypat
         read.extend(map(str, values))
         return whole(db, where, values)
 
-    monkeypatch.setattr(memory_log, "lines_where", noted)
+    monkeypatch.setattr(memory_log, "select_lines", noted)
 
     async def log(before: memory_log.LogSnapshot | None) -> memory_log.LogSnapshot:
         read.clear()

@@ -601,13 +601,13 @@ async def test_pinned_lines_are_what_people_left_of_them(rows: Rows) -> None:
 
 
 async def test_a_revision_follows_every_change(rows: Rows) -> None:
-    seen = {await rows.store.read(memory.revision, "r", "t")}
+    seen = {await rows.store.read(memory.read_revision, "r", "t")}
     await rows.observe("a", 0, 3)
-    seen.add(await rows.store.read(memory.revision, "r", "t"))
+    seen.add(await rows.store.read(memory.read_revision, "r", "t"))
     await rows.store.write(memory.set_record_metadata, "r", {"x": 1, "y": 2})
-    seen.add(await rows.store.read(memory.revision, "r", "t"))
+    seen.add(await rows.store.read(memory.read_revision, "r", "t"))
     await rows.store.write(memory.set_record_metadata, "r", {"y": None})
     assert "y" not in (await rows.record()).metadata
     await rows.say(1)
-    seen.add(await rows.store.read(memory.revision, "r", "t"))
+    seen.add(await rows.store.read(memory.read_revision, "r", "t"))
     assert len(seen) == 4

@@ -78,8 +78,8 @@ RULES = {
         "several calls of tools for one purpose go under one line",
         "Terse",
         "not how well",
-        "Nothing that the log already holds",
-        "No ids of threads or messages",
+        "Nothing that is already in the log",
+        "No thread or message ids",
     ),
 }
 CONDENSED = (

@@ -26,7 +26,7 @@ LOG = "\n".join(
 
 
 def important(*replaced: ReplacedWords) -> list[lines.LogRow]:
-    return quality.important_lines([LOG], replaced)
+    return quality.select_important_lines([LOG], replaced)
 
 
 @pytest.mark.parametrize(("have", "tokens", "before"), [(2, 900, 1_000), (10, 149, 1_000), (0, 1, 400), (10, 19, 400)])
@@ -60,19 +60,19 @@ def test_replaced_lines_need_not_be_kept() -> None:
 @pytest.mark.parametrize("room", [0, 40, 80, 160, 1_000])
 def test_lost_lines_of_the_user_come_back_newest_first_as_far_as_there_is_room(room: int) -> None:
     text = "* 🔴 (9:00) User stated: Ada maintains the module number0 of service0"
-    lost = quality.lost_lines(text, important())
+    lost = quality.find_lost_lines(text, important())
     assert len(lost) == len(NAMES) - 1
-    more, rest = quality.put_back(text, lost, [], room=room, limit=room, count=lambda t: len(t.split()))
+    more, rest = quality.restore_lines(text, lost, [], room=room, limit=room, count=lambda t: len(t.split()))
     assert len(more.split()) <= max(room, len(text.split()))
-    assert len(rest) == len(quality.lost_lines(more, important()))
+    assert len(rest) == len(quality.find_lost_lines(more, important()))
     assert all(name not in more for name in NAMES[1 : 1 + len(rest)]), "the oldest stay lost"
 
 
 def test_one_line_does_not_stand_for_others_of_its_form() -> None:
     for row in important():
-        assert len(quality.lost_lines(f"* 🔴 {row.content}", important())) == len(NAMES) - 1
+        assert len(quality.find_lost_lines(f"* 🔴 {row.content}", important())) == len(NAMES) - 1
         words = row.content.removeprefix("User stated: ").replace("maintains the module", "has")
-        assert len(quality.lost_lines(f"* {words}", important())) == len(NAMES) - 1, "in other words"
+        assert len(quality.find_lost_lines(f"* {words}", important())) == len(NAMES) - 1, "in other words"
 
 
 PAIR = ReplacedWords("The port is 8080", "User stated: The port is now 8081", "Jan 16, 2026", "10:00")
@@ -86,11 +86,11 @@ CHANGED = (
 @pytest.mark.parametrize("is_older_there", [True, False])
 def test_the_newer_of_a_pair_never_goes_before_the_older(is_older_there: bool, room: int) -> None:
     text = "* 🔴 (10:00) User stated: The port is 8080" if is_older_there else "* 🟡 The port was set"
-    lost = quality.lost_lines(text, quality.important_lines([CHANGED], [PAIR]), [PAIR])
+    lost = quality.find_lost_lines(text, quality.select_important_lines([CHANGED], [PAIR]), [PAIR])
     assert any("8081" in row.content for row in lost)
 
     def back() -> str:
-        return quality.put_back(text, lost, [PAIR], room=0, limit=room, count=lambda t: len(t.split()))[0]
+        return quality.restore_lines(text, lost, [PAIR], room=0, limit=room, count=lambda t: len(t.split()))[0]
 
     if room:
         assert "The port is now 8081" in back()
@@ -103,8 +103,8 @@ def test_the_newer_of_a_pair_never_goes_before_the_older(is_older_there: bool, r
 
 def test_repeats_go_and_weights_return() -> None:
     twice = "\n".join(line for row in LOG.split("\n") for line in ([row] if row.startswith("Date") else [row, row]))
-    assert quality.without_repeats(twice) == LOG
-    assert quality.with_weight(LOG.replace("🔴", "🟢"), important()) == LOG
+    assert quality.remove_repeats(twice) == LOG
+    assert quality.restore_weight(LOG.replace("🔴", "🟢"), important()) == LOG
 
 
 class Stating(ScriptedObserver):

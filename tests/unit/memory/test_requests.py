@@ -185,7 +185,7 @@ async def test_what_could_not_be_observed_is_pending_and_tried_later(driver: Dri
     assert not await driver.engine.observation.now(state.window.find_uncovered_messages()[:4])
     assert (state.phase, state.retry.failures, state.window.cursor) == (Phase.BACKING_OFF, 1, -1)
     assert state.window.active == []
-    assert await driver.store.read(message_store.count, "t1") == len(driver.said)
+    assert await driver.store.read(message_store.count_messages, "t1") == len(driver.said)
     state.settle()
     assert state.phase is Phase.BACKING_OFF
     driver.clock.advance(61)

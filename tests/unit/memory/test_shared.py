@@ -17,7 +17,7 @@ from sakti.memory import shared
 from sakti.memory.context import render_group
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.recall import AskingThread, RecallRequest, recall
-from sakti.memory.reflect import parts as reflect_parts
+from sakti.memory.reflect import quality
 from sakti.memory.reflect.model import ModelReflector
 from sakti.memory.shared import thread_alias
 from sakti.store import memory
@@ -69,7 +69,7 @@ async def test_a_pinned_line_goes_with_the_part_that_has_it_not_with_one_that_qu
     groups = [group("a", "t1", mine, 0, 4), group("b", "t2", quotes, 0, 4)]
     reflector = ScriptedReflector()
     whole = ReflectInput("t1", tuple((g.id, g.text) for g in groups), 100, 0, (pinned,), "default")
-    await reflect_parts.reflect(reflector, groups, whole, Estimator(), (), asyncio.to_thread)
+    await quality.reflect_by_thread(reflector, groups, whole, Estimator(), (), asyncio.to_thread)
     assert [part.pinned for part in reflector.inputs] == [(pinned,), ()]
 
 
@@ -128,18 +128,18 @@ async def test_a_pinned_line_comes_back_in_its_own_part_alone() -> None:
     groups = [group("a", "t1", lines_of("a", 9), 0, 9), group("b", "t2", lines_of("b", 9), 0, 4)]
     pinned = "* 🟡 (10:03) b line 3"
     request = ReflectInput("t1", tuple((g.id, g.text) for g in groups), 100, pinned=(pinned,))
-    result, _ = await reflect_parts.reflect(Short(), groups, request, Estimator(), (), asyncio.to_thread)
+    result, _ = await quality.reflect_by_thread(Short(), groups, request, Estimator(), (), asyncio.to_thread)
     assert result.text.split("\n") == ["* 🟡 in short", pinned, "* 🟡 in short"]
 
 
 def test_a_forks_past_is_its_own_as_far_as_it_goes() -> None:
     forked: dict[str, Any] = {"forked_from": "t2", "forked_at": 9}
-    own = shared.lineage(Thread("t3", "w", "", 0, 0, metadata={**forked, "lineage": [["t1", 4], ["t2", 9]]}))
+    own = shared.lineage_of(Thread("t3", "w", "", 0, 0, metadata={**forked, "lineage": [["t1", 4], ["t2", 9]]}))
     assert own == {"t1": 4, "t2": 9, "t3": None}
     mine = [(Span("t3", 50, 99),), (Span("t2", 3, 9),), (Span("t1", 0, 4), Span("t3", 0, 1))]
     others = [(), (Span("t2", 3, 10),), (Span("t4", 0, 1),), (Span("t3", 0, 1), Span("t4", 0, 1))]
-    assert [shared.is_own(s, own) for s in (*mine, *others)] == [True] * 3 + [False] * 4
-    assert shared.lineage(Thread("t3", "w", "", 0, 0, metadata=forked)) == {"t2": 9, "t3": None}
+    assert [shared.is_of_lineage(s, own) for s in (*mine, *others)] == [True] * 3 + [False] * 4
+    assert shared.lineage_of(Thread("t3", "w", "", 0, 0, metadata=forked)) == {"t2": 9, "t3": None}
 
 
 # --- in the engine ----------------------------------------------------------------------------------------
@@ -339,7 +339,7 @@ async def test_a_fork_knows_whose_notes_are_its_own(tmp_path: Path) -> None:
     (own,) = [g for g in driver.engine.state.window.active if g.thread_id == "t3"]
     assert (own.text, own.first_index, own.last_index, own.metadata["forked"]) == ("", 0, end, True)
     again = await store.write(thread_fork.fork, "t3", id="t4", ids=store.ids, now=driver.clock.now(), upto=2)
-    assert shared.lineage(again) == {"t1": 2, "t3": 2, "t4": None}
+    assert shared.lineage_of(again) == {"t1": 2, "t3": 2, "t4": None}
     await driver.begin("zebra, go on")
     prepared = await driver.engine.prepare(step=1)
     (told,) = [b.text for b in prepared.blocks if b.kind == "memory"]
@@ -394,5 +394,5 @@ async def test_the_reflector_is_told_whose_lines_they_are_and_its_headings_go() 
 
 
 def test_headings_of_the_reflectors_own_stay() -> None:
-    text = f"## Thread {T1} x\n* a\n## Threads {T1}; {T2}\n* b\n## Other\n* c\n## {shared.NOBODYS}\n* d"
-    assert shared.without_labels(text) == "* a\n* b\n## Other\n* c\n* d"
+    text = f"## Thread {T1} x\n* a\n## Threads {T1}; {T2}\n* b\n## Other\n* c\n## {shared.NO_THREAD}\n* d"
+    assert shared.remove_labels(text) == "* a\n* b\n## Other\n* c\n* d"

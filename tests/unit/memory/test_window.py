@@ -224,9 +224,11 @@ class State:
     window: Window
     threshold: int = 1_000
 
+    @property
     def numbers(self) -> policy.Numbers:
         return policy.Numbers(self.threshold, None, self.threshold, 0.5, 1_000, None, 1_000)
 
+    @property
     def observation_tokens(self) -> int:
         return 5
 
@@ -246,21 +248,21 @@ class State:
 )
 def test_a_compaction_leaves_the_last_exchange(roles: str, threshold: int, taken: int) -> None:
     state: Any = State(window(talk(roles)), threshold)
-    assert indexes(compaction.to_compact(state)) == list(range(taken))
+    assert indexes(compaction.select_messages(state)) == list(range(taken))
 
 
 def test_within_a_turn_it_leaves_the_last_step() -> None:
     state: Any = State(window(talk("uauacrcr")))
-    assert indexes(compaction.to_compact(state, whole_turn=False)) == [0, 1, 2, 3, 4, 5]
+    assert indexes(compaction.select_messages(state, whole_turn=False)) == [0, 1, 2, 3, 4, 5]
     state = State(window(talk("uauacrc")))
-    assert indexes(compaction.to_compact(state, whole_turn=False)) == [0, 1, 2, 3]
+    assert indexes(compaction.select_messages(state, whole_turn=False)) == [0, 1, 2, 3]
 
 
 def test_what_a_guardrail_looks_at_is_not_compacted() -> None:
     messages = talk("uaua")
     messages[2:] = [message(2, "user", state="provisional"), message(3, "assistant", state="provisional")]
     state: Any = State(window([*messages, message(4, "user", state="provisional")]))
-    assert indexes(compaction.to_compact(state)) == []
+    assert indexes(compaction.select_messages(state)) == []
 
 
 def test_it_is_told_before_what_would_go() -> None:

@@ -31,7 +31,7 @@ class Lines:
         self.said: list[str] = []
         self.left: int | None = None
         self.commands = PlainCommands(self)  # type: ignore[arg-type]
-        session.subscribe(lambda event: self.say(self.speech.hear(event)))
+        session.subscribe(lambda event: self.say(self.speech.format_event(event)))
 
     def say(self, lines: Iterable[str]) -> None:
         self.said += lines

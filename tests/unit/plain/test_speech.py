@@ -40,7 +40,7 @@ WRITE = ApprovalRequested(
 
 def said(*events: Event, speech: Speech | None = None) -> list[str]:
     speech = speech or Speech()
-    return [line for event in events for line in speech.hear(event)]
+    return [line for event in events for line in speech.format_event(event)]
 
 
 def end(status: str = "answered", **more: str) -> TurnFinished:
@@ -49,11 +49,11 @@ def end(status: str = "answered", **more: str) -> TurnFinished:
 
 def test_an_answer_is_said_a_whole_line_at_a_time() -> None:
     speech = Speech()
-    assert speech.hear(TextDelta("It drains at ")) == []
-    assert speech.hear(TextDelta("midnight.\nThen it ")) == ["sakti: It drains at midnight."]
-    assert speech.hear(TextDelta("rests.")) == []
-    assert speech.hear(MessageSaved(ANSWER)) == ["Then it rests."]
-    assert speech.hear(end()) == ["ready"]
+    assert speech.format_event(TextDelta("It drains at ")) == []
+    assert speech.format_event(TextDelta("midnight.\nThen it ")) == ["sakti: It drains at midnight."]
+    assert speech.format_event(TextDelta("rests.")) == []
+    assert speech.format_event(MessageSaved(ANSWER)) == ["Then it rests."]
+    assert speech.format_event(end()) == ["ready"]
 
 
 def test_a_long_line_is_said_by_whole_sentences() -> None:
@@ -136,7 +136,7 @@ def test_half_a_line_is_said_before_what_follows_it() -> None:
 
 def test_the_users_own_command_is_said_as_it_prints() -> None:
     speech = Speech()
-    speech.own_command("make")
+    speech.expect_command("make")
     assert said(ToolStarted(READ), ToolOutput("1", "not mine\n"), speech=speech) == []
     run = ToolCallPart("1", "bash", {"command": "make"})
     done = ToolFinished(ToolResultPart("1", "bash", "a\nb"), 50)
@@ -167,7 +167,7 @@ def test_several_calls_are_said_before_the_first_is_made() -> None:
 
 def test_questions_are_asked_one_at_a_time() -> None:
     speech = Speech()
-    assert speech.hear(BASH) == [
+    assert speech.format_event(BASH) == [
         "question 1: run this command?",
         "  make all",
         "  make test",
@@ -178,9 +178,9 @@ def test_questions_are_asked_one_at_a_time() -> None:
         "n and Enter: deny; words after n give the agent the reason",
         "e, a space and another command: run that instead",
     ]
-    assert speech.hear(WRITE) == []
+    assert speech.format_event(WRITE) == []
     assert speech.question == BASH
-    assert speech.hear(ApprovalResolved("q1", True)) == [
+    assert speech.format_event(ApprovalResolved("q1", True)) == [
         "allowed",
         "question 2: allow write?",
         "  a.py",
@@ -192,7 +192,7 @@ def test_questions_are_asked_one_at_a_time() -> None:
         "y and Enter: allow once",
         "n and Enter: deny; words after n give the agent the reason",
     ]
-    assert speech.hear(ApprovalResolved("q2", False)) == ["denied"]
+    assert speech.format_event(ApprovalResolved("q2", False)) == ["denied"]
     assert speech.question is None
 
 
@@ -247,10 +247,10 @@ def test_the_queue_and_the_thread() -> None:
 
 def test_a_wait_for_another_window_is_said_now_and_then() -> None:
     speech = Speech()
-    said_at = [s for s in range(30) if speech.hear(StoreWaiting(float(s)))]
+    said_at = [s for s in range(30) if speech.format_event(StoreWaiting(float(s)))]
     assert said_at == [2, 12, 22]
-    assert speech.hear(StoreWaiting(None)) == ["the other window is done"]
-    assert speech.hear(StoreWaiting(0.6)) == speech.hear(StoreWaiting(None)) == []
+    assert speech.format_event(StoreWaiting(None)) == ["the other window is done"]
+    assert speech.format_event(StoreWaiting(0.6)) == speech.format_event(StoreWaiting(None)) == []
 
 
 def test_changes_of_several_files_are_read_with_their_names() -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
+import shutil
 import stat
 import sys
 import threading
@@ -442,6 +444,26 @@ def test_an_unreachable_home_means_parts(source):
     index = Index()
     Installer(source=replace(source, url="http://127.0.0.1:9/m.gguf"), fetch=index).run()
     assert len(index.asked) == 3
+
+
+def test_a_stop_at_any_moment_keeps_what_was_downloaded(source, monkeypatch):
+    """Also while the home no longer answers: its beginning is kept until a part replaces it."""
+    monkeypatch.setattr(install, "POLL", 60.0)  # looks are numbered: none depends on the time that a request takes
+    source = replace(source, url="http://127.0.0.1:9/m.gguf")
+    folder = model.parts_folder()
+    for stop_at in range(30):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        (folder / "home.gguf").write_bytes(DATA[:4000])
+        looks = itertools.count()
+        try:
+            Installer(source=source, fetch=Index(), cancelled=lambda looks=looks, at=stop_at: next(looks) >= at).run()
+        except Cancelled:
+            sizes = [f.stat().st_size for f in folder.glob("*") if f.is_file()]
+            assert sum(sizes) >= len(DATA) // 3, f"stopped at look {stop_at}"
+        else:
+            break
+    assert 3 < stop_at < 29 and model.default_path().read_bytes() == DATA
 
 
 def test_the_command(tmp_path):

@@ -201,8 +201,9 @@ async def test_a_server_that_keeps_the_connection_open_is_heard_too():
 
 def test_choosing_imports_no_sdk():
     code = (
-        "import sys, sakti.providers.registry as r; r.create('anthropic/x', {}, {}, lambda n: None); "
-        "r.create('openai/x', {}, {}, lambda n: None); r.create('local/x'); import sakti.actions.installation; "
+        "import sys; from sakti.providers.registry import create_provider as create; "
+        "import sakti.actions.installation; "
+        "create('anthropic/x', {}, {}, lambda n: None); create('openai/x', {}, {}, lambda n: None); create('local/x'); "
         "heavy = {'anthropic', 'openai', 'genai_prices', 'keyring', 'xllamacpp', 'httpx2'}; "
         "print(sorted(heavy & set(sys.modules)))"
     )

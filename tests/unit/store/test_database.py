@@ -112,7 +112,7 @@ async def test_a_failed_write_leaves_nothing(store: Store) -> None:
 
     with pytest.raises(ValueError, match="no"):
         await store.write(broken)
-    assert await store.read(messages.count, thread.id) == 0
+    assert await store.read(messages.count_messages, thread.id) == 0
 
 
 async def test_a_newer_database_is_read_only_and_says_so(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_backup_is_whole_and_never_overwrites(store: Store, tmp_path: Path
     (target,) = await store.read(copies.backup, store.path, tmp_path / "copy.db")
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     copy = await Store.open(target)
-    assert await copy.read(messages.count, thread.id) == 1
+    assert await copy.read(messages.count_messages, thread.id) == 1
     await copy.close()
     with pytest.raises(StoreError):
         await store.read(copies.backup, store.path, target)

@@ -226,7 +226,7 @@ async def test_file_overwritten_in_place_by_an_older_copy_of_its_size_is_noticed
     overwrite(windows.path, restored)
     for store in (windows.first, windows.second):
         with contextlib.suppress(StoreError):
-            await store.read(messages.count, "t1")
+            await store.read(messages.count_messages, "t1")
         await asyncio.sleep(0)
         (reason,) = windows.reasons[store]
         assert "m.db was overwritten by an older copy" in reason

@@ -30,7 +30,7 @@ QUERIES: dict[str, Callable[[Any], object]] = {
     "the groups of a window": lambda db: memory.list_current_groups(db, "r", {}),
     "a look between": lambda db: messages.list_states_after(db, "t", 3),
     "summaries": lambda db: messages.list_summaries(db, "t", above=0, limit=9),
-    "count": lambda db: messages.count(db, "t"),
+    "count": lambda db: messages.count_messages(db, "t"),
     "actors": lambda db: memory_log.list_actor_calls(db, "t"),
 }
 
@@ -72,7 +72,7 @@ async def test_a_walk_of_the_package_fails_the_test_that_came_to_it(store: Store
     assert product.fresh == {}  # a test's own
     await store.read(user_state.load_ui_state)
     (found,) = product.unlisted({})
-    assert found.startswith("user_state.py:ui_state: SCAN ui_state: SELECT ")
+    assert found.startswith("user_state.py:load_ui_state: SCAN ui_state: SELECT ")
     await store.read(user_state.load_ui_state)
     assert product.unlisted({}) == []  # told once
     assert all(reason for reason in WALKS.values())

@@ -117,7 +117,7 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     await store.write(service.update, actor, "k", {"description": f"no {WORD}"})
     await store.write(messages.append, _of_task(driver))
     for name in ("x.db.before-0003", "x.db.backup-20260101", "x.db.damaged-20260101"):
-        await store.read(copies.copy, folder / name)
+        await store.read(copies.copy_database, folder / name)
     assert len({t.partition(":")[0] for t in traces(folder)}) >= 5
     assert len(ZLIB.findall(store.path.read_bytes())) >= 4 and WORD.encode() in content(store.path)
 
@@ -160,7 +160,7 @@ async def test_while_another_window_reads_it_says_what_may_be_left(driver: Drive
 
 async def test_copies_can_be_kept(driver: Driver, tmp_path: Path) -> None:
     copy = tmp_path / "data" / "x.db.backup-1"
-    await driver.store.read(copies.copy, copy)
+    await driver.store.read(copies.copy_database, copy)
     await driver.store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert (await purge(driver.store, keep_copies=True)).copies == []
     assert {t.partition(":")[0] for t in traces(tmp_path / "data")} == {copy.name}
@@ -225,7 +225,7 @@ async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_
     await driver.say("tool", ToolResultPart("c", "bash", "short", False, {"output_file": str(output)}))
     await store.write(service.create, Actor("workspace", "s", 1), service.NewTask("k", f"hunt the {WORD}"))
     await store.write(service.delete, Actor("workspace", "s", 2), "k")
-    await store.read(copies.copy, folder / "x.db.backup-1")
+    await store.read(copies.copy_database, folder / "x.db.backup-1")
     await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert await store.flush()
     first = tmp_path / "first"

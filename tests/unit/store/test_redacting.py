@@ -78,7 +78,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     async def make() -> None:
         store = await Store.open(tmp_path / "data" / "x.db", synchronous="NORMAL")
         await fill(store)
-        await store.read(copies.copy, tmp_path / "data" / "x.db.backup-1")
+        await store.read(copies.copy_database, tmp_path / "data" / "x.db.backup-1")
         await store.close()
 
     with monkeypatch.context() as patched:
@@ -158,7 +158,7 @@ async def test_a_row_that_changed_meanwhile_is_masked_as_it_is_now(old: Path) ->
     model = next(m for m in redacting.MODELS if m.__name__ == "ThreadRow")
     dirty, _ = await store.read(redacting._read_dirty, model, None)
     await store.write(lambda db: db.execute_sql(f"UPDATE threads SET title = 'now {KEY}' WHERE id = 't'"))
-    await store.write(redacting._store_masked, dirty, model=model)
+    await store.write(redacting._write_masked, dirty, model=model)
     thread = await store.read(threads.get, "t")
     assert thread is not None and thread.title.startswith("now [secret:github:")
     await store.close()

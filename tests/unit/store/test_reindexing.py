@@ -138,7 +138,7 @@ async def test_the_next_process_goes_on(driver: Driver, tmp_path, killed: int) -
                 await upkeep.reindex(store)
         finding = {f.name: f for f in await other.read(checks.check)}["search"]
         assert not finding.ok and finding.is_repairable and "not finished" in finding.detail
-        await upkeep.reindex_quietly(other)
+        await upkeep.run_quietly(other, upkeep.reindex)
         assert await other.read(docs) == left
         assert await other.read(reindexing.notes) == []
         assert all(f.ok for f in await other.read(checks.check))

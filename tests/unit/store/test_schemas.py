@@ -178,7 +178,10 @@ async def test_its_memory_goes_on(old: Path) -> None:
     assert keys
     for (key,) in keys:
         record = await store.read(records.get_record, key)
-        assert record is not None and await store.read(records.revision, record.id, record.thread_id or "") is not None
+        assert (
+            record is not None
+            and await store.read(records.read_revision, record.id, record.thread_id or "") is not None
+        )
     await store.close()
 
 

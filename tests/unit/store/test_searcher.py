@@ -62,7 +62,7 @@ async def test_a_stale_search_stops_and_the_next_one_is_answered(store: Store) -
 
 async def test_panes_read_and_turns_write_while_a_search_runs(store: Store) -> None:
     task = await begin(store, Stuck())
-    assert await asyncio.wait_for(store.read(messages.count, "t"), 30) == 1
+    assert await asyncio.wait_for(store.read(messages.count_messages, "t"), 30) == 1
     await asyncio.wait_for(store.write(threads.rename, "t", "now", 2, by_user=True), 30)
     assert not task.done()
     await stop(task)

@@ -55,7 +55,7 @@ def look(db: Database, path: Path) -> tuple[list[str], list[tuple[str, list[str]
     restless: Any = Restless(db, path)
     try:
         seen = queries.load_board(restless, "/w", 0)
-        answer = queries.ready(restless, "/w", 9)
+        answer = queries.list_ready(restless, "/w", 9)
         assert restless.changes > 4
     finally:
         restless.close()

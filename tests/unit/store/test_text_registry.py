@@ -80,7 +80,8 @@ def past_the_door(source: str) -> list[str]:
         out += [
             f"{table}.{column}"
             for column in written
-            if column in text_registry.by_name()[table].texts and f'entering("{table}", "{column}"' not in source
+            if column in text_registry.by_name()[table].texts
+            and f'mask_for_storage("{table}", "{column}"' not in source
         ]
     return out
 

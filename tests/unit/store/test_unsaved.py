@@ -38,7 +38,7 @@ def files(folder: Path) -> dict[str, str]:
 
 
 def count(db: object) -> int:
-    return messages.count(db, "t1")  # pyright: ignore[reportArgumentType]
+    return messages.count_messages(db, "t1")  # pyright: ignore[reportArgumentType]
 
 
 async def test_what_was_said_is_read_and_found_and_nothing_is_added(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ async def test_another_chat_is_refused_by_the_title_and_never_by_an_id(
 
 async def test_what_a_dead_process_held_is_free_at_once(store: Store, chat: Actor, gone: str) -> None:
     await store.write(service.claim, replace(chat, owner=gone), "task-a")
-    ready = await store.read(queries.ready, "/w", 5)
+    ready = await store.read(queries.list_ready, "/w", 5)
     assert [(t["id"], t.get("claimEnded")) for t in ready["tasks"]] == [("task-a", True), ("task-b", None)]
     assert ready["readyCount"] == 2
     (card,) = (await store.read(queries.load_board, "/w", 0)).in_progress

@@ -79,7 +79,7 @@ def everything(db: Any, actor: Actor, ids: Any) -> None:
     for status in ("open", "ready", "blocked", "in_progress", "closed", "all", None):
         for more in ({}, {"label": "x"}, {"type": "bug"}, {"assignee": "ann"}, {"label": "x", "assignee": "ann"}):
             queries.list_tasks(db, who, status=status, **more)
-    queries.ready(db, who, 20)
+    queries.list_ready(db, who, 20)
     for task in (held, container):
         queries.show_task(db, who, task)
         queries.build_tree(db, who, task)

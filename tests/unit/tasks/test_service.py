@@ -15,7 +15,7 @@ from sakti.store.database import Store
 from sakti.store.search.search import Scope, search
 from sakti.store.tasks import questions, rows
 from sakti.store.threads import messages, threads
-from sakti.tasks import queries, service, transfer
+from sakti.tasks import changes, queries, service, transfer
 from sakti.tasks.service import Actor
 from tests.fakes import task_graph as graph
 
@@ -177,10 +177,10 @@ async def test_deleting_frees_dependants_and_is_restored(store: Store, actor: Ac
 async def test_a_container_is_offered_when_its_last_child_closes(store: Store, actor: Actor) -> None:
     await store.write(service.create, actor, service.NewTask("e", "epic", type="epic"))
     await store.write(service.create, actor, service.NewTask("c", "child", parent="e"))
-    assert [t["id"] for t in (await store.read(queries.ready, "/w", 5))["tasks"]] == ["c"]
+    assert [t["id"] for t in (await store.read(queries.list_ready, "/w", 5))["tasks"]] == ["c"]
     await store.write(service.close, actor, "c", "completed", "done")
     assert [t.id for t in await store.read(service.list_finished_containers, "c")] == ["e"]
-    ready = (await store.read(queries.ready, "/w", 5))["tasks"]
+    ready = (await store.read(queries.list_ready, "/w", 5))["tasks"]
     assert [(t["id"], t.get("readyToClose")) for t in ready] == [("e", True)]
 
 
@@ -431,7 +431,7 @@ async def test_ready_begins_with_what_the_most_urgent_task_waits_for(store: Stor
     await new("between", 3, on=["low"])
     await new("urgent", 0, on=["between"])
     await new("waits", 1, on=["epic"])
-    found = await store.read(queries.ready, "/w", 5)
+    found = await store.read(queries.list_ready, "/w", 5)
     by_id = {t["id"]: t for t in found["tasks"]}
     assert list(by_id) == ["low", "middle", "part"]
     handles = await store.read(questions.map_handles, ["urgent", "waits"])
@@ -527,3 +527,7 @@ async def test_a_new_task_is_never_meant_by_its_own_edges(store: Store, actor: A
             await store.write(service.create, actor, service.NewTask("b", "second", **edges))
     part = await store.write(service.create, actor, service.NewTask("b", "second", parent=created.handle[:1]))
     assert (await store.read(questions.get, "a")).open_children == 1 and part.handle != created.handle
+
+
+def test_every_stored_field_of_a_task_has_its_uses() -> None:
+    assert set(changes.FIELD_USES) == {*questions.STORED, "labels", "metadata"}

@@ -83,7 +83,7 @@ def same(db: Any) -> None:
     tasks, state = reference.load(db, "/w")
     board = service.load_board(db, "/w", 0)
     assert [t.id for t in board.ready] == reference.ready(state)
-    assert [t["id"] for t in queries.ready(db, "/w", 50)["tasks"]] == reference.ready(state)
+    assert [t["id"] for t in queries.list_ready(db, "/w", 50)["tasks"]] == reference.ready(state)
     blocked = {t: why for t in state.nodes if (why := reference.find_blockers(state, t))}
     found = task_graph.find_reasons(db, tasks)
     assert {t: sorted(found[t]) for t in blocked} == {
@@ -92,7 +92,7 @@ def same(db: Any) -> None:
     assert {t.id for t in board.blocked} == {t for t in blocked if tasks[t].status == "open"}
     assert board.counts is not None
     assert board.counts[:2] == (len(board.ready), len(board.blocked))
-    edges = [reference.Edge(*e) for e in task_graph.edges(db, "/w")]
+    edges = [reference.Edge(*e) for e in task_graph.list_edges(db, "/w")]
     for a in tasks:
         assert set(task_graph.list_open_children(db, [a]).get(a, ())) == set(reference.open_children(state, a))
         for b in tasks:

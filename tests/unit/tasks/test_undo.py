@@ -99,7 +99,7 @@ async def test_an_import_is_one_step(store: Store, actor: Actor) -> None:
     await store.write(service.create, actor, service.NewTask("z", "z"))
     lines = [{"id": f"t{n}", "title": f"t{n}", "dependencies": [{"on": "z"}]} for n in range(9)]
     await store.write(transfer.import_tasks, actor, lines)
-    assert (await store.read(queries.ready, "/w", 1))["blockedCount"] == 9
+    assert (await store.read(queries.list_ready, "/w", 1))["blockedCount"] == 9
     undone = await store.write(service.undo_changes, actor)
     assert [a for a, _ in undone] == ["import"] * 9
     assert (await store.read(queries.list_tasks, "/w"))["total"] == 1

@@ -19,7 +19,7 @@ from tests.fakes.checkpoints import Place, git, tree
 @pytest.fixture(params=["git", "dulwich"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     if request.param == "dulwich":
-        monkeypatch.setattr(shadows, "program", lambda _workspace: None)
+        monkeypatch.setattr(shadows, "find_git", lambda _workspace: None)
     for name in ("AUTHOR", "COMMITTER"):
         for word in ("NAME", "EMAIL"):
             monkeypatch.setenv(f"GIT_{name}_{word}", "t@example.org")

@@ -127,7 +127,7 @@ def test_a_killed_file_tool_leaves_no_temporary_file(place: Place, monkeypatch: 
         state.recorder = recorder = TurnRecorder(place.opened(), lambda _why: None)
         recorder.begin("thread", 1)
         new = [changes.ChangedFile(place.root / name, name, None, "new\n", b"new\n") for name in ("a", "c")]
-        changes.write_changes(state.context("call", "thread", "m"), new)
+        changes.write_changes(state.make_context("call", "thread", "m"), new)
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "rename", lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL))
@@ -143,7 +143,7 @@ def test_a_file_that_was_being_overwritten_is_restored(place: Place) -> None:
     before = tree(place.root)
 
     def work() -> None:
-        with place.opened().writing([(place.root / "a", b"new content\n", FILE)], ("thread", 1)):
+        with place.opened().record_writes([(place.root / "a", b"new content\n", FILE)], ("thread", 1)):
             (place.root / "a").write_bytes(b"new ")
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -191,7 +191,7 @@ def test_a_background_command_does_not_take_what_other_calls_and_the_user_change
     "names",
     [
         ("posix", "system"),
-        ("sakti.agent.checkpoints.places", "os.system"),
+        ("sakti.agent.checkpoints.safe_paths", "os.system"),
         ("sakti.agent.checkpoints.records", "append"),
     ],
 )

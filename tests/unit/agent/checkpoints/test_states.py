@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.checkpoints import places, uncovered
+from sakti.agent.checkpoints import safe_paths, surroundings
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.judge.expansion import read_targets
 from sakti.agent.judge.workspace_view import WorkspaceView as Judged
@@ -24,7 +24,7 @@ Prepare = Callable[[Place], object]
 @pytest.fixture(params=["git", "dulwich"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     if request.param == "dulwich":
-        monkeypatch.setattr(shadows, "program", lambda _workspace: None)
+        monkeypatch.setattr(shadows, "find_git", lambda _workspace: None)
     return Place(tmp_path)
 
 
@@ -420,7 +420,7 @@ def test_what_is_old_or_too_much_is_pruned(place: Place, monkeypatch: pytest.Mon
 def test_a_thread_that_is_purged_takes_its_contents(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     repository(place)
     place.edit("a.txt", b"only here\n")
-    monkeypatch.setattr(shadows, "home", lambda: place.shadow.folder.parent)
+    monkeypatch.setattr(shadows, "checkpoints_home", lambda: place.shadow.folder.parent)
     assert shadows.purge_thread("another") == 0
     assert shadows.purge_thread("thread") == 1
     assert place.shadow.records.turns("thread") == []
@@ -454,14 +454,14 @@ def test_permissions_that_the_user_set_since_stay(tmp_path: Path) -> None:
 
 def full(place: Place, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Let writing one file fail as it does on a full disk."""
-    write = places.write
+    write = safe_paths.write
 
     def fails(root: Path, path: str, *more: object) -> None:
         if path == name:
             raise OSError(errno.ENOSPC, "No space left on device")
         write(root, path, *more)
 
-    monkeypatch.setattr(places, "write", fails)
+    monkeypatch.setattr(safe_paths, "write", fails)
 
 
 def test_an_undo_that_could_not_write_all_is_completed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -474,12 +474,12 @@ def test_an_undo_that_could_not_write_all_is_completed(place: Place, monkeypatch
         done, left = place.undo()
     assert left == ["b"]
     (incomplete,) = place.shadow.records.undone()
-    assert incomplete.left == ("b",)
-    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.left)
+    assert incomplete.unwritten == ("b",)
+    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.unwritten)
     assert [i.path for i in plan.items] == ["b"]
     assert place.shadow.complete(incomplete, plan) == []
     assert tree(place.root) == before
-    assert [u.left for u in place.shadow.records.undone()] == [()]
+    assert [u.unwritten for u in place.shadow.records.undone()] == [()]
     assert place.redo(done) == []
     assert (place.root / "b").read_text() == "y\n"
 
@@ -578,7 +578,7 @@ def test_a_folder_in_the_place_of_a_file_blocks_until_its_content_is_moved(tmp_p
     assert place.undo()[1] == ["a"]
     (incomplete,) = place.shadow.records.undone()
     (place.root / "a/mine").rename(place.root / "mine")
-    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.left)
+    plan = place.shadow.plan(s.reverse() for s in incomplete.steps if s.path in incomplete.unwritten)
     assert place.shadow.complete(incomplete, plan) == []
     assert (place.root / "a").read_text() == "a\n"
 
@@ -622,7 +622,7 @@ def test_too_much_to_be_kept_is_refused_before(place: Place, monkeypatch: pytest
     (place.root / "data").mkdir()
     (place.root / "data/1").write_text("1" * 2_000)
     (place.root / ".gitignore").write_text("data/\n")
-    monkeypatch.setattr(uncovered, "LARGEST", 1_000)
+    monkeypatch.setattr(surroundings, "LARGEST", 1_000)
     named = read_targets("rm -rf data", Judged(place.root, place.root))
-    assert place.shadow.refuses(named) == "data: 2.0 kB in 1 file"
-    assert place.shadow.refuses(read_targets("rm -rf .gitignore", Judged(place.root, place.root))) == ""
+    assert place.shadow.explain_loss(named) == "data: 2.0 kB in 1 file"
+    assert place.shadow.explain_loss(read_targets("rm -rf .gitignore", Judged(place.root, place.root))) == ""

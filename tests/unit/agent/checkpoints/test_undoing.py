@@ -424,7 +424,7 @@ async def test_changes_of_a_background_command_are_undone_with_its_turn(store, t
     result = await found.undo(preview)
     assert {p.name for p in root.iterdir()} <= {"y.log", "go", ".gitignore"}
     assert not result.is_complete
-    assert "New files stay: y.log." in undo.describe_result(result).sentence
+    assert "New files stay: y.log." in undo.describe_result(preview, result).sentence
     await here.session.close()
 
 

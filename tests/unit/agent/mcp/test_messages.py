@@ -86,7 +86,7 @@ def test_no_text_of_a_library_reaches_the_user() -> None:
 
 def test_binary_content_is_saved_under_a_plain_ending(tmp_path: Path) -> None:
     state = ToolState(tmp_path, tmp_path, tmp_path / "out", SystemClock(), TimeIds(SystemClock()), {})
-    run = state.context("call-123456789012", "t", "m")
+    run = state.make_context("call-123456789012", "t", "m")
     kinds = {"audio/wav\x1b[31m": ".bin", "application/pdf": ".pdf", "../../x": ".bin", "": ".bin", "a/b": ".bin"}
     for mime_type, ending in kinds.items():
         block = types.AudioContent(type="audio", data=base64.b64encode(b"x").decode(), mime_type=mime_type)

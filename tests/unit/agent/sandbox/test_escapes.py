@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.sandbox import backends
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
 COMMIT = "git -c user.name=x -c user.email=x@y commit"
@@ -26,11 +26,11 @@ def place(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sandbox(place: Path, tmp_path: Path) -> LinuxSandbox:
+def sandbox(place: Path, tmp_path: Path) -> SystemSandbox:
     return made_sandbox(place, tmp_path)
 
 
-def test_work_goes_on_as_outside(sandbox: LinuxSandbox, place: Path) -> None:
+def test_work_goes_on_as_outside(sandbox: SystemSandbox, place: Path) -> None:
     words = f"echo b > b && mkdir -p c/d && mv b c/d && cat c/d/b && git add c && {COMMIT} -qm second"
     code, said = run(sandbox, f"{words} && git log --oneline | wc -l && git checkout -qb other && echo $HOME")
     assert (code, said.split()) == (0, ["b", "2", str(place.parent)])
@@ -83,7 +83,7 @@ def test_an_added_folder_is_held_as_the_workspace(place: Path, tmp_path: Path) -
         "ls ~/.ssh | grep id",
     ],
 )
-def test_files_outside_and_protected_ones_stay_as_they_are(sandbox: LinuxSandbox, place: Path, command: str) -> None:
+def test_files_outside_and_protected_ones_stay_as_they_are(sandbox: SystemSandbox, place: Path, command: str) -> None:
     hooks = sorted(p.name for p in (place / ".git" / "hooks").iterdir())
     config = (place / ".git" / "config").read_text()
     said = refused(sandbox, command)
@@ -94,21 +94,21 @@ def test_files_outside_and_protected_ones_stay_as_they_are(sandbox: LinuxSandbox
     assert (place / ".git" / "config").read_text() == config
 
 
-def test_another_name_of_a_secret_file_is_hidden(sandbox: LinuxSandbox, place: Path) -> None:
+def test_another_name_of_a_secret_file_is_hidden(sandbox: SystemSandbox, place: Path) -> None:
     (place / "plain").hardlink_to(place / ".env")
     (place / "link").symlink_to(".env")
     for name in ("plain", "link"):
         assert "inner-secret" not in refused(sandbox, f"cat {name}")
 
 
-def test_a_secret_file_is_hidden_as_soon_as_it_is_there(sandbox: LinuxSandbox, place: Path) -> None:
+def test_a_secret_file_is_hidden_as_soon_as_it_is_there(sandbox: SystemSandbox, place: Path) -> None:
     run(sandbox, "true")
     (place / "sub" / "deep").mkdir()
     (place / "sub" / "deep" / "server.key").write_text("inner-secret")
     assert "inner-secret" not in refused(sandbox, "cat sub/deep/server.key")
 
 
-def test_no_process_of_the_outside_is_seen(sandbox: LinuxSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_process_of_the_outside_is_seen(sandbox: SystemSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(*KEY.split("="))
     _, said = run(sandbox, "cat /proc/*/environ | tr '\\0' '\\n'; echo; ls -d /proc/[0-9]* | wc -l")
     assert "SANDBOX_TEST_KEY" not in said
@@ -141,7 +141,7 @@ def test_no_process_of_the_outside_is_seen(sandbox: LinuxSandbox, monkeypatch: p
         "os.open('/proc/sysrq-trigger', os.O_WRONLY)",
     ],
 )
-def test_what_leads_out_of_the_namespaces_isrefused(sandbox: LinuxSandbox, python: str) -> None:
+def test_what_leads_out_of_the_namespaces_isrefused(sandbox: SystemSandbox, python: str) -> None:
     head = (
         "import ctypes, fcntl, platform, pty, socket, os\n"
         "X = platform.machine() == 'x86_64'\n"
@@ -158,12 +158,12 @@ def test_what_leads_out_of_the_namespaces_isrefused(sandbox: LinuxSandbox, pytho
     assert code != 0 and "DONE" not in said and "Error" in said, said
 
 
-def test_sockets_of_services_are_not_there(sandbox: LinuxSandbox) -> None:
+def test_sockets_of_services_are_not_there(sandbox: SystemSandbox) -> None:
     assert run(sandbox, "ls -A /run")[1].strip() == ""
     refused(sandbox, "test -e /var/run/docker.sock")
 
 
-def test_a_socket_of_another_program_is_not_reached(sandbox: LinuxSandbox, tmp_path: Path) -> None:
+def test_a_socket_of_another_program_is_not_reached(sandbox: SystemSandbox, tmp_path: Path) -> None:
     folder = sandbox.home / "agent"
     folder.mkdir()
     connect = "import socket; socket.socket(socket.AF_UNIX).connect('s')"
@@ -179,7 +179,7 @@ def test_a_socket_of_another_program_is_not_reached(sandbox: LinuxSandbox, tmp_p
         assert run(sandbox, f'{sys.executable} -c "{connect}"')[0] == 0
 
 
-def test_files_with_keys_in_the_home_folder_are_empty_and_those_of_the_system_closed(sandbox: LinuxSandbox) -> None:
+def test_files_with_keys_in_the_home_folder_are_empty_and_those_of_the_system_closed(sandbox: SystemSandbox) -> None:
     (sandbox.home / ".claude").mkdir()
     (sandbox.home / ".config" / "sops").mkdir(parents=True)
     for name in (".claude.json", ".npmrc", ".claude/.credentials.json", ".config/sops/key"):
@@ -223,14 +223,14 @@ def test_a_folder_that_became_a_link_is_not_bound(place: Path, tmp_path: Path) -
         pass
 
 
-def test_kill_reaches_nothing_outside(sandbox: LinuxSandbox) -> None:
+def test_kill_reaches_nothing_outside(sandbox: SystemSandbox) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
         run(sandbox, "kill -9 -1")
         assert other.poll() is None
         other.kill()
 
 
-def test_a_daemon_ends_with_its_command(sandbox: LinuxSandbox, place: Path) -> None:
+def test_a_daemon_ends_with_its_command(sandbox: SystemSandbox, place: Path) -> None:
     run(
         sandbox,
         "setsid -f bash -c 'while :; do echo x >> alive; done' >/dev/null 2>&1; while [ ! -s alive ]; do :; done",
@@ -244,17 +244,17 @@ def test_a_daemon_ends_with_its_command(sandbox: LinuxSandbox, place: Path) -> N
     assert alive.stat().st_size == size
 
 
-def test_a_mounted_folder_cannot_be_unmounted(sandbox: LinuxSandbox) -> None:
+def test_a_mounted_folder_cannot_be_unmounted(sandbox: SystemSandbox) -> None:
     refused(sandbox, "umount .env || umount -l ~/.ssh")
     refused(sandbox, "mount -t tmpfs x /mnt")
     refused(sandbox, "unshare -r true")
 
 
-def test_sakti_and_its_python_are_read_only(sandbox: LinuxSandbox) -> None:
+def test_sakti_and_its_python_are_read_only(sandbox: SystemSandbox) -> None:
     refused(sandbox, f"touch {sys.prefix}/x")
 
 
-def test_exit_codes_come_through(sandbox: LinuxSandbox) -> None:
+def test_exit_codes_come_through(sandbox: SystemSandbox) -> None:
     assert run(sandbox, "exit 7")[0] == 7
 
 

@@ -31,7 +31,7 @@ def tools_at(folder: Path, tmp_path: Path, env: Mapping[str, str] = USER) -> Too
 async def model_runs(
     tools: ToolState, command: str, *, reads: bool = True, outside: str = "", by_user: bool = False
 ) -> Outcome:
-    run = tools.context("call-1", "t", "m")
+    run = tools.make_context("call-1", "t", "m")
     run.read_only = reads
     run.is_user_command = by_user
     return await bash(run, {"command": command, "outside": outside})

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sakti.agent.sandbox import backends
 from sakti.agent.sandbox.boundary import Boundary
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
 from sakti.core.clock import SystemClock, TimeIds
@@ -30,17 +30,19 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def sandbox(place: Path, tmp_path: Path) -> LinuxSandbox:
+def sandbox(place: Path, tmp_path: Path) -> SystemSandbox:
     return made_sandbox(place, tmp_path)
 
 
-def test_it_is_said_to_be_partial_with_what_mends_it(sandbox: LinuxSandbox) -> None:
+def test_it_is_said_to_be_partial_with_what_mends_it(sandbox: SystemSandbox) -> None:
     level = sandbox.level
     assert (level.name, level.holds, level.own_network) == ("partial", False, False)
-    assert "Landlock" in level.reason and "bubblewrap is not installed" in level.reason and "apt install" in level.mend
+    assert (
+        "Landlock" in level.reason and "bubblewrap is not installed" in level.reason and "apt install" in level.remedy
+    )
 
 
-def test_work_goes_on_as_outside(sandbox: LinuxSandbox) -> None:
+def test_work_goes_on_as_outside(sandbox: SystemSandbox) -> None:
     git = "git -c user.name=x -c user.email=x@example.org"
     code, said = run(sandbox, f"echo b > b && mkdir -p d/e && mv b d/e && rm a && {git} commit -qam two && git log -1")
     assert code == 0 and "two" in said, said
@@ -74,7 +76,7 @@ def test_work_goes_on_as_outside(sandbox: LinuxSandbox) -> None:
         "chroot . true",
     ],
 )
-def test_what_is_outside_stays_as_it_is(sandbox: LinuxSandbox, command: str) -> None:
+def test_what_is_outside_stays_as_it_is(sandbox: SystemSandbox, command: str) -> None:
     (sandbox.home / ".netrc").write_text("password PRIVATE")
     (sandbox.home / ".bashrc").write_text("mine")
     assert "PRIVATE" not in refused(sandbox, command)
@@ -83,7 +85,7 @@ def test_what_is_outside_stays_as_it_is(sandbox: LinuxSandbox, command: str) -> 
 
 
 @pytest.mark.parametrize("kind", ["AF_INET, SOCK_STREAM", "AF_INET, SOCK_DGRAM", "AF_INET6, SOCK_STREAM", "AF_UNIX, 1"])
-def test_no_socket_is_made(sandbox: LinuxSandbox, kind: str) -> None:
+def test_no_socket_is_made(sandbox: SystemSandbox, kind: str) -> None:
     assert "Operation not permitted" in refused(sandbox, f"python3 -c 'from socket import *; socket({kind})'")
     with socket.create_server(("127.0.0.1", 0)) as server:
         refused(sandbox, f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]}")
@@ -91,7 +93,7 @@ def test_no_socket_is_made(sandbox: LinuxSandbox, kind: str) -> None:
     assert code == 0, "programs talk to what they start"
 
 
-def test_other_processes_are_neither_read_nor_ended(sandbox: LinuxSandbox) -> None:
+def test_other_processes_are_neither_read_nor_ended(sandbox: SystemSandbox) -> None:
     mine = os.getpid()
     for command in (f"cat /proc/{mine}/environ", f"ls -l /proc/{mine}/fd/", f"kill -0 {mine}"):
         refused(sandbox, command)
@@ -100,9 +102,9 @@ def test_other_processes_are_neither_read_nor_ended(sandbox: LinuxSandbox) -> No
 
 
 def test_a_workspace_that_holds_what_must_be_hidden_has_no_such_sandbox(place: Path, tmp_path: Path) -> None:
-    found = LinuxSandbox(place.parent, home=place.parent, state=tmp_path / "state").level
+    found = SystemSandbox(place.parent, home=place.parent, state=tmp_path / "state").level
     assert found.name == "unsandboxed"
-    kept = LinuxSandbox(place, own=(place / "own",), home=place.parent, state=tmp_path / "state").level
+    kept = SystemSandbox(place, own=(place / "own",), home=place.parent, state=tmp_path / "state").level
     assert kept.name == "unsandboxed"
 
 
@@ -110,13 +112,13 @@ def test_what_restricts_commands_must_not_lie_where_they_write(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.prefix", str(place / "venv"))
-    assert LinuxSandbox(place, home=place.parent, state=tmp_path / "state").level.name == "unsandboxed"
+    assert SystemSandbox(place, home=place.parent, state=tmp_path / "state").level.name == "unsandboxed"
 
 
 def test_libraries_of_the_workspace_are_loaded_inside_only(place: Path, tmp_path: Path) -> None:
     temporary = (tmp_path / "tmp", Path("/run"))
     given = {"LD_LIBRARY_PATH": str(place)}
-    made = LinuxSandbox(place, home=place.parent, state=tmp_path / "state", temporary=temporary, loading=given)
+    made = SystemSandbox(place, home=place.parent, state=tmp_path / "state", temporary=temporary, loading=given)
     assert made.level.name == "partial"
     assert run(made, "echo $LD_LIBRARY_PATH") == (0, f"{place}\n")
 
@@ -124,8 +126,10 @@ def test_libraries_of_the_workspace_are_loaded_inside_only(place: Path, tmp_path
 def test_a_failed_self_test_is_no_sandbox(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = backends.open_landlock_rules
     everything = (Path("/"),)
-    monkeypatch.setattr(backends, "landlock_rules", lambda b, temporary: real(replace(b, write=everything), temporary))
-    found = LinuxSandbox(place, home=place.parent, state=tmp_path / "state").level
+    monkeypatch.setattr(
+        backends, "open_landlock_rules", lambda b, temporary: real(replace(b, write=everything), temporary)
+    )
+    found = SystemSandbox(place, home=place.parent, state=tmp_path / "state").level
     assert found.name == "unsandboxed" and "bubblewrap" in found.reason
 
 
@@ -162,7 +166,7 @@ HOOK = "#!/bin/sh\nexit 0\n"
         "mkdir -p .git/hooks/pre-commit && rmdir .git/hooks/pre-commit && echo evil > .git/hooks/pre-commit",
     ],
 )
-def test_hooks_and_settings_in_their_usual_places_are_put_back(sandbox: LinuxSandbox, command: str) -> None:
+def test_hooks_and_settings_in_their_usual_places_are_put_back(sandbox: SystemSandbox, command: str) -> None:
     hooks = sandbox.workspace / ".git" / "hooks"
     hooks.mkdir(exist_ok=True)
     (hooks / "commit-msg").write_text(HOOK)
@@ -202,7 +206,7 @@ def test_hooks_and_settings_in_their_usual_places_are_put_back(sandbox: LinuxSan
         "rm .git/config",
     ],
 )
-def test_hooks_are_put_back_wherever_they_lie(sandbox: LinuxSandbox, command: str) -> None:
+def test_hooks_are_put_back_wherever_they_lie(sandbox: SystemSandbox, command: str) -> None:
     work = sandbox.workspace
     for name in (".git/hooks/commit-msg", ".githooks/pre-commit", "checks/lint.sh"):
         (work / name).parent.mkdir(exist_ok=True)
@@ -233,7 +237,7 @@ def hooks_of(work: Path) -> dict[str, tuple[int, bytes]]:
     return {str(f): (f.lstat().st_mode, f.read_bytes() if f.is_file() else b"") for f in there}
 
 
-def test_a_repository_that_a_command_removes_gets_no_hooks_back(sandbox: LinuxSandbox) -> None:
+def test_a_repository_that_a_command_removes_gets_no_hooks_back(sandbox: SystemSandbox) -> None:
     (sandbox.workspace / ".git" / "hooks").mkdir(exist_ok=True)
     (sandbox.workspace / ".git" / "hooks" / "commit-msg").write_text(HOOK)
     sandbox.watch.begin(running=False)
@@ -241,13 +245,13 @@ def test_a_repository_that_a_command_removes_gets_no_hooks_back(sandbox: LinuxSa
     assert sandbox.watch.look() == [] and not (sandbox.workspace / ".git").exists()
 
 
-def test_settings_that_run_nothing_stay_changed(sandbox: LinuxSandbox) -> None:
+def test_settings_that_run_nothing_stay_changed(sandbox: SystemSandbox) -> None:
     sandbox.watch.begin(running=False)
     run(sandbox, "git config user.name Ann; git config branch.main.remote origin")
     assert sandbox.watch.look() == [] and "Ann" in (sandbox.workspace / ".git" / "config").read_text()
 
 
-async def test_a_command_of_the_model_is_told_what_stopped_it(sandbox: LinuxSandbox, tmp_path: Path) -> None:
+async def test_a_command_of_the_model_is_told_what_stopped_it(sandbox: SystemSandbox, tmp_path: Path) -> None:
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
     tools = ToolState(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)

@@ -20,7 +20,7 @@ from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox import proxy
 from sakti.agent.sandbox.proxy import Network, Proxy, ProxyRequest, RefusedRequest
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 from sakti.agent.tools.bash import bash
 from sakti.core import network
 from sakti.core.events import ApprovalRequested, ToolFinished
@@ -387,15 +387,15 @@ def decide(
 
 def test_a_new_host_is_asked_about_once_a_workspace() -> None:
     asked = decide("curl https://a.example/x")
-    assert (asked.verdict, asked.rules, asked.reach) == ("ask", ("reach: a.example",), ("a.example",))
+    assert (asked.verdict, asked.rules, asked.hosts) == ("ask", ("reach: a.example",), ("a.example",))
     assert asked.reason == "Reaches a.example" and not asked.outside
     assert asked.is_alone, "no other command may use its way to the host"
     again = decide("curl https://a.example/x", allow=("reach: a.example",))
-    assert (again.verdict, again.reach, again.outside) == ("allow", ("a.example",), "") and not again.is_alone
+    assert (again.verdict, again.hosts, again.outside) == ("allow", ("a.example",), "") and not again.is_alone
 
 
 def test_hosts_of_the_settings_are_free_for_every_command() -> None:
-    assert decide("pytest", hosts_=["*.example"]).reach == ("*.example",)
+    assert decide("pytest", hosts_=["*.example"]).hosts == ("*.example",)
     assert decide("curl https://a.example", hosts_=["*.example"]).verdict == "allow"
     assert decide("make", reach=["a.example"], hosts_=["b.example"]).verdict == "ask"
 
@@ -413,7 +413,7 @@ def test_what_names_no_host_runs_outside_as_before() -> None:
     asked = decide("git fetch")
     assert (asked.verdict, asked.outside) == ("ask", "it needs the network")
     assert decide("git fetch", reach=["a.example"], allow=("reach: a.example",)).outside == ""
-    assert decide("make", reach=["a.example"], mode="full").reach == ()
+    assert decide("make", reach=["a.example"], mode="full").hosts == ()
 
 
 # --- in a session ----------------------------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ async def test_a_command_reaches_an_allowed_host_and_no_other(
     store: Store, tmp_path: Path, server: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "w").mkdir()
-    real = LinuxSandbox((tmp_path / "w").resolve(), home=tmp_path, state=tmp_path / "state")
+    real = SystemSandbox((tmp_path / "w").resolve(), home=tmp_path, state=tmp_path / "state")
     if not real.level.holds:
         pytest.skip(f"this machine has no sandbox: {real.level.text}")
     monkeypatch.setattr(workspace, "make_sandbox", lambda _: real)

@@ -74,7 +74,7 @@ def test_the_filter_names_its_architecture_and_refuses_calls(machine: str, arch:
 
 def test_an_unknown_machine_has_no_filter(tmp_path: Path) -> None:
     assert backends.make_call_filter("riscv64") is None
-    assert sandbox.LinuxSandbox(tmp_path, system="darwin").level.name == "unsandboxed"
+    assert sandbox.SystemSandbox(tmp_path, system="darwin").level.name == "unsandboxed"
 
 
 def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,10 +93,10 @@ def test_bubblewrap_of_the_workspace_is_never_started(tmp_path: Path, monkeypatc
 def test_a_failed_self_test_is_said_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Path] = []
     monkeypatch.setattr(backends, "find_bwrap", lambda _workspace: (__import__("sys").executable, ""))
-    monkeypatch.setattr(sandbox, "try_start", lambda _start, folder, _held: tried.append(folder) or "it leaks")
+    monkeypatch.setattr(sandbox, "run_self_test", lambda _start, folder, _held: tried.append(folder) or "it leaks")
     (tmp_path / "w").mkdir()
     for _ in range(2):
-        level = sandbox.LinuxSandbox(tmp_path / "w", state=tmp_path / "state", system="linux", machine="x86_64").level
+        level = sandbox.SystemSandbox(tmp_path / "w", state=tmp_path / "state", system="linux", machine="x86_64").level
         assert (level.name, level.holds) == ("unsandboxed", False)
         assert "it leaks" in level.text
     assert len(tried) == (1 if backends.read_landlock_version() < backends.LANDLOCK_LEAST else 2), (
@@ -110,7 +110,7 @@ def test_more_files_than_are_looked_at_are_no_whole_sandbox(tmp_path: Path, monk
         (tmp_path / name).mkdir()
     found = boundaries.Masks(WorkspaceView(tmp_path, tmp_path))
     found.refresh()
-    assert not found.whole
+    assert not found.is_complete
 
 
 def test_masks_follow_the_folders_that_change(tmp_path: Path) -> None:
@@ -184,9 +184,9 @@ def test_commands_get_no_key_and_what_the_user_names() -> None:
         ("bash: connect: Network is unreachable", "The sandbox has no network"),
         ("mount: Operation not permitted", "The sandbox does not permit this"),
         ("AssertionError: 1 != 2", ""),
-        ("curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect", sandbox.NOBODY_LISTENS),
-        ("Error: connect ECONNREFUSED 127.0.0.1:3000", sandbox.NOBODY_LISTENS),
-        ("dial tcp [::1]:5432: connect: connection refused", sandbox.NOBODY_LISTENS),
+        ("curl: (7) Failed to connect to localhost port 80 after 0 ms: Couldn't connect", sandbox.NO_LISTENER),
+        ("Error: connect ECONNREFUSED 127.0.0.1:3000", sandbox.NO_LISTENER),
+        ("dial tcp [::1]:5432: connect: connection refused", sandbox.NO_LISTENER),
         ("connect to 10.0.0.1 port 22: Connection refused", "The sandbox has no network"),
     ],
 )
@@ -240,7 +240,7 @@ def test_what_needs_the_network_runs_outside_when_it_is_allowed(tmp_path: Path, 
 def test_without_a_network_of_its_own_a_command_that_names_a_host_runs_outside(tmp_path: Path, command: str) -> None:
     place = WorkspaceView(tmp_path, tmp_path, level="partial", own_network=False)
     found = judge(bash, {"command": command}, mode="edits", rules=Rules((), (), ()), place=place)
-    assert (found.verdict, found.outside, found.reach) == ("ask", "it needs the network", ())
+    assert (found.verdict, found.outside, found.hosts) == ("ask", "it needs the network", ())
     reached = judge(
         bash, {"command": "./x", "reach": ["example.org"]}, mode="ask", rules=Rules((), (), ()), place=place
     )

@@ -15,7 +15,7 @@ from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox import backends
 from sakti.agent.sandbox.boundary import Boundary, LevelName
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
 from sakti.core.clock import SystemClock, TimeIds
@@ -27,7 +27,7 @@ from tests.fakes.session import start
 
 
 @pytest.fixture(params=["bubblewrap", "landlock"])
-def sandbox(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LinuxSandbox:
+def sandbox(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SystemSandbox:
     if request.param == "landlock":
         if backends.read_landlock_version() < backends.LANDLOCK_LEAST:
             pytest.skip("this kernel has no Landlock to speak of")
@@ -62,19 +62,19 @@ def sandbox(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
         "cp a /proc/self/cwd/new",
     ],
 )
-def test_nothing_can_be_written(sandbox: LinuxSandbox, command: str) -> None:
+def test_nothing_can_be_written(sandbox: SystemSandbox, command: str) -> None:
     before = everything(sandbox)
     code, said = run(sandbox, f"({command}) && echo DONE", read_only=True)
     assert "DONE" not in said and code != 0, said
     assert everything(sandbox) == before
 
 
-def everything(sandbox: LinuxSandbox) -> list[tuple[str, int, int, bytes]]:
+def everything(sandbox: SystemSandbox) -> list[tuple[str, int, int, bytes]]:
     paths = sorted(p for root in (sandbox.home, *sandbox.added) for p in root.rglob("*"))
     return [(str(p), (s := p.lstat()).st_mode, s.st_ino, p.read_bytes() if p.is_file() else b"") for p in paths]
 
 
-def test_reading_goes_on_as_ever(sandbox: LinuxSandbox, tmp_path: Path) -> None:
+def test_reading_goes_on_as_ever(sandbox: SystemSandbox, tmp_path: Path) -> None:
     work = sandbox.workspace
     os.utime(work / "a", (1_000_000_000, 1_000_000_000))  # so that git wants to refresh its index
     (work / "b").write_text("b\n")
@@ -90,33 +90,33 @@ def test_reading_goes_on_as_ever(sandbox: LinuxSandbox, tmp_path: Path) -> None:
     assert code == 0 and "./a:1:a" in said and "300000" in said, said
 
 
-def test_secret_files_are_hidden_where_nothing_can_be_written(sandbox: LinuxSandbox) -> None:
+def test_secret_files_are_hidden_where_nothing_can_be_written(sandbox: SystemSandbox) -> None:
     _, said = run(sandbox, "cat .env sub/.env; cat ../.ssh/id; ls", read_only=True)
     assert "inner-secret" not in said and "PRIVATE" not in said and "sub" in said
 
 
-def test_folders_for_the_commands_own_notes_can_be_written(sandbox: LinuxSandbox, tmp_path: Path) -> None:
+def test_folders_for_the_commands_own_notes_can_be_written(sandbox: SystemSandbox, tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     notes.mkdir()
     code, said = run(sandbox, f"echo x > {notes}/cwd", read_only=True, shown=(notes,))
     assert code == 0 and (notes / "cwd").read_text() == "x\n", said
 
 
-async def test_the_current_folder_carries_over(sandbox: LinuxSandbox, tmp_path: Path) -> None:
+async def test_the_current_folder_carries_over(sandbox: SystemSandbox, tmp_path: Path) -> None:
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
     tools = ToolState(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
-    reading = tools.context("call-1", "t", "m")
+    reading = tools.make_context("call-1", "t", "m")
     reading.read_only = True
     done = await bash(reading, {"command": "cd sub && pwd; echo x > new"})
     assert tools.cwd == work / "sub", done.content
     assert not (work / "sub" / "new").exists()
-    await bash(tools.context("call-2", "t", "m"), {"command": "echo x > new"})
+    await bash(tools.make_context("call-2", "t", "m"), {"command": "echo x > new"})
     assert (work / "sub" / "new").exists()
 
 
 async def test_in_plan_mode_tests_run_and_the_result_says_why_they_cannot_write(
-    sandbox: LinuxSandbox, tmp_path: Path
+    sandbox: SystemSandbox, tmp_path: Path
 ) -> None:
     place = WorkspaceView(sandbox.workspace, sandbox.workspace, level="sandboxed")
 
@@ -131,7 +131,7 @@ async def test_in_plan_mode_tests_run_and_the_result_says_why_they_cannot_write(
     clock, work = SystemClock(), sandbox.workspace
     env = {"PATH": os.environ["PATH"], "HOME": str(sandbox.home)}
     tools = ToolState(work, work, tmp_path / "out", clock, TimeIds(clock), env, sandbox=sandbox)
-    planning = tools.context("call-1", "t", "m")
+    planning = tools.make_context("call-1", "t", "m")
     planning.read_only = planning.is_planning = True
     done = await bash(planning, {"command": "echo x > new"})
     assert done.is_error and "in this mode commands change nothing" in done.content

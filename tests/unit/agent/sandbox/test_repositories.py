@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.judge import repositories
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 from tests.fakes.enclosed import git, made_place, made_sandbox, refused, run
 
 RUNS = r"printf '[core]\n\trepositoryformatversion = 0\n\tfsmonitor = \"touch ran-outside; false\"\n'"
@@ -19,7 +19,7 @@ def place(tmp_path: Path) -> Path:
     return made_place(tmp_path)
 
 
-def attacked(sandbox: LinuxSandbox, command: str) -> list[tuple[str, str]]:
+def attacked(sandbox: SystemSandbox, command: str) -> list[tuple[str, str]]:
     """Run a command as the tool does, then look at what it left; the user runs git in every folder afterwards."""
     sandbox.watch.begin(running=False)
     code, said = run(sandbox, command)

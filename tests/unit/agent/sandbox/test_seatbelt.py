@@ -11,7 +11,7 @@ import pytest
 from sakti.agent.sandbox import backends
 from sakti.agent.sandbox import sandbox as sandboxes
 from sakti.agent.sandbox.boundary import Boundary
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 from tests.fakes import seatbelt as seatbelt_program
 from tests.fakes.enclosed import made_place, run
 
@@ -94,12 +94,12 @@ def test_no_name_ends_a_rule() -> None:
     assert odd.count("(") - odd.count("\\(") == odd.count(")") - odd.count("\\)")
 
 
-def on_a_mac(tmp_path: Path, stand_in: str) -> LinuxSandbox:
+def on_a_mac(tmp_path: Path, stand_in: str) -> SystemSandbox:
     """A sandbox as on macOS, with a program in the place of sandbox-exec."""
     program = tmp_path / "sandbox-exec"
     program.write_text(f"#!/bin/sh\n{stand_in}\n")
     program.chmod(0o755)
-    return LinuxSandbox(
+    return SystemSandbox(
         made_place(tmp_path), home=tmp_path / "home", state=tmp_path / "state", system="darwin", seatbelt=program
     )
 
@@ -139,7 +139,7 @@ def test_one_hole_is_enough_to_fail(tmp_path: Path, bubblewrap: str, monkeypatch
     written = backends.make_seatbelt_profile
     monkeypatch.setattr(
         backends,
-        "seatbelt_profile",
+        "make_seatbelt_profile",
         lambda b, t: "\n".join(r for r in written(b, t).split("\n") if "file-read* file-w" not in r),
     )
     assert "can read files with secrets" in on_a_mac(tmp_path, bubblewrap).level.text
@@ -155,5 +155,5 @@ def test_a_self_test_that_cannot_fail_proves_nothing(
 
 @pytest.mark.parametrize("system", ["darwin", "win32"])
 def test_a_machine_without_a_sandbox_says_so(system: str, tmp_path: Path) -> None:
-    level = LinuxSandbox(tmp_path, state=tmp_path / "state", system=system, seatbelt=tmp_path / "nothing").level
+    level = SystemSandbox(tmp_path, state=tmp_path / "state", system=system, seatbelt=tmp_path / "nothing").level
     assert level.name == "unsandboxed" and level.reason and not level.holds

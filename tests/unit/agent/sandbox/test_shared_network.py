@@ -19,7 +19,7 @@ from sakti.agent.judge.decide import Decision, judge
 from sakti.agent.judge.policy import Rules
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.agent.sandbox import backends, relay
-from sakti.agent.sandbox.sandbox import LinuxSandbox
+from sakti.agent.sandbox.sandbox import SystemSandbox
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.agent.tools.bash import bash
 from sakti.core.events import ToolFinished
@@ -39,7 +39,7 @@ def work(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def sandbox(work: Path, tmp_path: Path) -> Iterator[LinuxSandbox]:
+def sandbox(work: Path, tmp_path: Path) -> Iterator[SystemSandbox]:
     sandbox = made_sandbox(work, tmp_path)
     if not sandbox.open_network():
         pytest.skip("commands cannot share a network here")
@@ -48,7 +48,7 @@ def sandbox(work: Path, tmp_path: Path) -> Iterator[LinuxSandbox]:
 
 
 @pytest.fixture
-def server(sandbox: LinuxSandbox) -> Iterator[int]:
+def server(sandbox: SystemSandbox) -> Iterator[int]:
     """Return the port of a server that a command in the background started."""
     command = ["python3", "-m", "http.server", "8000", "--bind", "127.0.0.1"]
     with sandbox.enclose(command, sandbox.workspace, shares_network=True) as enclosed:
@@ -66,7 +66,7 @@ def server(sandbox: LinuxSandbox) -> Iterator[int]:
         process.communicate()
 
 
-def test_a_server_is_reached_by_the_commands_that_share_its_network_only(sandbox: LinuxSandbox, server: int) -> None:
+def test_a_server_is_reached_by_the_commands_that_share_its_network_only(sandbox: SystemSandbox, server: int) -> None:
     code, output = run(sandbox, ASK, shares_network=True)
     assert code == 0 and "Directory listing" in output
     assert run(sandbox, f"{CONNECT}{server}")[0] != 0
@@ -74,7 +74,7 @@ def test_a_server_is_reached_by_the_commands_that_share_its_network_only(sandbox
         socket.create_connection(("127.0.0.1", server), 1)
 
 
-def test_the_shared_network_has_no_way_out_and_gives_no_rights(sandbox: LinuxSandbox) -> None:
+def test_the_shared_network_has_no_way_out_and_gives_no_rights(sandbox: SystemSandbox) -> None:
     with socket.create_server(("127.0.0.1", 0)) as outside:
         assert run(sandbox, f"{CONNECT}{outside.getsockname()[1]}", shares_network=True)[0] != 0
     code, output = run(
@@ -86,7 +86,9 @@ def test_the_shared_network_has_no_way_out_and_gives_no_rights(sandbox: LinuxSan
     assert run(sandbox, "ls /proc | grep -c '^[0-9]'", shares_network=True)[1].strip() in ("3", "4", "5")
 
 
-def test_a_port_of_the_network_is_opened_to_this_machine_until_it_is_closed(sandbox: LinuxSandbox, server: int) -> None:
+def test_a_port_of_the_network_is_opened_to_this_machine_until_it_is_closed(
+    sandbox: SystemSandbox, server: int
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         assert run(sandbox, ASK, shares_network=True)[0] == 0
         port = sandbox.open_port(server)
@@ -102,7 +104,7 @@ def test_a_port_of_the_network_is_opened_to_this_machine_until_it_is_closed(sand
         sandbox.open_port(server)
 
 
-def test_the_relay_takes_another_port_where_one_is_taken(sandbox: LinuxSandbox) -> None:
+def test_the_relay_takes_another_port_where_one_is_taken(sandbox: SystemSandbox) -> None:
     start = f"{sys.executable} -I -S {relay.__file__} /nowhere 3128"
     ports = "http_proxy=http://127.0.0.1:3128 no_proxy=x"
     code, output = run(sandbox, f"{ports} {start} {start} bash -c 'echo $http_proxy'", shares_network=True)
@@ -121,7 +123,7 @@ time.sleep(600)
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_of_the_network_is_left_however_its_session_ends(sandbox: LinuxSandbox, number: int) -> None:
+def test_nothing_of_the_network_is_left_however_its_session_ends(sandbox: SystemSandbox, number: int) -> None:
     del sandbox  # it says that there can be one
     session = subprocess.Popen([sys.executable, "-c", _HELD], stdout=subprocess.PIPE, text=True)
     assert session.stdout is not None
@@ -143,7 +145,7 @@ def _is_alive(pid: str) -> bool:
         return False
 
 
-def test_a_network_that_ended_is_opened_again(sandbox: LinuxSandbox) -> None:
+def test_a_network_that_ended_is_opened_again(sandbox: SystemSandbox) -> None:
     network = SharedNetwork(sandbox._program[0])
     assert network.open()
     before = network.entry
@@ -157,14 +159,14 @@ def test_a_network_that_ended_is_opened_again(sandbox: LinuxSandbox) -> None:
 
 
 def test_without_nsenter_each_command_has_a_network_of_its_own(
-    sandbox: LinuxSandbox, monkeypatch: pytest.MonkeyPatch
+    sandbox: SystemSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backends, "SYSTEM", ())
     assert not SharedNetwork(sandbox._program[0]).open()
 
 
 async def test_a_model_reaches_the_server_that_it_started(
-    store: Store, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: LinuxSandbox
+    store: Store, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sandbox: SystemSandbox
 ) -> None:
     monkeypatch.setattr(workspaces, "make_sandbox", lambda _: sandbox)
     calls = [
@@ -202,5 +204,5 @@ def test_what_stays_on_localhost_needs_no_network(tmp_path: Path, command: str, 
 
     assert (decide("auto").verdict, decide("edits").verdict) == (auto, edits)
     if auto == "allow":
-        assert (decide("auto").outside, decide("auto").reach) == ("", ())
+        assert (decide("auto").outside, decide("auto").hosts) == ("", ())
         assert decide("auto", own_network=False).verdict == "ask"

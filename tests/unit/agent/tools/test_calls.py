@@ -148,7 +148,7 @@ def placed(value: Any, workspace: Path) -> Any:
 
 async def called(tools: ToolState, name: str, given: dict[str, Any]) -> Outcome:
     tool, arguments = forms.translate_call(name, placed(given, tools.workspace), tools.cwd)
-    return await TOOLS[tool](tools.context("c", "t", "m", lambda _: None), arguments)
+    return await TOOLS[tool](tools.make_context("c", "t", "m", lambda _: None), arguments)
 
 
 @pytest.fixture
@@ -156,7 +156,7 @@ def source(tools: ToolState) -> Path:
     path = tools.workspace / "src" / "a.py"
     path.parent.mkdir()
     path.write_text("one = 1\ntwo = 2\nthree = 3\n")
-    tools.saw(path)
+    tools.mark_seen(path)
     return path
 
 
@@ -210,7 +210,7 @@ async def test_an_empty_old_text_makes_a_file_but_never_replaces_one(tools: Tool
     await called(tools, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "x\n"})
     assert (tools.workspace / "new.py").read_text() == "x\n"
     (tools.workspace / "new.py").write_text("")
-    tools.saw(tools.workspace / "new.py")
+    tools.mark_seen(tools.workspace / "new.py")
     await called(tools, "Edit", {"file_path": "new.py", "old_string": "", "new_string": "y\n"})
     assert (tools.workspace / "new.py").read_text() == "y\n"
     with pytest.raises(ToolError, match="old text is empty"):

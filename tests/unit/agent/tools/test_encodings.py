@@ -125,7 +125,7 @@ async def test_a_whole_write_that_would_lose_text_is_refused(tools: ToolState, l
     path = tools.workspace / "a.txt"
     text = SENTENCES[language].replace("|", "\n")
     path.write_bytes(data := f"{text}\nlimit = 1\n".encode(encoding))
-    tools.saw(path)
+    tools.mark_seen(path)
     decoded = textfile.decode(data)
     assert decoded is not None
     first = next(c for c in decoded.text if not c.isascii())

@@ -72,7 +72,7 @@ async def test_line_numbers_do_not_drift(tools: ToolState) -> None:
 
 
 async def test_kept_outputs_are_read_without_a_question(tools: ToolState, tmp_path: Path) -> None:
-    place = tools.context("", "", "").place()
+    place = tools.make_context("", "", "").place()
     done = await call(tools, bash, command="seq 1 100000")
     path = str(done.details["output_file"])
     for tool in ("read", "grep"):
@@ -136,7 +136,7 @@ async def test_whatever_a_file_is_written_in_only_the_edited_line_changes(
         return (b"\xfe\xff" if encoding == "utf-16-be" else b"") + text.encode(encoding)
 
     path.write_bytes(whole(rows[number]))
-    tools.saw(path)
+    tools.mark_seen(path)
     text = textfile.decode(path.read_bytes())
     assert text is not None
     seen = rows[number] if text.mark else rows[number].encode(encoding).decode(text.encoding)
@@ -165,7 +165,7 @@ async def test_a_replaced_file_keeps_encoding_and_line_ends(tools: ToolState) ->
         (b"", "a\n", b"a\n"),
     ):
         path.write_bytes(before)
-        tools.saw(path)
+        tools.mark_seen(path)
         await call(tools, write, path="a", content=content)
         assert path.read_bytes() == after
 
@@ -175,7 +175,7 @@ async def test_rights_names_and_marks_of_a_file_are_kept(tools: ToolState) -> No
     path.write_text("x = 1\n")
     path.chmod(0o750)
     other.hardlink_to(path)
-    tools.saw(path)
+    tools.mark_seen(path)
     await call(tools, edit, path="a", old="1", new="2")
     assert other.read_text() == "x = 2\n"
     assert path.stat().st_mode & 0o7777 == 0o750

@@ -106,14 +106,14 @@ async def test_a_patch_that_does_not_fit_changes_nothing(tools: ToolState) -> No
 async def test_a_file_that_changed_behind_its_back_is_not_patched(tools: ToolState) -> None:
     path = tools.workspace / "a"
     path.write_text("one\n")
-    tools.saw(path)
+    tools.mark_seen(path)
     path.write_text("one\nby someone else\n")
     with pytest.raises(ToolError, match="has changed since"):
         await call(tools, apply_patch, patch=patch("*** Update File: a", "@@", "-one", "+1"))
 
 
 def test_a_patch_is_judged_by_each_of_its_files(tools: ToolState, tmp_path: Path) -> None:
-    place = tools.context("", "", "").place()
+    place = tools.make_context("", "", "").place()
 
     def verdict(*rows: str, mode: str = "edits") -> str:
         given = {"patch": patch(*rows)}
@@ -133,7 +133,7 @@ def test_the_approval_shows_what_a_patch_would_do(tools: ToolState) -> None:
     (tools.workspace / "a").write_text("one\n")
     given = {"patch": patch("*** Update File: a", "@@", "-one", "+1", "*** Add File: b", "+new")}
     assert apply_patch.preview is not None
-    diff = apply_patch.preview(tools.context("", "", ""), **apply_patch.check(given, tools.cwd))
+    diff = apply_patch.preview(tools.make_context("", "", ""), **apply_patch.check(given, tools.cwd))
     assert "-one\n+1" in diff
     assert "+new" in diff
     assert (tools.workspace / "a").read_text() == "one\n"

@@ -32,7 +32,7 @@ async def test_the_process_is_waited_for_not_its_pipe(tools: ToolState) -> None:
     pid = (tools.workspace / "pid").read_text().strip()
     assert done.content == (
         f"started\n[left running, in the background as 1: sleep 600 (process {pid}). "
-        "bash_output reads on, kill ends it]"
+        "bash_output shows more, kill ends it]"
     )
     assert (await call(tools, bash_output, id="1")).content == "[nothing new]\n[still running]"
     assert (await call(tools, kill, id="1")).content == "Command 1 ended."
@@ -241,7 +241,7 @@ async def test_nothing_is_left_in_the_temporary_folder(
 
 
 async def test_a_command_begins_before_what_it_writes_however_late_one_looks(tools: ToolState) -> None:
-    started = start(tools.context("c1", "", ""), "touch made")
+    started = start(tools.make_context("c1", "", ""), "touch made")
     await started.running.wait_for_exit()
     await started.running.stop()
     assert started.begin <= (tools.workspace / "made").stat().st_ctime_ns

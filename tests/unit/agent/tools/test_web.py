@@ -95,7 +95,7 @@ async def test_hosts_of_the_settings_and_rules_decide_without_a_question(store: 
         assert fake.requests == ["docs.example.org/page", "a.example.org/page", "glob.example.net/page"]
     docs, a, denied, other, glob = (r.content for r in results(run))
     assert ">\ndocs\n<" in docs and ">\na\n<" in a
-    assert "your rules allow no command to reach denied.example.org" in denied and "denied by your rules" in other
+    assert "your rules deny access to denied.example.org" in denied and "denied by your rules" in other
     assert "redirects to http://new.example.net/, on another host" in glob, "a rule for one host opens no other"
     await run.session.close()
 

@@ -52,7 +52,7 @@ def models(provider: Provider | None, name: str = "") -> SimpleNamespace:
 
 
 def context(tools) -> object:
-    return tools.context("call-123456789012", "t", "m")
+    return tools.make_context("call-123456789012", "t", "m")
 
 
 def keyed(fake: FakeWeb, store: Store) -> SessionSearch:

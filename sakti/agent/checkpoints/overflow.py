@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import history, uncovered
+from sakti.agent.checkpoints import history, surroundings
 from sakti.agent.checkpoints.objects import compute_index_id
 
 MOST = 200_000  # files beyond the limit that are looked at after a command
@@ -44,12 +44,12 @@ def read_file_clock() -> int:
 def list_facts(folder: Path) -> AddedFolder:
     """Look at an added folder and the repositories in it; one that cannot be read is empty."""
     try:
-        seen = uncovered.list_surroundings(folder, ())
+        seen = surroundings.list_surroundings(folder, ())
     except OSError:
         return AddedFolder()
     facts = {path: _make_facts(status) for path, status in {**seen.folders, **seen.files}.items()}
     for git in seen.gits:
-        for path, status in islice(history.list_below(f"{folder}/", git), uncovered.MOST):
+        for path, status in islice(history.list_below(f"{folder}/", git), surroundings.MOST):
             is_index = path.endswith("/index") and stat.S_ISREG(status.st_mode)
             facts[path] = _read_index_id(folder / path) if is_index else _make_facts(status)
     return AddedFolder(facts, seen.skipped)
@@ -86,11 +86,11 @@ def _drop_parents(paths: Iterable[str]) -> list[str]:
 
 
 def _format_folder(folder: str) -> str:
-    return f"{folder or uncovered.ROOT}/"
+    return f"{folder or surroundings.ROOT}/"
 
 
 def _is_in(path: str, folders: Container[str]) -> bool:
-    return path.rpartition("/")[0] in folders or uncovered.is_at_or_below(path, folders)
+    return path.rpartition("/")[0] in folders or surroundings.is_at_or_below(path, folders)
 
 
 def find_changed(
@@ -103,7 +103,7 @@ def find_changed(
     """
     rows: list[str] = []
     missing = [f for f in folders if f and not os.path.lexists(top / f)]
-    explained = uncovered.list_parents(missing) | {"" for _ in missing} | {*explained}
+    explained = surroundings.list_parents(missing) | {"" for _ in missing} | {*explained}
     waiting, visited, count = sorted(folders, reverse=True), set[str](), 0
     while waiting:
         folder = waiting.pop()
@@ -145,10 +145,10 @@ def _list_entries(folder: Path) -> list[os.DirEntry[str]] | None:
     """List a folder without those that programs fill, a cache as empty; None if it cannot be read."""
     try:
         with os.scandir(folder) as rows:
-            entries = [e for e in rows if e.name not in uncovered.CLOSED]
+            entries = [e for e in rows if e.name not in surroundings.CLOSED]
     except OSError:
         return None
-    return [] if any(e.name == uncovered.TAG for e in entries) else entries
+    return [] if any(e.name == surroundings.TAG for e in entries) else entries
 
 
 def _list_recent(files: Iterable[os.DirEntry[str]], since_ns: int) -> Iterator[os.DirEntry[str]]:

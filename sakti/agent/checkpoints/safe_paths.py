@@ -62,7 +62,7 @@ def _enter(here: int, folder: str, path: str, *, make: bool) -> int:
         return os.open(folder, _FOLDER, dir_fd=here)
     except OSError as e:
         if e.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise BlockedPath(f"{path}: {folder} is not the same folder any more.") from e
+            raise BlockedPath(f"{path}: {folder} is no longer the same folder.") from e
         raise
 
 
@@ -113,7 +113,7 @@ def _compute_id(data: bytes, named: Collection[str]) -> str:
 
 
 def _read(here: int, name: str, status: os.stat_result) -> bytes:
-    """Read a file, also one of ours whose permissions forbid it."""
+    """Read a file, even if its permissions forbid that to its owner."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     try:
         handle = os.open(name, flags, dir_fd=here)
@@ -132,7 +132,7 @@ def write(root: Path, path: str, entry: PathEntry, content: bytes | Path, tempor
     """Put a file, link, pipe or folder at a path, durably; a file keeps its other links and its owner.
 
     `content` may be a file that is copied, with its time; `temporary` names the file in the folder that is renamed.
-    Raises OSError, `BlockedPath` where a folder with something in it stands there.
+    Raises OSError, `BlockedPath` if there is a folder that is not empty.
     """
     with open_parent(root, path, make=True) as (here, name):
         there = _read_status(here, name)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from sakti.agent.checkpoints import places
+from sakti.agent.checkpoints import safe_paths
 from sakti.agent.checkpoints.objects import FILE, Objects, compute_blob_id
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, is_same
 from sakti.agent.tools.changes import read_umask
@@ -80,18 +80,18 @@ class _Walk:
                 self.filled.add(folder)
                 continue
             for entry in entries:
-                self._see(f"{folder}/{entry.name}" if folder else entry.name, entry)
+                self._add_entry(f"{folder}/{entry.name}" if folder else entry.name, entry)
         self.folders[ROOT] = self.folders.pop("")
         return Surroundings(
             self.folders, self.files, self.links, tuple(self.gits), frozenset(self.unseen), frozenset(self.filled),
             frozenset(self.skipped),
         )  # fmt: skip
 
-    def _see(self, path: str, entry: os.DirEntry[str]) -> None:
+    def _add_entry(self, path: str, entry: os.DirEntry[str]) -> None:
         if entry.name == ".git":
             self.gits.append(path)
         elif entry.is_dir(follow_symlinks=False):
-            self._see_folder(path, entry)
+            self._add_folder(path, entry)
         elif path in self.covered:
             return
         elif len(self.files) >= MOST:
@@ -101,7 +101,7 @@ class _Walk:
             if entry.is_symlink():
                 self.links[path] = os.readlink(entry)  # noqa: PTH115 - as it is written
 
-    def _see_folder(self, path: str, entry: os.DirEntry[str]) -> None:
+    def _add_folder(self, path: str, entry: os.DirEntry[str]) -> None:
         self.folders[path] = status = entry.stat(follow_symlinks=False)
         if entry.name in _FILLED:
             self.files[path] = status
@@ -188,7 +188,7 @@ class _Comparison:
         beside = self.before.look.files.keys() | self.after.look.files.keys()
         paths = covered | beside | self.contents.keys() | self.replaced
         for path in sorted(paths - self.moved_folders.keys()):
-            change = self._change_at(path)
+            change = self._find_change(path)
             if change is not None:
                 self._sort(change, is_new=path in visible or self._is_new(path))
         folders = _list_folder_changes(self.before, self.after, {c.path for c in self.undoable})
@@ -196,10 +196,10 @@ class _Comparison:
         stays = [p for p in self.stays if len(seen.files) < MOST and not _is_unseen(p, seen.unseen)]
         return Changes((*folders, *self.undoable), tuple(self.lost), tuple(stays))
 
-    def _change_at(self, path: str) -> PathChange | None:
+    def _find_change(self, path: str) -> PathChange | None:
         old, new = self.before.covered, self.after.covered
         was = old.get(path) or self.contents.get(path) or self.before.any_entry(path)
-        now = self._entry_now(path)
+        now = self._find_entry(path)
         if _are_folders(was, now):
             was, now = old.get(path), new.get(path)  # that is: an empty folder was filled, or a folder emptied
         unseen = now is None and _is_unseen(path, self.after.look.unseen - self.after.look.skipped)
@@ -207,7 +207,7 @@ class _Comparison:
             return None
         return PathChange(path, was, now)
 
-    def _entry_now(self, path: str) -> PathEntry | None:
+    def _find_entry(self, path: str) -> PathEntry | None:
         """Return a file's entry, from the disk if the second look may have missed it."""
         look_again = path not in self.after.covered and (path in self.contents or self._is_beyond(path))
         return _read_entry(self.workspace, path) if look_again else self.after.any_entry(path)
@@ -302,10 +302,10 @@ def _is_equal(was: PathEntry | None, now: PathEntry | None) -> bool:
 def _read_entry(workspace: Path, path: str) -> PathEntry | None:
     """Return the entry at a path, without following links on the way to it."""
     try:
-        with places.open_parent(workspace, path) as (here, name):
+        with safe_paths.open_parent(workspace, path) as (here, name):
             status = os.lstat(name, dir_fd=here)
             return _make_entry(path, status, os.readlink(name, dir_fd=here) if stat.S_ISLNK(status.st_mode) else None)
-    except (OSError, places.BlockedPath):
+    except (OSError, safe_paths.BlockedPath):
         return None
 
 
@@ -315,7 +315,7 @@ def _make_entry(path: str, status: os.stat_result | None, target: str | None) ->
     if status is None:
         return None
     if stat.S_ISREG(status.st_mode):
-        return PathEntry(status.st_mode, places.make_file_id(path, status))
+        return PathEntry(status.st_mode, safe_paths.make_file_id(path, status))
     return PathEntry(status.st_mode, "" if stat.S_ISDIR(status.st_mode) else "other")
 
 
@@ -445,8 +445,11 @@ def keep_moved(
         if place in after.covered
     }
     for path, place in targets.items() if not keeping.refused else ():
-        oid = places.make_file_id(path, before.look.files[path])
-        with contextlib.suppress(OSError, places.BlockedPath), places.open_parent(workspace, place) as (here, name):
+        oid = safe_paths.make_file_id(path, before.look.files[path])
+        with (
+            contextlib.suppress(OSError, safe_paths.BlockedPath),
+            safe_paths.open_parent(workspace, place) as (here, name),
+        ):
             objects.keep(oid, name, here, link=True)
             entries[path] = PathEntry(before.look.files[path].st_mode, oid)
     return entries
@@ -457,15 +460,15 @@ def keep_files(workspace: Path, keeping: KeepingPlan, objects: Objects) -> dict[
     entries: dict[str, PathEntry] = {}
     for path in (*keeping.linked, *keeping.copied):
         try:
-            with places.open_parent(workspace, path) as (here, name):
+            with safe_paths.open_parent(workspace, path) as (here, name):
                 status = os.lstat(name, dir_fd=here)
                 if stat.S_ISLNK(status.st_mode):
                     oid = objects.put(os.fsencode(os.readlink(name, dir_fd=here)), sync=False)
                 else:
-                    oid = places.make_file_id(path, status)
+                    oid = safe_paths.make_file_id(path, status)
                     objects.keep(oid, name, here, link=path in keeping.linked)
                 entries[path] = PathEntry(status.st_mode, oid)
-        except (OSError, places.BlockedPath):
+        except (OSError, safe_paths.BlockedPath):
             continue
     return entries
 

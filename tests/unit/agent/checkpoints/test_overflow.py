@@ -11,7 +11,7 @@ import pytest
 
 from sakti.actions import undo
 from sakti.agent.checkpoints import shadow as shadows
-from sakti.agent.checkpoints import uncovered, undoing
+from sakti.agent.checkpoints import surroundings, undoing
 from sakti.agent.checkpoints.records import RecordedTurn
 from sakti.core.text import one_line
 from sakti.providers.scripted import Answer, Call
@@ -69,7 +69,7 @@ def test_the_repository_of_an_added_folder_is_looked_at(tmp_path, added):
 
 @pytest.mark.parametrize("command", ["rm a.txt", "rm deep/er/5", "echo > deep/er/5", "touch deep/er/new"])
 def test_changes_beyond_the_limit_of_an_added_folder_are_named(tmp_path, added, monkeypatch, command):
-    monkeypatch.setattr(uncovered, "MOST", 4)
+    monkeypatch.setattr(surroundings, "MOST", 4)
     (added / "deep" / "er").mkdir(parents=True)
     for number in range(9):
         (added / "deep" / "er" / str(number)).touch()
@@ -90,7 +90,7 @@ def test_changes_beyond_the_limit_of_an_added_folder_are_named(tmp_path, added, 
     ],
 )
 def test_changes_of_ignored_files_beyond_the_limit_are_named(tmp_path, monkeypatch, command, names):
-    monkeypatch.setattr(uncovered, "MOST", 3)
+    monkeypatch.setattr(surroundings, "MOST", 3)
     place = Place(tmp_path)
     (place.root / ".gitignore").write_text("*.log\n")
     (place.root / "a.txt").write_text("a\n")
@@ -131,7 +131,7 @@ async def test_undo_names_changes_in_a_folder_added_to_the_session(store, tmp_pa
 @pytest.mark.parametrize("scanner", ["git", "dulwich"])
 def test_ignored_files_that_only_become_visible_are_not_changes(tmp_path, monkeypatch, scanner, command, lost):
     if scanner == "dulwich":
-        monkeypatch.setattr(shadows, "program", lambda _workspace: None)
+        monkeypatch.setattr(shadows, "find_git", lambda _workspace: None)
     place = Place(tmp_path)
     for name in ("ign/a", "sub/a", "sub/ign/b", "node_modules/c"):
         (place.root / name).parent.mkdir(parents=True, exist_ok=True)

@@ -345,8 +345,11 @@ def _measure(
 
 
 def _worth_measuring(db: Connection, pattern: Pattern, matches: Matches, by_parts: Collection[Row]) -> dict[int, Row]:
-    """Return the rows to measure by their keys: the likely ones, and those with all words."""
-    chosen = {r.pk: r for r in (*matches.worth_measuring(), *by_parts)}
+    """Return the rows to measure by their keys: the likely ones, and those with all words.
+
+    A text without any part as it was typed comes behind those that have one.
+    """
+    chosen = {r.pk: r for r in (*matches.worth_measuring(len(by_parts)), *by_parts)}
     if pattern.required:
         others = {r.pk: r for r in matches.rows if r.pk not in chosen}
         every = retrieve.with_all(db, [pattern.terms[i] for i in pattern.required], list(others))

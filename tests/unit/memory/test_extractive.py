@@ -283,6 +283,14 @@ async def test_a_value_that_was_set_back_stays() -> None:
     assert "* 🔴 (9:40) User stated: The port is 8080." in await reflected(log, 60, limit=60)
 
 
+async def test_a_sentence_with_more_to_tell_outlives_shorter_ones() -> None:
+    full = "* 🔴 (9:00) User stated: My brother moved with all of us to a farm in the north after the harvest was over."
+    short = ["* 🔴 (9:01) User stated: Our cat sleeps.", "* 🔴 (9:02) User stated: My boat leaks."]
+    log = "\n".join(["Date: Jan 15, 2026", full, *short])
+    lines = await reflected(log, 1, limit=COUNTER.count("\n".join(("Date: Jan 15, 2026", full))) * 10 // 8)
+    assert lines == ["Date: Jan 15, 2026", full]
+
+
 async def test_what_many_lines_tell_goes_before_what_one_line_tells() -> None:
     days = "sunny rainy windy foggy snowy stormy cloudy chilly mild humid".split()
     usual = [

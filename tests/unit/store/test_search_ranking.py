@@ -192,6 +192,13 @@ def test_a_verbatim_part_of_an_identifier_beats_its_scattered_pieces(db: APSWDat
     assert ask(db, typed, [scattered, names]).hits[0].id == "1-0"
 
 
+def test_many_texts_with_an_identifier_come_before_all_with_its_pieces(db: APSWDatabase) -> None:
+    names = [(f"call getServerSideProps in page {n}", "user") for n in range(40)]
+    pieces = [(f"the server renders side {n} of it", "user") for n in range(60)]
+    hits = ask(db, "getServerSide", [pieces, names, pieces[:3]]).hits
+    assert {h.thread_id for h in hits[:40]} == {"t1"} and len(hits) == 100
+
+
 def put_line(db: APSWDatabase, id: str, text: str) -> None:
     search_index.put(
         db, kind="observation", doc_id=id, resource_id="/w", thread_id="t0", created_at=9, position=0, text=text

@@ -161,6 +161,8 @@ def test_rows_are_measured_that_match_well_or_stand_in_a_thread_with_the_best(mo
     assert strong == [61, 59, 58, 57, 56, 55], "a weak one of the best only beside others of them"
     assert replace(many, required=True).worth_measuring() == few.rows, "but where a phrase decides who is weak"
     assert retrieve.Matches(found).worth_measuring() == found, "of texts that were read one by one all"
+    assert many.worth_measuring(9) == many.worth_measuring()
+    assert many.worth_measuring(10) == [r for r in many.worth_measuring() if r in many.rows[:10]], "behind many others"
 
 
 async def test_what_is_not_measured_is_listed_behind(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,8 @@ from msgspec import Struct
 
 from sakti.store import archive_file, files, secrets
 from sakti.store.connection import Connection, Database, wrap_connection
-from sakti.store.search.folding import folded
-from sakti.store.search.index import identifiers, touched
+from sakti.store.search.folding import fold_text
+from sakti.store.search.index import list_identifier_parts, matches_path
 from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import codec
 
@@ -34,7 +34,7 @@ CLEAN = 1  # no removed text is in the free space: the file was created or vacuu
 UNMERGED = 2  # the search indexes still contain words of removed texts
 PENDING = 4  # the write-ahead log may contain more than the file (`mark_log`)
 # Several SQL expressions need the identifiers of each text that is indexed.
-_identifiers = lru_cache(maxsize=8)(identifiers)
+_identifiers = lru_cache(maxsize=8)(list_identifier_parts)
 WARNING = (
     "{path} is a copy that was made while the original was in use, without the file ending in -wal: the newest messages"
     " and changes may be missing. Copy both files, or use `sakti db backup`."
@@ -87,10 +87,10 @@ def register(connection: apsw.Connection) -> None:
     functions: dict[str, tuple[Callable[..., Any], int]] = {
         "sakti_text": (codec.read_text, 2),  # (raw_content, parts) of a message: its text
         "sakti_unpacked": (codec.unpack_or_empty, 1),  # a packed column: its text, '' if unreadable
-        "sakti_folded": (_of_texts(folded), 1),
+        "sakti_folded": (_of_texts(fold_text), 1),
         "sakti_identifiers": (_of_texts(_identifiers), 1),
         "sakti_masked": (_of_texts(secrets.mask_secrets), 1),
-        "sakti_touched": (_of_texts(touched), 2),
+        "sakti_touched": (_of_texts(matches_path), 2),
     }
     for name, (function, arguments) in functions.items():
         connection.create_scalar_function(name, function, arguments, deterministic=True)

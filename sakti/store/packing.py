@@ -19,8 +19,8 @@ from msgspec import Struct
 
 from sakti.store.connection import Connection, Database
 from sakti.store.search import index_upkeep
-from sakti.store.search.folding import folded
-from sakti.store.search.index import PREVIOUS_LIMIT, TEXT_LIMIT, identifiers, said_before
+from sakti.store.search.folding import fold_text
+from sakti.store.search.index import PREVIOUS_LIMIT, TEXT_LIMIT, find_text_before, list_identifier_parts
 from sakti.store.threads import codec
 
 STEPS = ("rows", "messages", "trigrams")  # in this order: the new index holds rows in their new form only
@@ -66,7 +66,7 @@ def pack_some(db: Database) -> bool:
         if step in pending:
             _PACK[step](db, pending[step])
             return True
-    for table in index_upkeep.replaced(db):
+    for table in index_upkeep.list_replaced(db):
         index_upkeep.drop_some(db, table)
         return True
     return False
@@ -150,7 +150,7 @@ def _pack_row(db: Database, values: Sequence[Any]) -> None:
     if form != 0:
         return
     row = _OldRow(*fields)
-    with contextlib.nullcontext() if _changes_terms(row) else index_upkeep.past_triggers(db):
+    with contextlib.nullcontext() if _changes_terms(row) else index_upkeep.bypass_triggers(db):
         # SQL: works on a schema of an earlier version
         db.execute_sql(_PACK_ROW, _pack_values(db, row))
 
@@ -160,7 +160,9 @@ _PACK_ROW = "UPDATE search_docs SET text = ?, message_pk = ?, prev = ?, prev_pk 
 
 def _changes_terms(row: _OldRow) -> bool:
     """Return whether the indexes need other terms for a row in its new form."""
-    return row.idents != identifiers(row.text) or any(folded(t) != t for t in (row.text, row.prev, row.summary))
+    return row.idents != list_identifier_parts(row.text) or any(
+        fold_text(t) != t for t in (row.text, row.prev, row.summary)
+    )
 
 
 def _pack_values(db: Database, row: _OldRow) -> tuple[str, int | None, str, int | None, int]:
@@ -169,7 +171,7 @@ def _pack_values(db: Database, row: _OldRow) -> tuple[str, int | None, str, int 
     if row.message_text is not None and row.message_text[:TEXT_LIMIT] == row.text:
         text, message_pk = "", row.message_pk
     if row.kind == "message" and row.prev and row.thread_id is not None:
-        before, previous_text = said_before(db, row.thread_id, row.position)
+        before, previous_text = find_text_before(db, row.thread_id, row.position)
         if before is not None and previous_text[:PREVIOUS_LIMIT] == row.prev:
             prev, prev_pk = "", before
     return text, message_pk, prev, prev_pk, row.pk
@@ -180,7 +182,7 @@ def _pack_values(db: Database, row: _OldRow) -> tuple[str, int | None, str, int 
 
 def _pack_messages(db: Database, first: int) -> None:
     batch = _read_next(db, "SELECT pk, raw_content, parts FROM messages WHERE pk >= ? ORDER BY pk", first)
-    with index_upkeep.past_triggers(db):
+    with index_upkeep.bypass_triggers(db):
         done = _run_for_each(batch, partial(_pack_message, db))
     _save_progress(db, "messages", done)
 

@@ -86,7 +86,9 @@ async def captured(store: Store) -> AsyncIterator[Captured]:
 
 def explained(db: Connection, captured: Captured) -> list[Plan]:
     """How each of them is executed."""
-    occurrences.occurrences(db, (1,), (("x", 1),), 1, (), 1)  # lends this connection the function that searches call
+    occurrences.find_occurrences(
+        db, (1,), (("x", 1),), 1, (), 1
+    )  # lends this connection the function that searches call
     return [
         Plan(sql, tuple(row[3] for row in db.execute_sql(f"EXPLAIN QUERY PLAN {sql}", values).fetchall()))
         for sql, values in captured.statements.items()

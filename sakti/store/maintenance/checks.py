@@ -88,7 +88,7 @@ def _check_archive(db: Database, *, deep: bool) -> Finding:
 
 def _check_search(db: Database) -> Finding:
     """Check that search covers every message and that no thread waits to be indexed or removed."""
-    lost = len(search_index.unindexed(db))
+    lost = len(search_index.list_unindexed(db))
     # SQL: also runs on a bare connection, which no query of peewee does
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
     problems = [f"{lost} messages are not searchable"] if lost else []
@@ -145,13 +145,13 @@ def _check_index(db: Database, table: str, *, broken: bool, deep: bool) -> Findi
     if broken:
         problems.append("it is damaged")
     else:
-        counts = len(index_upkeep.missing(db, table)), index_upkeep.count_orphans(db, table)
+        counts = len(index_upkeep.list_missing(db, table)), index_upkeep.count_orphans(db, table)
         problems += [
             f"{n} {text}" for n, text in zip(counts, ("texts are missing", "texts are gone"), strict=True) if n
         ]
         if deep and not problems and (n := index_upkeep.count_differing(db, table)):
             problems.append(f"{n} {DIFFER}")
-    if f"{table}{index_upkeep.OLD}" in index_upkeep.replaced(db):
+    if f"{table}{index_upkeep.OLD}" in index_upkeep.list_replaced(db):
         problems.append("an old one still exists")
     detail = f"does not match its texts: {', '.join(problems)}" if problems else "consistent"
     return Finding(table, not problems, detail, INDEX, is_repairable=True)

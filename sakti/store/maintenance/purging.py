@@ -32,7 +32,7 @@ from sakti.store.maintenance import archiving, upkeep
 from sakti.store.models import MessageRow, SearchDocRow, TaskEventRow, TaskRow, ThreadRow
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
-from sakti.store.search.index import said_before
+from sakti.store.search.index import find_text_before
 from sakti.store.text_registry import tables
 from sakti.store.threads import codec, messages
 from sakti.store.threads import removal as thread_removal
@@ -167,7 +167,7 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
         rows.update(db, MessageRow, message.id, parts=parts, raw_content="", search_text=text)
         search_index.index_messages(db, [pk])
         for doc_id, position in behind:
-            before, prev = said_before(db, message.thread_id, position)
+            before, prev = find_text_before(db, message.thread_id, position)
             search_index.set_previous(db, "message", doc_id, prev, before)
 
 
@@ -310,7 +310,7 @@ async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.
 
 async def erase_leftovers(store: Store) -> None:
     """Erase removed text from indexes, write-ahead log and copies of the database."""
-    if await store.read(index_upkeep.unmerged):
+    if await store.read(index_upkeep.may_hold_deleted_words):
         await upkeep.optimize_indexes(store)
     await store.flush()
     remove_copies(list_copies(store.path))

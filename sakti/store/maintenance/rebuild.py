@@ -342,7 +342,7 @@ class Repairs:
         with self._db.connection():
             self._change("DELETE FROM task_counts")  # repairs may make their keys equal; they are recomputed later
             self._change("DELETE FROM leases")  # none is active: no other process has the database open
-            with index_upkeep.past_triggers(self._db):  # triggers read values that are not repaired yet
+            with index_upkeep.bypass_triggers(self._db):  # triggers read values that are not repaired yet
                 texts = self._replace_unreadable_texts()
             report(texts, "texts had unreadable characters, replaced by �")
             report(self._replace_unknown_words(), "rows had invalid values, replaced by the defaults")
@@ -550,10 +550,10 @@ class Repairs:
                     task_rows.update(db, task.id, title=task.title)  # indexes it
             for (thread_id,) in self._fetch("SELECT id FROM threads WHERE deleted_at IS NULL"):
                 if self._has_unindexed_lines(thread_id):
-                    for pk in reindexing.lines_of(db, thread_id):
+                    for pk in reindexing.list_log_lines(db, thread_id):
                         reindexing.index_line(db, pk)
             self._index_pages()
-            search_index.index_messages(db, search_index.unindexed(db))
+            search_index.index_messages(db, search_index.list_unindexed(db))
 
     def _has_unindexed_lines(self, thread_id: str) -> bool:
         return bool(

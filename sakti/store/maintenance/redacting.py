@@ -176,7 +176,7 @@ def _write_masked(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -
 def _derive_values(model: type[Model], row: Any, changed: Values) -> Values:
     """Return what follows from masked columns: words of an index, tokens of parts that were dropped."""
     if model is SearchDocRow and "text" in changed and row.form == 0:
-        return {"idents": search_index.identifiers(changed["text"])}
+        return {"idents": search_index.list_identifier_parts(changed["text"])}
     if model is MessageRow and "parts" in changed and len(changed["parts"]) != len(row.parts):
         message = Message(row.id, "", "", row.role, row.parts, 0, tokens=row.token_count, part_tokens=row.part_tokens)
         clean = codec.mask_message(message)

@@ -86,9 +86,9 @@ async def reindex(store: Store) -> None:
 
     Raises `StoreError` if nothing can be written; then the next start continues.
     """
-    while noted := await store.read(reindexing.notes):
+    while noted := await store.read(reindexing.list_notes):
         for one in noted:
-            items = await store.read(reindexing.items, one)
+            items = await store.read(reindexing.list_items, one)
             # one row at a time: putting a long text into the indexes takes long
             await run_in_pieces(store, items, partial(reindexing.work_off, noted=one), step=1)
             await store.write(reindexing.is_done, one)
@@ -121,7 +121,7 @@ async def repair_finding(store: Store, finding: Finding) -> Finding:
 
 
 async def _add_messages(store: Store, finding: Finding) -> Finding:
-    pks = await store.read(search_index.unindexed)
+    pks = await store.read(search_index.list_unindexed)
     await run_in_pieces(store, pks, search_index.index_messages)
     await reindex(store)
     outcome = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
@@ -148,7 +148,7 @@ async def _count_tasks(store: Store, _: Finding) -> Finding:
 
 
 async def _repair_task_index(store: Store, finding: Finding) -> Finding:
-    await store.write(index_upkeep.empty, finding.name)
+    await store.write(index_upkeep.clear_index, finding.name)
     await run_in_pieces(store, await store.read(checks.find_unindexed_tasks), checks.index_tasks)
     return Finding(finding.name, True, f"was {finding.detail}; rebuilt")
 
@@ -161,7 +161,7 @@ async def _repair_index(store: Store, finding: Finding) -> Finding:
     if beyond_filling or await store.read(index_upkeep.count_orphans, table):
         await rebuild(store, table)
         return Finding(table, True, f"was {finding.detail}; rebuilt")
-    await _fill(store, table, await store.read(index_upkeep.missing, table))
+    await _fill(store, table, await store.read(index_upkeep.list_missing, table))
     await _drop_old_indexes(store)
     return Finding(table, True, f"was {finding.detail}; filled")
 
@@ -183,11 +183,11 @@ async def rebuild_index(store: Store) -> dict[str, int]:
     Return the numbers of indexed `texts` and of messages that were missing (`added`). Meanwhile search finds what is
     indexed again, newest first.
     """
-    added = await store.read(search_index.unindexed)
+    added = await store.read(search_index.list_unindexed)
     await run_in_pieces(store, added, search_index.index_messages)
     for table in search_index.TABLES:
         await rebuild(store, table)
-    return {"texts": await store.read(index_upkeep.texts), "added": len(added)}
+    return {"texts": await store.read(index_upkeep.count_texts), "added": len(added)}
 
 
 async def rebuild(store: Store, table: str) -> None:
@@ -195,7 +195,7 @@ async def rebuild(store: Store, table: str) -> None:
     await store.read(archive_file.refuse_missing)
     await _drop_old_indexes(store)
     await store.write(index_upkeep.replace_by_empty, table)
-    await _fill(store, table, await store.read(index_upkeep.missing, table))
+    await _fill(store, table, await store.read(index_upkeep.list_missing, table))
     await _drop_old_indexes(store)
 
 
@@ -211,7 +211,7 @@ def _fill_some(db: Database, pks: Sequence[int], *, table: str) -> None:
 
 
 async def _drop_old_indexes(store: Store) -> None:
-    for table in await store.read(index_upkeep.replaced):
+    for table in await store.read(index_upkeep.list_replaced):
         await run_until_done(store, partial(index_upkeep.drop_some, table=table))
 
 

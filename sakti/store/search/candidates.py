@@ -13,26 +13,26 @@ from msgspec.structs import replace
 from sakti.store.connection import Connection
 from sakti.store.search import rank as ranking
 from sakti.store.search import retrieve, spelling
-from sakti.store.search.dates import asks_when, named_times, names_time
-from sakti.store.search.features import SHORT, TEXT, TOOL, Features, Pattern, is_document, measure, pattern_of
-from sakti.store.search.folding import folded
-from sakti.store.search.index import pieces
-from sakti.store.search.occurrences import Sizes, occurrences, sizes_of
+from sakti.store.search.dates import asks_when, find_named_times, names_time
+from sakti.store.search.features import SHORT, TEXT, TOOL, Features, Pattern, build_pattern, is_document, measure
+from sakti.store.search.folding import fold_text
+from sakti.store.search.index import split_identifier
+from sakti.store.search.occurrences import Sizes, find_occurrences, load_sizes
 from sakti.store.search.query import (
     MAX_TERMS,
     PASTED,
     STOP_WORDS,
     Query,
     is_cjk,
-    looks_like_identifier,
-    terms,
-    words_and_joined,
+    is_identifier,
+    list_terms,
+    list_words_and_joined,
 )
 from sakti.store.search.rank import Ranked
 from sakti.store.search.retrieve import IndexLookup, Matches
-from sakti.store.search.rows import Row, excluded, having, is_unindexed, saying_exclusion, texts_of
+from sakti.store.search.rows import Row, find_excluded, find_having, find_quoting_exclusion, is_unindexed, load_texts
 from sakti.store.search.spelling import PartMatches, find_parts, is_in_trigrams
-from sakti.store.search.terms import Term, irregular_phrases, make_terms, phrase_of, spellings
+from sakti.store.search.terms import Term, list_irregular_phrases, list_spellings, make_phrase, make_terms
 
 ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
 QUESTION = 3  # from so many words on, the answer may be next to a match
@@ -65,7 +65,7 @@ class Candidates(Struct, frozen=True):
 
     def and_behind(self, other: Candidates, more: bool) -> Candidates:
         """Return these results with those found behind copies; `more`: there still are others."""
-        ranked = ranking.in_order([*self.ranked, *other.ranked])
+        ranked = ranking.sort_ranked([*self.ranked, *other.ranked])
         return replace(self, ranked=ranked, rest=[*self.rest, *other.rest], more=more)
 
 
@@ -107,9 +107,9 @@ def find_candidates(look: IndexLookup, query: Query, *, first: bool, now: int | 
     """Return the candidates of a query, best first; `first`: those that are found soon."""
     reading = _read(look, query)
     rows = _find_by_reading(look, reading, _find_by_index(look, reading, first=first))
-    pattern = _pattern_of(reading, rows.parts)
-    ranked, rest = _measure(look, reading, pattern, rows, _times(look, reading.query, now))
-    suggestion = _suggestion(look, reading, rows.parts, ranked)
+    pattern = _build_query_pattern(reading, rows.parts)
+    ranked, rest = _measure(look, reading, pattern, rows, _find_named_times(look, reading.query, now))
+    suggestion = _suggest_query(look, reading, rows.parts, ranked)
     return Candidates(ranked, rest, pattern, suggestion, rows.partial, reading.unquoted, rows.avoided, rows.more)
 
 
@@ -117,37 +117,37 @@ def find_candidates(look: IndexLookup, query: Query, *, first: bool, now: int | 
 
 
 def _read(look: IndexLookup, query: Query) -> _ReadQuery:
-    words, joined = words_and_joined(query.text)
-    words = [*words, *terms(" ".join(query.phrases)), *joined]
+    words, joined = list_words_and_joined(query.text)
+    words = [*words, *list_terms(" ".join(query.phrases)), *joined]
     if look.newest > spelling.LARGE:
-        words = list(map(_as_one_word, words))
+        words = list(map(join_words, words))
     words = list(dict.fromkeys(words))[:MAX_TERMS]
-    unquoted = _phrases_of_no_text(look.db, query)
-    query = _without_phrases(query, unquoted)
-    known_terms, similar = _terms(look, words, joined, query)
+    unquoted = _find_missing_phrases(look.db, query)
+    query = _split_phrases(query, unquoted)
+    known_terms, similar = _select_terms(look, words, joined, query)
     return _ReadQuery(query, unquoted, words, joined, known_terms, similar, _to_be_read(query), _is_question(query))
 
 
-def _as_one_word(word: str) -> str:
+def join_words(word: str) -> str:
     """Return `readfile` for `read_file`.
 
     The index has both, the second as a phrase of perhaps common words.
     """
-    return "".join(pieces(word)) if "_" in word and word.isascii() else word
+    return "".join(split_identifier(word)) if "_" in word and word.isascii() else word
 
 
-def _phrases_of_no_text(db: Connection, query: Query) -> tuple[str, ...]:
+def _find_missing_phrases(db: Connection, query: Query) -> tuple[str, ...]:
     """Return the phrases among other words that no text has, or has together: Revert "fix the build"."""
     if not query.phrases or not query.text:
         return ()
     phrases = [p for p in query.phrases if not is_unindexed(p)]
-    existing = retrieve.are_known(db, chain.from_iterable(map(spellings, phrases)))
-    required = tuple(p for p in phrases if not existing.isdisjoint(spellings(p)))
-    is_met = required and retrieve.are_known(db, [retrieve.required_of(Query("", phrases=required))])
+    existing = retrieve.find_known_phrases(db, chain.from_iterable(map(list_spellings, phrases)))
+    required = tuple(p for p in phrases if not existing.isdisjoint(list_spellings(p)))
+    is_met = required and retrieve.find_known_phrases(db, [retrieve.match_required(Query("", phrases=required))])
     return tuple(p for p in phrases if not is_met or p not in required)
 
 
-def _without_phrases(query: Query, phrases: Sequence[str]) -> Query:
+def _split_phrases(query: Query, phrases: Sequence[str]) -> Query:
     """Return the query with the words of some of its phrases as words."""
     if not phrases:
         return query
@@ -158,18 +158,18 @@ def _without_phrases(query: Query, phrases: Sequence[str]) -> Query:
     )
 
 
-def _terms(
+def _select_terms(
     look: IndexLookup, words: Sequence[str], joined: Sequence[str], query: Query
 ) -> tuple[list[Term], dict[str, list[str]]]:
     """Return the terms that some text has, and for words that none has those that may be meant."""
     db, newest = look.db, look.newest
-    plain = chain.from_iterable(map(spellings, (*words, *query.phrases)))
-    begun = chain.from_iterable(spellings(p, prefix=True) for p in query.prefixes)
-    irregular = chain.from_iterable(map(irregular_phrases, words)) if _is_question(query) else ()
+    plain = chain.from_iterable(map(list_spellings, (*words, *query.phrases)))
+    begun = chain.from_iterable(list_spellings(p, prefix=True) for p in query.prefixes)
+    irregular = chain.from_iterable(map(list_irregular_phrases, words)) if _is_question(query) else ()
     documents = retrieve.count(db, [*plain, *begun, *irregular], newest)
-    existing = {w for w in words if any(map(documents.get, spellings(w)))}
-    similar = spelling.corrections(db, words, query.text, newest, existing)
-    documents |= retrieve.count(db, map(phrase_of, chain.from_iterable(similar.values())), newest)
+    existing = {w for w in words if any(map(documents.get, list_spellings(w)))}
+    similar = spelling.find_corrections(db, words, query.text, newest, existing)
+    documents |= retrieve.count(db, map(make_phrase, chain.from_iterable(similar.values())), newest)
     every = make_terms(words, similar, documents, max(newest, 1), joined=joined, query=query)
     return sorted(sorted(every, key=lambda t: t.documents)[:RAREST], key=every.index), similar
 
@@ -191,7 +191,7 @@ def _is_question(query: Query) -> bool:
     words = query.text.lower().split()
     strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
     asks = "?" in query.text or not ASKING.isdisjoint(words[:BEGINS])
-    return asks and len(words) >= QUESTION and not strict and not looks_like_identifier(query.text)
+    return asks and len(words) >= QUESTION and not strict and not is_identifier(query.text)
 
 
 # --- finding ------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def _find_by_reading(look: IndexLookup, reading: _ReadQuery, rows: _FoundRows) -
     needles = [w for w in (query.text, *query.phrases, *query.prefixes) if w]
     if (rows.parts_asked and is_in_trigrams(query)) or not (needles or look.place.narrow):
         return rows
-    read = retrieve.by_reading(look, needles)
+    read = retrieve.find_by_reading(look, needles)
     more = len(read) >= (retrieve.CANDIDATES if needles else retrieve.LISTED)
     return replace(rows, matches=Matches(read, required=reading.strict), more=more)
 
@@ -228,11 +228,11 @@ def _find_by_words(look: IndexLookup, reading: _ReadQuery) -> tuple[Matches, boo
     """Return the rows with the words, and whether those with unwanted words had to be avoided."""
     query = reading.query
     indexed = replace(query, alternatives=(), phrases=()) if reading.required else query
-    matches = retrieve.by_words(look, reading.terms, indexed, own=not reading.asks)
-    if len(matches.rows) < retrieve.CANDIDATES or not unwanted_keys(look.db, matches.rows, query):
+    matches = retrieve.find_by_words(look, reading.terms, indexed, own=not reading.asks)
+    if len(matches.rows) < retrieve.CANDIDATES or not find_unwanted_keys(look.db, matches.rows, query):
         return matches, False
     others = replace(indexed, avoided=query.excluded)
-    return retrieve.by_words(look, reading.terms, others, own=not reading.asks), True
+    return retrieve.find_by_words(look, reading.terms, others, own=not reading.asks), True
 
 
 def _may_have_parts(reading: _ReadQuery, matches: Matches) -> bool:
@@ -244,7 +244,7 @@ def _may_have_parts(reading: _ReadQuery, matches: Matches) -> bool:
 
 def _has_parts_alone(text: str) -> bool:
     """Return whether words do not suffice: an identifier, Chinese and the like, an emoji."""
-    if looks_like_identifier(text) or is_cjk(text):
+    if is_identifier(text) or is_cjk(text):
         return True
     typed = text.split()
     return not text.isascii() and len(typed) <= QUESTION and any(unicodedata.category(w[0]) == "So" for w in typed)
@@ -261,23 +261,23 @@ def _check_required(
     look: IndexLookup, reading: _ReadQuery, matches: Matches, parts: PartMatches
 ) -> tuple[Matches, PartMatches]:
     """Return the rows whose texts have what the index cannot check."""
-    keys = having(look.db, [*matches.rows, *parts.texts], reading.required)
+    keys = find_having(look.db, [*matches.rows, *parts.texts], reading.required)
     texts = {row: text for row, text in parts.texts.items() if row.pk in keys}
     return replace(matches, rows=[r for r in matches.rows if r.pk in keys]), replace(parts, texts=texts)
 
 
-def unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
+def find_unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
     """Return the keys of the rows that have an excluded word, or do not say what a query only excludes."""
     if query.only_excludes:
-        return {r.pk for r in rows} - saying_exclusion(db, rows, query.excluded)
-    return excluded(db, rows, query.excluded, retrieve.any_word_of(query.excluded)) if query.excluded else set()
+        return {r.pk for r in rows} - find_quoting_exclusion(db, rows, query.excluded)
+    return find_excluded(db, rows, query.excluded, retrieve.match_any_word(query.excluded)) if query.excluded else set()
 
 
-def _suggestion(look: IndexLookup, reading: _ReadQuery, parts: PartMatches, ranked: Sequence[Ranked]) -> str:
+def _suggest_query(look: IndexLookup, reading: _ReadQuery, parts: PartMatches, ranked: Sequence[Ranked]) -> str:
     """Return the query with the words that were probably meant; "" if all are known."""
     text = " OR ".join(map(" AND ".join, reading.query.alternatives)) or reading.query.text
     lower = typed_text = text.lower()
-    for typed, words in {**_written_forms(look.db, reading.similar, ranked), **parts.meant}.items():
+    for typed, words in {**_find_written_forms(look.db, reading.similar, ranked), **parts.meant}.items():
         at = lower.find(typed)
         if at >= 0 and words:
             text = text[:at] + words[0] + text[at + len(typed) :]
@@ -285,32 +285,33 @@ def _suggestion(look: IndexLookup, reading: _ReadQuery, parts: PartMatches, rank
     return " ".join(text.split()) if lower != typed_text else ""
 
 
-def _written_forms(
+def _find_written_forms(
     db: Connection, similar: Mapping[str, list[str]], ranked: Sequence[Ranked]
 ) -> Mapping[str, list[str]]:
     """Return the known words for unknown ones as one of the best texts has them, if there are texts."""
-    texts = texts_of(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
+    texts = load_texts(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
     if not texts:
         return similar
     return {
-        typed: [form for word in near if (form := spelling.as_written(word, texts))] for typed, near in similar.items()
+        typed: [form for word in near if (form := spelling.find_written_form(word, texts))]
+        for typed, near in similar.items()
     }
 
 
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _pattern_of(reading: _ReadQuery, parts: PartMatches) -> Pattern:
+def _build_query_pattern(reading: _ReadQuery, parts: PartMatches) -> Pattern:
     query, words = reading.query, reading.words
-    implied = {*reading.joined, *terms(" ".join(query.phrases))}  # all texts have the phrases
-    return pattern_of(
+    implied = {*reading.joined, *list_terms(" ".join(query.phrases))}  # all texts have the phrases
+    return build_pattern(
         reading.terms,
         parts.rarity,
         words,
         [w for w in words if w not in implied] if _may_have_all(reading) else [],
         asks=reading.asks,
         when=reading.asks and asks_when(query.text),
-        meant=frozenset(folded(w).lower() for near in parts.meant.values() for w in near),
+        meant=frozenset(fold_text(w).lower() for near in parts.meant.values() for w in near),
     )
 
 
@@ -321,10 +322,10 @@ def _may_have_all(reading: _ReadQuery) -> bool:
     return bool(query.text) and 1 < count <= FEW_WORDS and not (query.alternatives or is_cjk(query.text))
 
 
-def _times(look: IndexLookup, query: Query, now: int | None) -> list[tuple[int, int]]:
+def _find_named_times(look: IndexLookup, query: Query, now: int | None) -> list[tuple[int, int]]:
     if not (QUESTION <= len(query.text.split()) <= PASTED and names_time(query.text)):
         return []
-    return named_times(query.text, now or retrieve.time_of(look.db, look.newest) or 1)
+    return find_named_times(query.text, now or retrieve.time_of(look.db, look.newest) or 1)
 
 
 def _measure(
@@ -332,19 +333,21 @@ def _measure(
 ) -> tuple[list[Ranked], list[Row]]:
     """Return the candidates that were measured, ranked, and the rest of them, as the index ordered it."""
     matches, by_parts = rows.matches, rows.parts.texts
-    chosen = _worth_measuring(look.db, pattern, matches, by_parts)
+    chosen = _select_rows_to_measure(look.db, pattern, matches, by_parts)
     pattern, features, means = _measure_all(look, pattern, chosen, by_parts)
     if pattern.terms or pattern.parts:
         from_words = {r.pk for r in matches.rows}
         features = [f for f in features if f.row.pk in from_words or f.has_words]
-    words = ranking.words_of(features, pattern, means)
-    ranked = ranking.rank(features, words, _beside(look, reading, features, words, pattern), pattern, times)
+    words = ranking.score_words(features, pattern, means)
+    ranked = ranking.rank(features, words, _measure_neighbours(look, reading, features, words, pattern), pattern, times)
     listed_keys = {*chosen, *(r.features.row.pk for r in ranked)}
     listed, unowned = _split_off_unowned(ranked, by_words=bool(pattern.terms))
     return listed, [*(r for r in matches.rows if r.pk not in listed_keys), *unowned]
 
 
-def _worth_measuring(db: Connection, pattern: Pattern, matches: Matches, by_parts: Collection[Row]) -> dict[int, Row]:
+def _select_rows_to_measure(
+    db: Connection, pattern: Pattern, matches: Matches, by_parts: Collection[Row]
+) -> dict[int, Row]:
     """Return the rows to measure by their keys: the likely ones, and those with all words.
 
     A text without any part as it was typed comes behind those that have one.
@@ -361,16 +364,16 @@ def _measure_all(
     look: IndexLookup, pattern: Pattern, chosen: Mapping[int, Row], by_parts: Mapping[Row, str]
 ) -> tuple[Pattern, list[Features], Sequence[float]]:
     """Return the pattern with forms of code, features of the chosen rows, and the mean sizes of texts."""
-    sizes = sizes_of(look.db, list(chosen))
+    sizes = load_sizes(look.db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     unread = (k for k in chosen if k not in texts and (pattern.parts or is_short(sizes.get(k))))
-    texts |= texts_of(look.db, list(unread))
+    texts |= load_texts(look.db, list(unread))
     documents = {k for k, r in chosen.items() if is_document(r.role, sizes.get(k), texts.get(k, ""))}
     if documents:
-        pattern = pattern.with_code(partial(retrieve.are_known, look.db))
+        pattern = pattern.with_code(partial(retrieve.find_known_phrases, look.db))
     forms = [(form.phrase, form.documents) for form, _ in pattern.forms]
     code = {k for k in documents if chosen[k].role != TOOL and not texts.get(k, "").startswith(DIFF)}
-    places = occurrences(look.db, chosen.keys(), forms, pattern.whole, code, look.newest)
+    places = find_occurrences(look.db, chosen.keys(), forms, pattern.whole, code, look.newest)
     features = [
         measure(r, sizes.get(k), places.rows.get(k, ()), texts.get(k, ""), pattern, document=k in documents)
         for k, r in chosen.items()
@@ -384,7 +387,7 @@ def _split_off_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[lis
     return [r for r in ranked if r not in unowned] if unowned else list(ranked), [r.features.row for r in unowned]
 
 
-def _beside(
+def _measure_neighbours(
     look: IndexLookup, reading: _ReadQuery, features: Sequence[Features], words: Mapping[int, float], pattern: Pattern
 ) -> list[Features]:
     """Return the messages beside the best where something is asked."""
@@ -392,14 +395,14 @@ def _beside(
         return []
     best = sorted(features, key=lambda f: -words[f.row.pk])[:ENTERING]
     listed_keys = {f.row.pk for f in features}
-    rows = [r for r in retrieve.neighbours(look, [f.row for f in best]) if r.pk not in listed_keys]
-    return _measured_alone(look.db, rows, pattern)
+    rows = [r for r in retrieve.load_neighbours(look, [f.row for f in best]) if r.pk not in listed_keys]
+    return _measure_alone(look.db, rows, pattern)
 
 
-def _measured_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:
+def _measure_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:
     """Return the features of rows listed for their neighbours' words; long ones are not read."""
-    sizes = sizes_of(db, [r.pk for r in rows])
-    texts = texts_of(db, [r.pk for r in rows if is_short(sizes.get(r.pk))])
+    sizes = load_sizes(db, [r.pk for r in rows])
+    texts = load_texts(db, [r.pk for r in rows if is_short(sizes.get(r.pk))])
     measured: list[Features] = []
     for r in rows:
         size, text = sizes.get(r.pk), texts.get(r.pk, "")

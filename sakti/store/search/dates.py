@@ -61,7 +61,7 @@ def names_time(text: str) -> bool:
     return _NAMED.search(text.lower()) is not None
 
 
-def named_times(text: str, newest: int) -> list[tuple[int, int]]:
+def find_named_times(text: str, newest: int) -> list[tuple[int, int]]:
     """Return the spans (from, to; Unix ms, local time) that a question names.
 
     A month without a year is its last before `newest`, the time of the newest text.
@@ -70,31 +70,31 @@ def named_times(text: str, newest: int) -> list[tuple[int, int]]:
         latest = datetime.datetime.fromtimestamp(newest / 1000)
     except (ValueError, OverflowError, OSError):  # a time that no clock knows
         latest = LATEST
-    days = [span for named in _named_days(text) if (span := _span_of(latest, *named))]
-    return days or [span for match in _YEAR.finditer(text) if (span := _span_of_year(latest, int(match[1])))]
+    days = [span for named in _find_named_days(text) if (span := _compute_span(latest, *named))]
+    return days or [span for match in _YEAR.finditer(text) if (span := _compute_year_span(latest, int(match[1])))]
 
 
-def _named_days(text: str) -> Iterator[tuple[str | None, int, str | None]]:
+def _find_named_days(text: str) -> Iterator[tuple[str | None, int, str | None]]:
     """Yield year, month and day of the dates and months that a text names."""
     for match in _ISO.finditer(text):
         if 1 <= int(match[2]) <= 12:
             yield match[1], int(match[2]), match[3]
     for match in _DAY_MONTH.finditer(text):
-        yield match[3], _month_of(match[2]), match[1]
+        yield match[3], _parse_month(match[2]), match[1]
     rest = _DAY_MONTH.sub(" ", text)
     for match in _MONTH_DAY.finditer(rest):
-        yield match[3], _month_of(match[1]), match[2]
+        yield match[3], _parse_month(match[1]), match[2]
     for match in _MONTH.finditer(_MONTH_DAY.sub(" ", rest)):
         # "may", "march" are words, too: only with "in" before or a year behind
         if match[1] or match[3] or match[2].lower() not in ("may", "mar", "march", "dec", "sep", "jan"):
-            yield match[3], _month_of(match[2]), None
+            yield match[3], _parse_month(match[2]), None
 
 
-def _month_of(name: str) -> int:
+def _parse_month(name: str) -> int:
     return next(i for i, m in enumerate(MONTHS, 1) if m.startswith(name.lower()[:3]))
 
 
-def _span_of(latest: datetime.datetime, year: str | None, month: int, day: str | None) -> tuple[int, int] | None:
+def _compute_span(latest: datetime.datetime, year: str | None, month: int, day: str | None) -> tuple[int, int] | None:
     """Return the span of a day or a month; None for no such day."""
     number = int(year) if year else latest.year - (month > latest.month)
     try:
@@ -102,19 +102,19 @@ def _span_of(latest: datetime.datetime, year: str | None, month: int, day: str |
         end = start + datetime.timedelta(days=1) if day else (start + datetime.timedelta(days=32)).replace(day=1)
     except (ValueError, OverflowError):
         return None
-    return _in_ms(start, end)
+    return _to_milliseconds(start, end)
 
 
-def _span_of_year(latest: datetime.datetime, year: int) -> tuple[int, int] | None:
+def _compute_year_span(latest: datetime.datetime, year: int) -> tuple[int, int] | None:
     """Return the span of a year; None for one that is no time of a text."""
     return (
-        _in_ms(datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1))
+        _to_milliseconds(datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1))
         if 1970 <= year <= latest.year
         else None
     )
 
 
-def _in_ms(start: datetime.datetime, end: datetime.datetime) -> tuple[int, int] | None:
+def _to_milliseconds(start: datetime.datetime, end: datetime.datetime) -> tuple[int, int] | None:
     """Return a span in Unix ms; None for a year that the platform's clock does not know."""
     try:
         return int(start.timestamp() * 1000), int(end.timestamp() * 1000)
@@ -158,7 +158,7 @@ _BEFORE_A_DAY = ("on", "last", "this", "since", "from")
 SENTENCE = 12  # words; in longer text such words are part of the content
 
 
-def relative_time(text: str, now: datetime.datetime) -> RelativeTime | None:
+def parse_relative_time(text: str, now: datetime.datetime) -> RelativeTime | None:
     """Return the time that a short query names relative to `now` (local time), such as 3 days ago."""
     if len(text.split()) > SENTENCE:
         return None
@@ -167,33 +167,37 @@ def relative_time(text: str, now: datetime.datetime) -> RelativeTime | None:
         rest = " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
         if match["weekday"] and rest and name.lower().split()[0] not in _BEFORE_A_DAY:
             continue  # it may be a name: the Friday release
-        start, end = _span(match, now)
+        start, end = _parse_span(match, now)
         if match["since"] or name.lower().startswith("since"):
             end = now + datetime.timedelta(seconds=1)
         return RelativeTime(name, int(start.timestamp() * 1000), int(end.timestamp() * 1000), rest)
     return None
 
 
-def _span(match: re.Match[str], now: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime]:
+def _parse_span(match: re.Match[str], now: datetime.datetime) -> tuple[datetime.datetime, datetime.datetime]:
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
     if day := match["day"]:
         back = ("today", "yesterday", "day before yesterday").index(" ".join(day.lower().split()))
-        return _of_unit(midnight - datetime.timedelta(days=back), "day")
+        return _compute_unit_span(midnight - datetime.timedelta(days=back), "day")
     if match["count"]:
-        return _ago(now, midnight, _number(match["count"]), match["ago"].lower())
+        return _compute_past_span(now, midnight, _number(match["count"]), match["ago"].lower())
     if match["many"]:
         unit = match["units"].lower()
-        start, _ = _ago(now, midnight, _number(match["many"]), unit)
+        start, _ = _compute_past_span(now, midnight, _number(match["many"]), unit)
         return start, now + datetime.timedelta(seconds=1)
     if match["unit"]:
-        start, end = _of_unit(midnight, unit := match["unit"].lower())
-        return (start, end) if match["which"].lower() == "this" else _of_unit(start - datetime.timedelta(days=1), unit)
+        start, end = _compute_unit_span(midnight, unit := match["unit"].lower())
+        return (
+            (start, end)
+            if match["which"].lower() == "this"
+            else _compute_unit_span(start - datetime.timedelta(days=1), unit)
+        )
     back = (midnight.weekday() - _DAY_NAMES.index(match["weekday"].lower())) % 7
     is_last = match[0].lower().lstrip().startswith("last")
-    return _of_unit(midnight - datetime.timedelta(days=back or 7 * is_last), "day")
+    return _compute_unit_span(midnight - datetime.timedelta(days=back or 7 * is_last), "day")
 
 
-def _ago(
+def _compute_past_span(
     now: datetime.datetime, midnight: datetime.datetime, count: int, unit: str
 ) -> tuple[datetime.datetime, datetime.datetime]:
     """Return the day, week, month or year so long ago; around a moment for hours and minutes."""
@@ -206,10 +210,10 @@ def _ago(
     else:
         months = start.year * 12 + start.month - 1 - count * (12 if unit == "year" else 1)
         start = start.replace(year=max(1, months // 12), month=months % 12 + 1, day=1)
-    return _of_unit(start, unit)
+    return _compute_unit_span(start, unit)
 
 
-def _of_unit(at: datetime.datetime, unit: str) -> tuple[datetime.datetime, datetime.datetime]:
+def _compute_unit_span(at: datetime.datetime, unit: str) -> tuple[datetime.datetime, datetime.datetime]:
     """Return the day, week (from Monday on), month or year of a midnight."""
     if unit == "day":
         return at, at + datetime.timedelta(days=1)

@@ -13,11 +13,11 @@ from msgspec import Struct
 
 from sakti.core.text import one_line
 from sakti.store.search.features import Pattern
-from sakti.store.search.folding import folded, lowered, without_accents
-from sakti.store.search.index import pieces
+from sakti.store.search.folding import fold_text, lower_keeping_length, remove_accents
+from sakti.store.search.index import split_identifier
 from sakti.store.search.query import TOKEN
 from sakti.store.search.rank import Ranked
-from sakti.store.search.terms import Term, stems
+from sakti.store.search.terms import Term, stem_words
 
 SNIPPET = 160  # characters
 BEFORE = 30  # of them before the word that it is cut around
@@ -26,7 +26,7 @@ LONG_WORD = 60  # characters of one that is shown from its beginning
 MARKED = 64  # words that are marked in it
 
 
-def snippet_of(
+def cut_snippet(
     text: str, words: Sequence[str], lower: str | None = None, held: Sequence[str] | None = None
 ) -> tuple[str, tuple[tuple[int, int], ...], int]:
     """Cut about 160 characters of `text` with most of `words`, the most telling first, on one line.
@@ -35,13 +35,13 @@ def snippet_of(
     those of the words that it has, in lower case, where that is known.
     """
     targets = _lower_all(tuple(words[:MARKED]))
-    start = _best_place(lowered(text) if lower is None else lower, targets if held is None else held)
+    start = _find_best_offset(lower_keeping_length(text) if lower is None else lower, targets if held is None else held)
     cut = " ".join(text[start : start + SNIPPET].split())
     snippet = ("…" if start else "") + cut + ("…" if start + SNIPPET < len(text) else "")
-    return snippet, _marks(snippet, targets), start
+    return snippet, _find_marks(snippet, targets), start
 
 
-def _best_place(lower: str, words: Sequence[str]) -> int:
+def _find_best_offset(lower: str, words: Sequence[str]) -> int:
     """Return the offset of the 160 characters around the first known word that contain most of the others."""
     if len(lower) <= SNIPPET:  # it fits
         return 0
@@ -53,7 +53,7 @@ def _best_place(lower: str, words: Sequence[str]) -> int:
         at = lower.find(word, at + 1, READ)
         if at < 0:
             break
-        start = _word_start(lower, max(0, at - BEFORE), at)
+        start = _find_word_start(lower, max(0, at - BEFORE), at)
         window = lower[start : start + SNIPPET]
         held = len([w for w in words if w in window])
         if held > most:
@@ -61,7 +61,7 @@ def _best_place(lower: str, words: Sequence[str]) -> int:
     return best
 
 
-def _word_start(lower: str, start: int, at: int) -> int:
+def _find_word_start(lower: str, start: int, at: int) -> int:
     """Return the first offset from `start` to `at` at which a word begins, or that of a longer word."""
     if not start:
         return 0
@@ -71,9 +71,9 @@ def _word_start(lower: str, start: int, at: int) -> int:
     return first or next((i for i in range(start, max(0, start - LONG_WORD), -1) if not lower[i - 1].isalnum()), start)
 
 
-def _marks(snippet: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
+def _find_marks(snippet: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
     """Return the places of the words in a snippet, longer ones first, without overlaps."""
-    lower = lowered(snippet)
+    lower = lower_keeping_length(snippet)
     marks: list[tuple[int, int]] = []
     for word in sorted((w for w in words if w in lower), key=lambda w: (-len(w), w)):
         at = lower.find(word)
@@ -123,19 +123,21 @@ class SoughtWords(Struct, frozen=True, dict=True):
         return (self.typed[0][:SNIPPET], *self.typed[1:], *(w for w, _ in self.words))
 
 
-def excerpt_of(text: str, before: str | None, ranked: Ranked, sought: SoughtWords) -> Excerpt:
+def cut_excerpt(text: str, before: str | None, ranked: Ranked, sought: SoughtWords) -> Excerpt:
     """Cut `text`; `before` is the text of the message before it, by which it may have been found."""
-    lower = lowered(text)
-    reason, shown = reason_of(text, lower, before, ranked, sought.pattern)
+    lower = lower_keeping_length(text)
+    reason, shown = explain_match(text, lower, before, ranked, sought.pattern)
     held = None
     if has_term := ranked.features.own:
         typed = (w.lower() for w in sought.typed if w.strip())
         held = [*(w.lower() for w in shown), *typed, *(w for w, i in sought.words if has_term[i])]
-    snippet, marks, start = snippet_of(text, (*shown, *sought.marked), lower, held)
+    snippet, marks, start = cut_snippet(text, (*shown, *sought.marked), lower, held)
     return Excerpt(text, snippet, marks, start, reason)
 
 
-def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern: Pattern) -> tuple[str, Sequence[str]]:
+def explain_match(
+    text: str, lower: str, before: str | None, ranked: Ranked, pattern: Pattern
+) -> tuple[str, Sequence[str]]:
     """Return why a text is listed ("" if it shows), and its words to mark besides the typed ones."""
     features = ranked.features
     if not features.own:
@@ -149,39 +151,39 @@ def reason_of(text: str, lower: str, before: str | None, ranked: Ranked, pattern
     if any(p in lower for p in (*typed, *(t.text for t in matched))):
         return "", []
     if parts:
-        return _reason_of_part(text, typed, parts[0])
-    reasons = filter(None, (_reason_in_tokens(text, matched), _reason_of_form(text, lower, matched)))
+        return _explain_part(text, typed, parts[0])
+    reasons = filter(None, (_explain_by_tokens(text, matched), _explain_by_form(text, lower, matched)))
     return next(reasons, ("in its summary" if matched else "", []))
 
 
-def _reason_of_part(text: str, typed: Sequence[str], meant: str) -> tuple[str, Sequence[str]]:
+def _explain_part(text: str, typed: Sequence[str], meant: str) -> tuple[str, Sequence[str]]:
     """Return the token with a typed part in other letters (strasse for Straße), else the meant part."""
     if typed:
-        return "", [t for t in TOKEN.findall(text) if any(p in folded(t).lower() for p in typed)][:1]
+        return "", [t for t in TOKEN.findall(text) if any(p in fold_text(t).lower() for p in typed)][:1]
     return f"similar: {meant}", [meant]
 
 
-def _reason_in_tokens(text: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
+def _explain_by_tokens(text: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
     """Return the first token that a term means in another writing, or with the same stem."""
     matched_stems = {stem for t in matched for stem in t.stem}
     joined = {t.text for t in matched}
-    accents = set() if text.isascii() else {without_accents(t.text) for t in matched}
+    accents = set() if text.isascii() else {remove_accents(t.text) for t in matched}
     for token in TOKEN.findall(text):
-        if "".join(pieces(token)) in joined:  # get_user_id for getuserid
+        if "".join(split_identifier(token)) in joined:  # get_user_id for getuserid
             return "", [token]
-        if accents and without_accents(token) in accents:  # счёт for счет
+        if accents and remove_accents(token) in accents:  # счёт for счет
             return "", [token]
-        if not matched_stems.isdisjoint(stems(folded(token))):
+        if not matched_stems.isdisjoint(stem_words(fold_text(token))):
             return f"same stem: {token}", [token]
     return None
 
 
-def _reason_of_form(text: str, lower: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
+def _explain_by_form(text: str, lower: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
     """Return the first form of a term, other than its words, that the text has."""
     for form in (f for term in matched for f in term.forms if f.how != "word"):
         word = form.phrase.strip('"')
         if word in lower:
             return f"{_HOW[form.how]}: {word}", [word]
-        if token := next((t for t in TOKEN.findall(text) if set(stems(word)) & set(stems(t))), ""):
+        if token := next((t for t in TOKEN.findall(text) if set(stem_words(word)) & set(stem_words(t))), ""):
             return f"similar: {token}", [token]
     return None

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from sakti.core.lazy import lazy_pattern
 from sakti.store.search.dates import says_when
-from sakti.store.search.folding import folded
+from sakti.store.search.folding import fold_text
 from sakti.store.search.occurrences import COLUMNS, Phrases, Sizes
 from sakti.store.search.rows import Row
 from sakti.store.search.terms import Form, Term
@@ -150,7 +150,7 @@ class Pattern(Struct, frozen=True):
         return replace(self, forms=(*self.forms[: self.whole], *code))
 
 
-def pattern_of(
+def build_pattern(
     terms: Sequence[Term],
     parts: Mapping[str, float],
     order: Sequence[str],
@@ -178,14 +178,14 @@ def pattern_of(
         sum(value * (len(rare) - 1 - i) for i, value in enumerate(rare)),
         frozenset(index),
         bool(typed) and not asks,
-        () if asks else _all_of(typed, index),
+        () if asks else _select_typed_terms(typed, index),
         asks,
         when,
         meant,
     )
 
 
-def _all_of(typed: Sequence[str], index: Mapping[str, int]) -> tuple[int, ...]:
+def _select_typed_terms(typed: Sequence[str], index: Mapping[str, int]) -> tuple[int, ...]:
     """Return the terms of the typed words; none if no text has one of them."""
     return tuple(index[w] for w in typed) if all(w in index for w in typed) else ()
 
@@ -215,15 +215,19 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     """
     size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
     remark = not pattern.asks and _is_remark(row.role, sizes, text)
-    weights = pattern.weights_of(document=document) if pattern.asks else _plain(row.role, before, remark=remark)
+    weights = (
+        pattern.weights_of(document=document) if pattern.asks else _build_plain_weights(row.role, before, remark=remark)
+    )
     is_named = document and (not text or _CAMEL.search(text[:BEGINNING]) is not None)
     counts, has_term, places = _count(found, pattern, weights, NAMING if is_named else 0)
-    adjacent, near = _together(places, pattern) if len(places) > 1 else (0.0, 0.0)
+    adjacent, near = _measure_proximity(places, pattern) if len(places) > 1 else (0.0, 0.0)
     if text and pattern.parts:
         verbatim = _count_parts(text, pattern, counts, has_term)
         adjacent, near = max(adjacent, verbatim), max(near, verbatim)
     length = size + identifiers + weights.before_length * before
-    asks, labelled, timed = _answering(text, size, pattern, document=document) if pattern.asks else (0.0, False, False)
+    asks, labelled, timed = (
+        _measure_answer(text, size, pattern, document=document) if pattern.asks else (0.0, False, False)
+    )
     complete = pattern.has_all(has_term)
     beginning = text if size <= SHORT else text[:BEGINNING]
     return Features(
@@ -244,7 +248,7 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
     )
 
 
-def _answering(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[float, bool, bool]:
+def _measure_answer(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[float, bool, bool]:
     """Return the share of questions in a text, whether its label is named, and whether it says when."""
     asks = _share_of_questions(text) if size <= SHORT else 0.0
     if document:
@@ -264,7 +268,7 @@ def _share_of_questions(text: str) -> float:
     return sum(len(s) for s in sentences if s.endswith("?")) / sum(map(len, sentences))
 
 
-def _plain(role: str, before: int, *, remark: bool) -> Weights:
+def _build_plain_weights(role: str, before: int, *, remark: bool) -> Weights:
     """Return the weights for a query without a question; `before`: tokens of the message before."""
     if role == TOOL:
         return ANNOUNCED if before <= REMARK else PRINTED
@@ -315,7 +319,7 @@ def _count_parts(text: str, pattern: Pattern, counts: list[float], own: list[boo
 
     Such a part stands together by itself: `getServerSide` in `getServerSideProps` beats its pieces one by one.
     """
-    lower = folded(text).lower()
+    lower = fold_text(text).lower()
     has_word = {term.text: own[i] for i, term in enumerate(pattern.terms)}
     for i, (part, _) in enumerate(pattern.parts, len(pattern.terms)):
         counts[i] = lower.count(part) * (1.0 if has_word.get(part, True) else WITHIN)
@@ -324,7 +328,7 @@ def _count_parts(text: str, pattern: Pattern, counts: list[float], own: list[boo
     return sum(rarity * own[i] for rarity, i in typed) / (sum(rarity for rarity, _ in typed) or 1.0)
 
 
-def _together(places: Sequence[tuple[int, int]], pattern: Pattern) -> tuple[float, float]:
+def _measure_proximity(places: Sequence[tuple[int, int]], pattern: Pattern) -> tuple[float, float]:
     """Return the shares `adjacent` and `near`; rare words count more for the second."""
     adjacent: set[tuple[int, int]] = set()
     nearest: dict[tuple[int, int], int] = {}

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from sakti.store.connection import Connection
 from sakti.store.search import reindexing
-from sakti.store.search.folding import all_of, folded, for_like, trigrams
+from sakti.store.search.folding import escape_like, fold_text, match_all, split_trigrams
 from sakti.store.search.query import Query
-from sakti.store.search.rows import listed
+from sakti.store.search.rows import to_json_list
 
 LARGE = 10_000  # texts from which on it is worth knowing the rows of a scope
 FEW = 2_000  # of them
@@ -58,7 +58,7 @@ class RowFilter(Struct):
         return replace(
             self,
             where=f"{self.where} AND d.pk NOT IN (SELECT value FROM json_each(?))",
-            values=[*self.values, listed(keys)],
+            values=[*self.values, to_json_list(keys)],
         )
 
     def unlike(self, sizes: Sequence[bytes], indexed: Mapping[str, Sequence[str]]) -> RowFilter:
@@ -83,19 +83,19 @@ class RowFilter(Struct):
 
 def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> RowFilter:
     """Return the filter of a query in a scope; `newest`: the key of the newest row."""
-    threads = _threads(db, query, scope)
-    where, values = _filters(query, scope, threads)
+    threads = _select_threads(db, query, scope)
+    where, values = _build_filters(query, scope, threads)
     for name, value in query.other_than:
         ids = json.dumps(sorted({value, *_find_threads(db, value)})) if name == "thread" else None
-        clause, some = _filters(replace(Query(""), **{name: value}), Scope(), ids)
+        clause, some = _build_filters(replace(Query(""), **{name: value}), Scope(), ids)
         where, values = f"{where} AND NOT coalesce({clause}, 0)", [*values, *some]
     # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
     hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
-    keys = _few(db, query, scope, threads) if newest > LARGE else None
+    keys = _list_if_few(db, query, scope, threads) if newest > LARGE else None
     return RowFilter(where + hidden, values, where != "1 = 1", keys)
 
 
-def _threads(db: Connection, query: Query, scope: Scope) -> str | None:
+def _select_threads(db: Connection, query: Query, scope: Scope) -> str | None:
     """Return the ids of the threads that are meant, as JSON; None: any."""
     if query.thread:
         ids = {query.thread, *_find_threads(db, query.thread)}
@@ -105,13 +105,13 @@ def _threads(db: Connection, query: Query, scope: Scope) -> str | None:
 
 def _find_threads(db: Connection, thread: str) -> set[str]:
     """Return the ids of the threads that are meant by a piece of their id or title."""
-    name = f"%{for_like(thread)}%"
+    name = f"%{escape_like(thread)}%"
     sql = "SELECT id FROM threads WHERE id LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\'"
     # SQL: also runs on a bare connection, which no query of peewee does
     return {id for (id,) in db.execute_sql(sql, (name, name)).fetchall()}
 
 
-def unknown(db: Connection, query: Query) -> dict[str, str]:
+def find_unknown_filters(db: Connection, query: Query) -> dict[str, str]:
     """Return the filters by thread and task that nothing has, with their values: they are words of a text."""
     missing: dict[str, str] = {}
     if query.thread and not _find_threads(db, query.thread):
@@ -128,12 +128,12 @@ def unknown(db: Connection, query: Query) -> dict[str, str]:
 _TASK = "SELECT 1 FROM tasks WHERE id = ? UNION ALL SELECT 1 FROM tasks WHERE handle = ? LIMIT 1"
 
 
-def _few(db: Connection, query: Query, scope: Scope, threads: str | None) -> Sequence[int] | None:
+def _list_if_few(db: Connection, query: Query, scope: Scope, threads: str | None) -> Sequence[int] | None:
     """Return the rows of a scope with at most `FEW`, else None.
 
     The newest texts of a large store may have none of them.
     """
-    kinds = _kinds(query, scope)
+    kinds = _list_kinds(query, scope)
     values: Sequence[str]
     if threads is not None:
         rows = "SELECT d.pk FROM json_each(?) w CROSS JOIN search_docs d ON d.thread_id = w.value"
@@ -164,11 +164,11 @@ SELECT pk FROM search_docs WHERE thread_id IS NULL AND kind IN ('message', 'obse
 """
 
 
-def _kinds(query: Query, scope: Scope) -> Sequence[str]:
+def _list_kinds(query: Query, scope: Scope) -> Sequence[str]:
     return query.kind.split(",") if query.kind else scope.kinds
 
 
-def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list[object]]:
+def _build_filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list[object]]:
     clauses, values = ["1 = 1"], list[object]()
 
     def add(clause: str, *more: object) -> None:
@@ -179,7 +179,7 @@ def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list
         add("d.resource_id = ?", scope.resource_id)
     if threads is not None:
         add("d.thread_id IN (SELECT value FROM json_each(?))", threads)
-    if kinds := _kinds(query, scope):
+    if kinds := _list_kinds(query, scope):
         add(f"d.kind IN ({','.join('?' * len(kinds))})", *kinds)
     if query.role:
         roles = query.role.split(",")
@@ -196,22 +196,22 @@ def _filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list
     if query.until is not None:
         add("d.created_at < ?", query.until)
     if query.path:
-        add(*_path(query.path))
+        add(*_build_path_condition(query.path))
     return " AND ".join(clauses), values
 
 
-def _path(path: str) -> tuple[str, *tuple[object, ...]]:
+def _build_path_condition(path: str) -> tuple[str, *tuple[object, ...]]:
     """Return the condition for a path touched by a tool or named in the text; a glob or a part of it.
 
     The result of a call meets it if the call does. Case does not matter. Brackets stand for themselves:
     `app/[id]/page.tsx`.
     """
     is_glob = "*" in path or "?" in path
-    lower, of = (path.lower(), "lower({})") if path.isascii() else (folded(path), "sakti_folded({})")
+    lower, of = (path.lower(), "lower({})") if path.isascii() else (fold_text(path), "sakti_folded({})")
     glob = lower.replace("[", "[[]")
-    pieces = trigrams(max(re.split(r"[*?]+", path), key=len))
+    pieces = split_trigrams(max(re.split(r"[*?]+", path), key=len))
     values: list[object] = [f"*{glob}*", glob if is_glob else f"*{glob}*"]
-    values += [all_of(pieces), f"*{glob.strip('*')}*"] if pieces else []
+    values += [match_all(pieces), f"*{glob.strip('*')}*"] if pieces else []
 
     def names(row: str) -> str:
         paths = of.format(f"{row}.paths")

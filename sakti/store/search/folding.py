@@ -12,35 +12,35 @@ import unicodedata
 from sakti.core.lazy import lazy_pattern
 
 
-def folded(text: str) -> str:
+def fold_text(text: str) -> str:
     """Return `text` as it is indexed and looked up: NFKC, case-folded. ASCII stays as it is."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
-def lowered(text: str) -> str:
+def lower_keeping_length(text: str) -> str:
     """Return `text` in lower case, as long as it was: a letter that has two there (İ) stays."""
     lower = text.lower()
     return lower if len(lower) == len(text) else "".join(c.lower() if len(c.lower()) == 1 else c for c in text)
 
 
-def without_accents(text: str) -> str:
+def remove_accents(text: str) -> str:
     """Return `text` folded, without accents, in one spelling.
 
     `Straße` is `STRASSE`, `счёт` is `счет`, `ώρα` is `ΩΡΑ`.
     """
     if text.isascii():
         return text.lower()
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", folded(text))))
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", fold_text(text))))
 
 
-def other_accents(word: str) -> list[str]:
+def list_accent_variants(word: str) -> list[str]:
     """Return other spellings of a Russian or Greek word: ё for е and back, one accent or none.
 
     The index tells these apart; Latin accents it does not.
     """
-    plain = without_accents(word)
+    plain = remove_accents(word)
     spelled = [plain[:i] + accented + plain[i + 1 :] for i, c in enumerate(plain) if (accented := _ACCENTED.get(c))]
-    return [w for w in (plain, *spelled) if w != folded(word)] if spelled else []
+    return [w for w in (plain, *spelled) if w != fold_text(word)] if spelled else []
 
 
 _ACCENTS = lazy_pattern("[\u0300-\u0305\u0307-\u036f]")  # the breve of й makes another letter
@@ -52,9 +52,9 @@ LONGEST = 40  # characters of a part that are looked up
 FEW = 6  # pieces that are all looked up
 
 
-def trigrams(part: str) -> list[str]:
+def split_trigrams(part: str) -> list[str]:
     """Return the pieces of three characters of `part`, folded and in lower case, each once."""
-    return cut(folded(part).lower())
+    return cut(fold_text(part).lower())
 
 
 def cut(lower: str) -> list[str]:
@@ -63,7 +63,7 @@ def cut(lower: str) -> list[str]:
     return list(dict.fromkeys(sought[i : i + SIZE] for i in range(len(sought) - SIZE + 1)))
 
 
-def covering(pieces: list[str]) -> list[str]:
+def select_covering(pieces: list[str]) -> list[str]:
     """Return every second one of many pieces, and the last.
 
     They have all characters of the part, at half the cost.
@@ -71,21 +71,21 @@ def covering(pieces: list[str]) -> list[str]:
     return pieces if len(pieces) <= FEW else [*pieces[:-1:2], pieces[-1]]
 
 
-def any_of(pieces: list[str]) -> str:
+def match_any(pieces: list[str]) -> str:
     """Return the FTS5 query for rows with one of `pieces`."""
-    return " OR ".join(map(quoted, pieces))
+    return " OR ".join(map(quote_phrase, pieces))
 
 
-def all_of(pieces: list[str]) -> str:
+def match_all(pieces: list[str]) -> str:
     """Return the FTS5 query for rows with all of `pieces`."""
-    return " AND ".join(map(quoted, pieces))
+    return " AND ".join(map(quote_phrase, pieces))
 
 
-def quoted(phrase: str) -> str:
+def quote_phrase(phrase: str) -> str:
     """Return a phrase for FTS5."""
     return '"' + phrase.replace('"', '""') + '"'
 
 
-def for_like(text: str) -> str:
+def escape_like(text: str) -> str:
     """Escape a text for LIKE with `ESCAPE '\\'`."""
     return re.sub(r"([\\%_])", r"\\\1", text)

@@ -30,7 +30,7 @@ _COMPOUND = lazy_pattern(r"[_.\-/:]|[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
 _PIECE = lazy_pattern(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 
-def pieces(token: str) -> list[str]:
+def split_identifier(token: str) -> list[str]:
     """Split an identifier.
 
     `getUserId` → get, user, id; `refresh_tokens` → refresh, tokens; `auth.ts` → auth, ts.
@@ -38,7 +38,7 @@ def pieces(token: str) -> list[str]:
     return [p.lower() for p in _PIECE.findall(token)]
 
 
-def identifiers(text: str) -> str:
+def list_identifier_parts(text: str) -> str:
     """Return the pieces and the joined form of every compound token in `text`, each once.
 
     `getUserId` gives `get user id getuserid`.
@@ -48,14 +48,14 @@ def identifiers(text: str) -> str:
     for token in dict.fromkeys(_TOKEN.findall(" ".join(words))):
         if (token.islower() and token.isalpha()) or not _COMPOUND.search(token):
             continue
-        parts = pieces(token)
+        parts = split_identifier(token)
         if len(parts) > 1:
             out.update(dict.fromkeys(parts))
             out["".join(parts)] = None
     return " ".join(out)
 
 
-def touched(paths: str, glob: str) -> bool:
+def matches_path(paths: str, glob: str) -> bool:
     """Return whether one of `paths`, a line each, matches."""
     return any(fnmatch.fnmatchcase(path, glob) for path in paths.split("\n"))
 
@@ -83,7 +83,9 @@ class Doc(Struct, frozen=True, kw_only=True):
     def row(self) -> tuple[Any, ...]:
         """Return the row for the table, secrets masked."""
         head = self.text[:TEXT_LIMIT]
-        text, message_pk = _text_or_reference(head, mask_for_storage("search_docs", "text", head), self.message_pk)
+        text, message_pk = _choose_text_or_reference(
+            head, mask_for_storage("search_docs", "text", head), self.message_pk
+        )
         return (
             self.kind,
             self.doc_id,
@@ -95,12 +97,12 @@ class Doc(Struct, frozen=True, kw_only=True):
             self.created_at,
             text,
             message_pk,
-            *_previous(self.prev, self.prev_pk),
+            *_choose_previous_text(self.prev, self.prev_pk),
             "\n".join(self.paths),
         )
 
 
-def _text_or_reference(text: str, kept: str, message_pk: int | None) -> tuple[str, int | None]:
+def _choose_text_or_reference(text: str, kept: str, message_pk: int | None) -> tuple[str, int | None]:
     """Return the text to store and the message to refer to.
 
     `kept` is stored only if it differs from the message's text, as masked text does.
@@ -108,10 +110,10 @@ def _text_or_reference(text: str, kept: str, message_pk: int | None) -> tuple[st
     return ("", message_pk) if message_pk is not None and kept == text else (kept, None)
 
 
-def _previous(prev: str, prev_pk: int | None) -> tuple[str, int | None]:
+def _choose_previous_text(prev: str, prev_pk: int | None) -> tuple[str, int | None]:
     """Return the text to store for the message before, and that message."""
     head = prev[:PREVIOUS_LIMIT]
-    return _text_or_reference(head, mask_for_storage("search_docs", "prev", head), prev_pk)
+    return _choose_text_or_reference(head, mask_for_storage("search_docs", "prev", head), prev_pk)
 
 
 _PUT = (
@@ -139,7 +141,7 @@ def set_previous(db: Database, kind: str, doc_id: str, prev: str, prev_pk: int |
     # SQL: every message runs it; building a query takes 80-300 µs
     db.execute_sql(
         "UPDATE search_docs SET prev = ?, prev_pk = ? WHERE kind = ? AND doc_id = ?",
-        (*_previous(prev, prev_pk), kind, doc_id),
+        (*_choose_previous_text(prev, prev_pk), kind, doc_id),
     )
 
 
@@ -173,13 +175,13 @@ _SAID_BEFORE = (
 )
 
 
-def said_before(db: Database, thread_id: str, index: int) -> tuple[int | None, str]:
+def find_text_before(db: Database, thread_id: str, index: int) -> tuple[int | None, str]:
     """Return the last saved message (its pk) before an index, and its text to index, or (None, "")."""
     # SQL: every message runs it, with functions of this program
     return db.execute_sql(_SAID_BEFORE, (thread_id, index)).fetchone() or (None, "")
 
 
-def unindexed(db: Database, thread_id: str | None = None) -> list[int]:
+def list_unindexed(db: Database, thread_id: str | None = None) -> list[int]:
     """Return the messages (of one thread), by pk, that search should have and lacks."""
     # SQL: every message runs it, with functions of this program
     rows = db.execute_sql(
@@ -201,7 +203,7 @@ def index_messages(db: Database, pks: Sequence[int]) -> None:
         if row is None:
             continue
         doc_id, resource_id, thread, task_id, role, position, created_at, text, paths, summary = row
-        before, prev = said_before(db, thread, position)
+        before, prev = find_text_before(db, thread, position)
         put(
             db,
             kind="message",

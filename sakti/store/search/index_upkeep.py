@@ -29,13 +29,13 @@ _SCATTERED = 64  # a larger one merges completely if at least 1/64 is outside it
 _KEPT = 10  # FTS5 keeps what a table is in rows up to this id of its `_data`
 
 
-def texts(db: Database) -> int:
+def count_texts(db: Database) -> int:
     """Return the number of texts to index."""
     # SQL: looks at a file of which nothing is certain
     return db.execute_sql("SELECT count(*) FROM search_docs").fetchone()[0]
 
 
-def missing(db: Database, table: str) -> list[int]:
+def list_missing(db: Database, table: str) -> list[int]:
     """Return the texts (their pk) that an index lacks, in order."""
     # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(
@@ -54,11 +54,13 @@ def count_orphans(db: Database, table: str) -> int:
 
 def count_differing(db: Database, table: str) -> int:
     """Count the texts whose word counts in an index are wrong: changes that bypassed the triggers."""
-    columns = _columns(db, table)
-    model = _empty_copy(db, table)
+    columns = _list_columns(db, table)
+    model = _create_empty_copy(db, table)
     differing = 0
     try:
-        for rows in _batches(db, f"SELECT pk, {columns} FROM search_terms WHERE pk > ? ORDER BY pk LIMIT {_COMPARED}"):
+        for rows in _read_batches(
+            db, f"SELECT pk, {columns} FROM search_terms WHERE pk > ? ORDER BY pk LIMIT {_COMPARED}"
+        ):
             marks = ", ".join("?" * len(rows[0]))
             with model:
                 model.executemany(f"INSERT INTO {table} (rowid, {columns}) VALUES ({marks})", rows)
@@ -75,7 +77,7 @@ def count_differing(db: Database, table: str) -> int:
     return differing
 
 
-def _batches(db: Database, sql: str) -> Iterator[list[Any]]:
+def _read_batches(db: Database, sql: str) -> Iterator[list[Any]]:
     last = -1
     # SQL: runs over the rows of an FTS5 index
     while rows := db.execute_sql(sql, (last,)).fetchall():
@@ -83,18 +85,18 @@ def _batches(db: Database, sql: str) -> Iterator[list[Any]]:
         last = rows[-1][0]
 
 
-def _columns(db: Database, table: str) -> str:
+def _list_columns(db: Database, table: str) -> str:
     # SQL: the schema itself, which no model describes
     return ", ".join(r[1] for r in db.execute_sql(f"PRAGMA table_info({table})").fetchall())
 
 
-def _empty_copy(db: Database, table: str) -> apsw.Connection:
+def _create_empty_copy(db: Database, table: str) -> apsw.Connection:
     model = apsw.Connection(":memory:")
-    model.execute(_sql(db, table))
+    model.execute(_read_table_sql(db, table))
     return model
 
 
-def _sql(db: Database, name: str) -> str:
+def _read_table_sql(db: Database, name: str) -> str:
     # SQL: the schema itself, which no model describes
     (sql,) = db.execute_sql("SELECT sql FROM sqlite_schema WHERE name = ? AND type = 'table'", (name,)).fetchone()
     return sql
@@ -102,7 +104,7 @@ def _sql(db: Database, name: str) -> str:
 
 def fill(db: Database, table: str, pks: Sequence[int]) -> None:
     """Add texts (pks in ascending order) that an index lacks."""
-    columns = _columns(db, table)
+    columns = _list_columns(db, table)
     for pk in pks:
         # SQL: FTS5, for which peewee has no operator
         db.execute_sql(
@@ -117,7 +119,7 @@ def replace_by_empty(db: Database, table: str) -> None:
 
     The old table keeps another name until `drop_some` removes it.
     """
-    sql = _sql(db, table)
+    sql = _read_table_sql(db, table)
     _rename(db, table, f"{table}{OLD}")
     _create(db, table, sql)
 
@@ -126,10 +128,10 @@ def _create(db: Database, table: str, sql: str) -> None:
     # SQL: FTS5, for which peewee has no operator
     db.execute_sql(sql)
     for name, value in _SETTINGS.items():
-        _command(db, table, name, value)
+        _run_index_command(db, table, name, value)
 
 
-def _command(db: Database, table: str, name: str, value: int) -> None:
+def _run_index_command(db: Database, table: str, name: str, value: int) -> None:
     # SQL: a command to an FTS5 index, written as an insertion
     db.execute_sql(f"INSERT INTO {table} ({table}, rank) VALUES (?, ?)", (name, value))
 
@@ -145,7 +147,7 @@ def replace(db: Database, table: str, new: str) -> None:
         for name in (table, new)
     ]
     if not any(held):  # of a new database: to rename the two takes longer than all else at its making
-        sql = _sql(db, new).replace(new, f'"{table}"', 1)
+        sql = _read_table_sql(db, new).replace(new, f'"{table}"', 1)
         for name in (new, table):
             # SQL: the schema itself, which no model describes
             db.execute_sql(f"DROP TABLE {name}")
@@ -164,13 +166,13 @@ def _rename(db: Database, table: str, name: str) -> None:
         db.connection().pragma("legacy_alter_table", 0)
 
 
-def empty(db: Database, table: str) -> None:
+def clear_index(db: Database, table: str) -> None:
     """Clear an index that stores no texts."""
     # SQL: a command to an FTS5 index, written as an insertion
     db.execute_sql(f"INSERT INTO {table} ({table}) VALUES ('delete-all')")
 
 
-def replaced(db: Database) -> list[str]:
+def list_replaced(db: Database) -> list[str]:
     """Return the replaced indexes that still exist."""
     names = [f"{table}{OLD}" for table in TABLES]
     marks = ", ".join("?" * len(names))
@@ -196,7 +198,7 @@ def drop_some(db: Database, table: str, rows: int = 250) -> bool:
 
 
 @contextmanager
-def past_triggers(db: Database) -> Generator[None]:
+def bypass_triggers(db: Database) -> Generator[None]:
     """Write rows without triggers, if the indexes are already right or are rebuilt."""
     connection: Any = db.connection()
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
@@ -214,28 +216,28 @@ def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
     """
     set_mark(db, database_file.UNMERGED, on=True)
     for table in TABLES:
-        _command(db, table, "secure-delete", 0)
+        _run_index_command(db, table, "secure-delete", 0)
     done = do(db)
     # not after a failure: a rollback restores everything
     for table in TABLES:
-        _command(db, table, "secure-delete", 1)
+        _run_index_command(db, table, "secure-delete", 1)
     return done
 
 
-def unmerged(db: Database) -> bool:
+def may_hold_deleted_words(db: Database) -> bool:
     """Return whether the indexes may hold words of deleted texts."""
-    return bool(_marks(db) & database_file.UNMERGED)
+    return bool(_read_marks(db) & database_file.UNMERGED)
 
 
 def set_mark(db: Database, mark: int, *, on: bool) -> None:
     """Set or clear one of the marks of a file (`database_file.CLEAN`, `database_file.UNMERGED`)."""
-    before = _marks(db)
+    before = _read_marks(db)
     after = before | mark if on else before & ~mark
     if after != before:
         db.connection().pragma("user_version", after)
 
 
-def _marks(db: Database) -> int:
+def _read_marks(db: Database) -> int:
     return db.connection().pragma("user_version")
 
 
@@ -246,7 +248,7 @@ def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False
     """
     connection: Any = db.connection()
     before = connection.total_changes()
-    _command(db, table, "merge", -pages if whole else pages)
+    _run_index_command(db, table, "merge", -pages if whole else pages)
     return connection.total_changes() - before >= 2
 
 

@@ -14,7 +14,7 @@ import apsw
 from msgspec import Struct, field
 
 from sakti.store.connection import Connection
-from sakti.store.search.rows import listed
+from sakti.store.search.rows import to_json_list
 
 NAME = "sakti_occurrences"
 SCANNED = 5_000  # texts with a phrase, of all phrases together, that are gone through
@@ -66,7 +66,7 @@ class _Collector:
 _collectors: weakref.WeakKeyDictionary[apsw.Connection, _Collector] = weakref.WeakKeyDictionary()
 
 
-def occurrences(
+def find_occurrences(
     db: Connection,
     keys: Collection[int],
     forms: Sequence[tuple[str, int]],
@@ -84,8 +84,8 @@ def occurrences(
     forms = forms if documents else forms[:whole]
     if not keys or not forms:
         return Occurrences()
-    collector = _collector_of(db)
-    rare = _rare(forms, whole)
+    collector = _get_collector(db)
+    rare = _select_rare_phrases(forms, whole)
     lead = len(rare) if len(rare) < len(forms) else 0
     every = " OR ".join(phrase for phrase, _ in forms)
     collector.found, collector.documents = Occurrences(), documents
@@ -110,7 +110,7 @@ def _look_up(db: Connection, match: str, keys: Collection[int]) -> None:
         db.execute_sql(f"{_SQL} rowid = ?", (match, key)).fetchall()
 
 
-def _collector_of(db: Connection) -> _Collector:
+def _get_collector(db: Connection) -> _Collector:
     """Return the function of a connection; register it at the first call."""
     connection = db.connection()
     if connection not in _collectors:
@@ -125,10 +125,10 @@ _SQL = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH 
 def _go_through(db: Connection, match: str, keys: Collection[int]) -> None:
     among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"  # FTS5 makes a query of each `rowid`
     # SQL: FTS5, for which peewee has no operator
-    db.execute_sql(f"{_SQL} {among}", (match, min(keys), max(keys), listed(keys))).fetchall()
+    db.execute_sql(f"{_SQL} {among}", (match, min(keys), max(keys), to_json_list(keys))).fetchall()
 
 
-def _rare(forms: Sequence[tuple[str, int]], whole: int) -> list[str]:
+def _select_rare_phrases(forms: Sequence[tuple[str, int]], whole: int) -> list[str]:
     """Return the phrases that can be gone through: the rarest, as long as they are in few texts together."""
     budget = SCANNED
     out: list[str] = []
@@ -140,29 +140,29 @@ def _rare(forms: Sequence[tuple[str, int]], whole: int) -> list[str]:
     return out
 
 
-def sizes_of(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
+def load_sizes(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
     """Return the sizes of rows."""
     if not keys:
         return {}
     sql = "SELECT id, sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
     # SQL: FTS5, for which peewee has no operator
-    rows = db.execute_sql(sql, (listed(keys),))
-    return {key: packed if packed.isascii() else _numbers(packed) for key, packed in rows}
+    rows = db.execute_sql(sql, (to_json_list(keys),))
+    return {key: packed if packed.isascii() else _decode_varints(packed) for key, packed in rows}
 
 
-def likely_copies(db: Connection, keys: Sequence[int]) -> list[bytes]:
+def list_copy_sizes(db: Connection, keys: Sequence[int]) -> list[bytes]:
     """Return how packed sizes of these rows' copies begin: with the sizes of text and identifiers."""
     sql = "SELECT sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
     # SQL: FTS5, for which peewee has no operator
     ends = (
         (packed, [i for i, byte in enumerate(packed, 1) if byte < 128])
-        for (packed,) in db.execute_sql(sql, (listed(keys),))
+        for (packed,) in db.execute_sql(sql, (to_json_list(keys),))
     )
     return list({packed[: at[1]] for packed, at in ends})
 
 
 @lru_cache(10_000)
-def _numbers(packed: bytes) -> tuple[int, ...]:
+def _decode_varints(packed: bytes) -> tuple[int, ...]:
     """Decode FTS5's list of sizes: SQLite's varints, seven bits a byte, the last one below 128."""
     numbers, number = list[int](), 0
     for byte in packed:

@@ -59,7 +59,7 @@ def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = T
         return Operators(text)
 
 
-def bare(token: str) -> str:
+def strip_quotes(token: str) -> str:
     """Return a word without the quotes or the signs around it."""
     return token[1:-1] if token[0] == token[-1] == '"' and len(token) > 2 else token.strip(_SIGNS) or token
 
@@ -70,7 +70,7 @@ def _is_operator(tokens: Sequence[str], at: int, is_said: Callable[[str], bool])
         return tokens[at] in ("(", ")")
     if tokens[at] != "NOT" or at == len(tokens) - 1:
         return True
-    before, follows = bare(tokens[at - 1]) if at else "", bare(tokens[at + 1])
+    before, follows = strip_quotes(tokens[at - 1]) if at else "", strip_quotes(tokens[at + 1])
     if before in _BEFORE_NOT or follows in _AFTER_NOT:
         return False
     if not before:
@@ -96,7 +96,7 @@ class _OperatorParser:
         self._unwanted: list[str] = []
 
     def read(self) -> Operators:
-        groups = self._alternatives()
+        groups = self._parse_alternatives()
         if self._at < len(self._left):
             raise _Senseless
         joined = any(token in ("AND", "OR") for token, is_operator in self._left if is_operator)
@@ -105,47 +105,47 @@ class _OperatorParser:
             return Operators(text, unwanted)
         return Operators(text.replace('"', " "), unwanted, tuple(g for g in groups if g))
 
-    def _next(self) -> str:
+    def _peek(self) -> str:
         """Return the next operator or parenthesis, "word" before a word, "" at the end."""
         if self._at == len(self._left):
             return ""
         token, is_operator = self._left[self._at]
         return token if is_operator else "word"
 
-    def _alternatives(self) -> list[Group]:
-        groups = self._sequence()
-        while self._next() == "OR":
+    def _parse_alternatives(self) -> list[Group]:
+        groups = self._parse_sequence()
+        while self._peek() == "OR":
             self._at += 1
-            groups = [*groups, *self._sequence()]
+            groups = [*groups, *self._parse_sequence()]
         return groups
 
-    def _sequence(self) -> list[Group]:
-        groups = self._operand()
-        while self._next() not in ("", "OR", ")"):
-            if self._next() == "AND":
+    def _parse_sequence(self) -> list[Group]:
+        groups = self._parse_operand()
+        while self._peek() not in ("", "OR", ")"):
+            if self._peek() == "AND":
                 self._at += 1
-            more = self._operand()
+            more = self._parse_operand()
             if len(groups) * len(more) > _MOST_ALTERNATIVES:
                 raise _Senseless
             groups = [tuple(dict.fromkeys((*a, *b))) for a in groups for b in more]
         return groups
 
-    def _operand(self) -> list[Group]:
-        kind, at = self._next(), self._at
+    def _parse_operand(self) -> list[Group]:
+        kind, at = self._peek(), self._at
         self._at += 1
         if kind == "word":
             token = self._left[at][0]
             self._kept.append(token)
-            return [(bare(token),) if _WORD.search(token) else ()]  # `status = 1 AND type = 2`
+            return [(strip_quotes(token),) if _WORD.search(token) else ()]  # `status = 1 AND type = 2`
         if kind == "(":
-            groups = self._alternatives()
-            if self._next() != ")":
+            groups = self._parse_alternatives()
+            if self._peek() != ")":
                 raise _Senseless
             self._at += 1
             return groups
         if kind == "NOT":
             start = len(self._kept)
-            groups = self._operand()
+            groups = self._parse_operand()
             if any(len(g) != 1 for g in groups):
                 raise _Senseless
             del self._kept[start:]

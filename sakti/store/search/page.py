@@ -121,7 +121,7 @@ class SearchPage(Struct, frozen=True):
     @property
     def notes(self) -> list[str]:
         """Describe what else there is to know, a phrase each."""
-        texts = [*self._notes_of_scope()]
+        texts = [*self._describe_scope()]
         if self.suggestion:
             texts.append(f"did you mean “{self.suggestion}”?")
         texts += [f"no text has “{phrase}”: searched for its words" for phrase in self.unquoted]
@@ -139,7 +139,7 @@ class SearchPage(Struct, frozen=True):
             texts.append(f"{self.elsewhere}{'+' * self.more_elsewhere} in other workspaces")
         return texts
 
-    def _notes_of_scope(self) -> Iterator[str]:
+    def _describe_scope(self) -> Iterator[str]:
         """Describe the time of the hits, and why exclusions alone find nothing."""
         if self.when:
             yield f"only {self.when}"

@@ -12,8 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.core.lazy import lazy_pattern
-from sakti.store.search.index import pieces
-from sakti.store.search.operators import OPERATORS, bare, read_operators
+from sakti.store.search.index import split_identifier
+from sakti.store.search.operators import OPERATORS, read_operators, strip_quotes
 
 MAX_TERMS = 32
 ENOUGH_WORDS = 4 * MAX_TERMS  # words of a text, with those that are left out
@@ -125,7 +125,7 @@ def parse_query(
         if unknown.get(name) == value or (name == "path" and value.startswith("//")):
             return match[0]
         if name in ("before", "after"):
-            moment = _moment(value)
+            moment = _parse_moment(value)
             if moment is None:
                 query = replace(query, unknown=(*query.unknown, (name, value)))
                 return match[0]
@@ -145,16 +145,16 @@ def parse_query(
             query = replace(query, **{name: value})
         return " "
 
-    rest = _FILTER.sub(take_filter, _EITHER.sub(_either, rest))
+    rest = _FILTER.sub(take_filter, _EITHER.sub(_merge_alternatives, rest))
     needs_words = needs_words and query == Query(text="", unknown=query.unknown)
     excluded = [m[1].strip() for m in _EXCLUDED_PHRASE.finditer(rest) if WORD.search(m[1])]
     rest = _EXCLUDED_PHRASE.sub(" ", rest) if excluded else rest
-    rest, unwanted = _exclusions(rest, needed=needs_words)
+    rest, unwanted = _split_exclusions(rest, needed=needs_words)
     if rest != text:  # `a AND role:user AND b`
         rest = _LOOSE.sub(" ", rest)
     read = read_operators(rest, is_said, alone=needs_words)
     rest = read.text
-    phrases, rest = _required_phrases(rest)
+    phrases, rest = _split_required_phrases(rest)
     rest = _PREFIX.sub(lambda m: m[1] if is_cjk(m[1]) else m[0], rest)
     prefixes = [m[1] for m in _PREFIX.finditer(rest)]
     rest = _PREFIX.sub(" ", rest)
@@ -168,7 +168,7 @@ def parse_query(
     )
 
 
-def _required_phrases(text: str) -> tuple[list[str], str]:
+def _split_required_phrases(text: str) -> tuple[list[str], str]:
     """Return the phrases that a text must have, and the rest.
 
     Quotes require only if they stand free in a short query; in other text the words in them are words.
@@ -180,12 +180,12 @@ def _required_phrases(text: str) -> tuple[list[str], str]:
     return phrases, rest
 
 
-def _either(match: re.Match[str]) -> str:
+def _merge_alternatives(match: re.Match[str]) -> str:
     """Return `role:tool OR role:user` as one filter, `role:tool,user`."""
     return f" {match[1]}:{','.join(_VALUE.findall(match[0]))} "
 
 
-def _exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
+def _split_exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
     """Read `-word`: return the text without the exclusions, and the excluded words.
 
     If that empties the text, but something is `needed`, nothing is excluded.
@@ -195,19 +195,19 @@ def _exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
     start = 0
     if not STOP_WORDS.isdisjoint(OPERATORS.sub(" ", text).lower().split()):
         last = _LAST_EXCLUDED.search(text)
-        start = last.start() if last and not _ends_small(text[: last.start()]) else len(text)
+        start = last.start() if last and not _ends_with_small_word(text[: last.start()]) else len(text)
     included = text[:start] + _EXCLUDED.sub(" ", text[start:])
     if needed and not included.strip():
         return text, []
-    return included, [bare(m[1]) for m in _EXCLUDED.finditer(text, start)]
+    return included, [strip_quotes(m[1]) for m in _EXCLUDED.finditer(text, start)]
 
 
-def _ends_small(text: str) -> bool:
+def _ends_with_small_word(text: str) -> bool:
     """Return whether the last word is a small one, and no operator."""
     return not STOP_WORDS.isdisjoint(w.lower() for w in text.split()[-1:] if not OPERATORS.fullmatch(w))
 
 
-def _moment(value: str) -> int | None:
+def _parse_moment(value: str) -> int | None:
     """Parse `2026-01-15`, `2026-01`, `today`, `yesterday`, `7d` (ago) to Unix ms in local time."""
     now = datetime.datetime.now().astimezone()
     midnight = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -229,13 +229,13 @@ def _moment(value: str) -> int | None:
         return None
 
 
-def terms(text: str) -> list[str]:
-    """Return the words to look up, at most 32, in the order of `words_and_joined`."""
-    words, joined = words_and_joined(text)
+def list_terms(text: str) -> list[str]:
+    """Return the words to look up, at most 32, in the order of `list_words_and_joined`."""
+    words, joined = list_words_and_joined(text)
     return [*words, *joined][:MAX_TERMS]
 
 
-def words_and_joined(text: str) -> tuple[list[str], list[str]]:
+def list_words_and_joined(text: str) -> tuple[list[str], list[str]]:
     """Return the words to look up, and the joined forms of identifiers and of adjacent words.
 
     Lower case, without stop words unless nothing is left, with the pieces of identifiers; `login schema` gives
@@ -249,7 +249,7 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
         if len(words) >= ENOUGH_WORDS:
             break
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
-        if len(parts := _pieces_of(token)) > 1:
+        if len(parts := _split_token(token)) > 1:
             telling = [p for p in parts if len(p) > 1]  # a11y: y says nothing
             words.update(dict.fromkeys(telling))
             inside.update(telling)
@@ -259,9 +259,9 @@ def words_and_joined(text: str) -> tuple[list[str], list[str]]:
     return chosen, [j for j in joined if j and j not in chosen]
 
 
-def _pieces_of(token: str) -> list[str]:
+def _split_token(token: str) -> list[str]:
     is_plain = token.isascii() and token.isalpha() and token.islower()  # as most are
-    return [] if is_plain else pieces(token)
+    return [] if is_plain else split_identifier(token)
 
 
 def _join_words(tokens: Sequence[str]) -> list[str]:
@@ -277,11 +277,11 @@ def is_cjk(text: str) -> bool:
     return _CJK.search(text) is not None
 
 
-def cjk_pieces(token: str) -> list[str]:
+def split_cjk(token: str) -> list[str]:
     """Return the pieces of three signs of a Chinese, Japanese or Korean token."""
     return [token[i : i + 3] for i in range(max(1, len(token) - 2))] if is_cjk(token) else []
 
 
-def looks_like_identifier(text: str) -> bool:
+def is_identifier(text: str) -> bool:
     tokens = text.split()
     return len(tokens) == 1 or (0 < len(tokens) <= 3 and any(_IDENTIFIER.fullmatch(t[:LONGEST]) for t in tokens))

@@ -26,7 +26,7 @@
    Words as code has them (`dict` for dictionary, del for delete: `terms.py`) count in functions only,
    and find none.
    Length is compared with the candidates of the same kind: tools print longer texts than people write.
-   A text without any of the words is never above the message that lends it the words (`_behind_owners`).
+   A text without any of the words is never above the message that lends it the words (`_move_behind_owners`).
    Equal scores: the newest first. That is all recency does, unless the question names a date.
 4. *Fold* (`fold`, below): copies become one row, and log lines that quote a message that message.
 5. *Page* (`search.py`): snippets are cut, each hit says why it is there.
@@ -105,17 +105,19 @@ def score(parts: Parts) -> float:
     return parts.words + parts.adjacent + parts.near + beside + answering - parts.behind
 
 
-def words_of(candidates: Sequence[Features], pattern: Pattern, means: Sequence[float]) -> dict[int, float]:
+def score_words(candidates: Sequence[Features], pattern: Pattern, means: Sequence[float]) -> dict[int, float]:
     """Return the first part of each score by the key of its row.
 
     `means`: mean tokens of all texts in each column.
     """
     possible = sum(t.rarity for t in pattern.terms) + PART * sum(rarity for _, rarity in pattern.parts) or 1.0
-    usual = {kind: _usual_length(candidates, pattern, means, document=kind) for kind in (False, True)}
-    return {f.row.pk: _words(f, pattern, usual[f.document]) / possible for f in candidates}
+    usual = {kind: _compute_usual_length(candidates, pattern, means, document=kind) for kind in (False, True)}
+    return {f.row.pk: _score_bm25(f, pattern, usual[f.document]) / possible for f in candidates}
 
 
-def _usual_length(candidates: Sequence[Features], pattern: Pattern, means: Sequence[float], *, document: bool) -> float:
+def _compute_usual_length(
+    candidates: Sequence[Features], pattern: Pattern, means: Sequence[float], *, document: bool
+) -> float:
     """Return the usual length of a kind of text: the mean of all texts, scaled by the candidates."""
     lengths = [f.length for f in candidates if f.document is document]
     if not lengths:
@@ -135,10 +137,10 @@ def rank(
 ) -> list[Ranked]:
     """Sort candidates, best first; `entering` are there only for the messages beside them.
 
-    `words`: see `words_of`. `dates`: the times that the question names.
+    `words`: see `score_words`. `dates`: the times that the question names.
     """
     at = {(f.row.thread_id, f.row.position): f for f in candidates if f.row.kind == MESSAGE}
-    sittings = _sittings_of((*candidates, *entering))
+    sittings = _group_by_sitting((*candidates, *entering))
     by_sitting: dict[int, list[float]] = {}
     for f in candidates:
         by_sitting.setdefault(sittings[f.row.pk], []).append(words[f.row.pk])
@@ -152,7 +154,7 @@ def rank(
             words.get(row.pk, 0.0),
             ADJACENT * f.adjacent,
             NEAR * f.near,
-            around * _neighbours(f, weights, at, words) if row.kind == MESSAGE else 0.0,
+            around * _score_neighbours(f, weights, at, words) if row.kind == MESSAGE else 0.0,
             weights.thread * best.get(sittings[row.pk], 0.0),
             DATED * is_of(row.created_at, spans) if spans else 0.0,
             labelled=LABELLED * f.labelled,
@@ -160,10 +162,10 @@ def rank(
             question=QUESTION * f.asks,
         )
         ranked.append(Ranked(f, parts, score(parts), not f.has_words and (row.thread_id, row.position - 1) in at))
-    return in_order(_behind_owners(ranked))
+    return sort_ranked(_move_behind_owners(ranked))
 
 
-def _sittings_of(candidates: Sequence[Features]) -> dict[int, int]:
+def _group_by_sitting(candidates: Sequence[Features]) -> dict[int, int]:
     """Return for each row the key of the first candidate of its sitting.
 
     A sitting is a part of a thread without a long pause: what is said on one day of a long thread belongs together
@@ -173,18 +175,18 @@ def _sittings_of(candidates: Sequence[Features]) -> dict[int, int]:
     sittings: dict[int, int] = {}
     before: Row | None = None
     for row in rows:
-        goes_on = before is not None and _goes_on(before, row)
+        goes_on = before is not None and _continues_sitting(before, row)
         sittings[row.pk] = sittings[before.pk] if before is not None and goes_on else row.pk
         before = row
     return sittings
 
 
-def _goes_on(before: Row, row: Row) -> bool:
+def _continues_sitting(before: Row, row: Row) -> bool:
     same = row.kind == before.kind == MESSAGE and row.thread_id == before.thread_id
     return same and row.created_at - before.created_at < PAUSE
 
 
-def _behind_owners(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
+def _move_behind_owners(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
     """Return the candidates, texts without any of the words behind the messages that lend theirs."""
     if all(r.features.has_words for r in ranked):
         return ranked
@@ -204,7 +206,7 @@ def _place_of(r: Ranked) -> Place:
     return r.features.row.thread_id, r.features.row.position
 
 
-def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
+def sort_ranked(ranked: Iterable[Ranked]) -> list[Ranked]:
     """Return candidates best first, those with all words before the others; equals newest first."""
     return sorted(
         ranked,
@@ -212,7 +214,7 @@ def in_order(ranked: Iterable[Ranked]) -> list[Ranked]:
     )
 
 
-def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], words: Mapping[int, float]) -> float:
+def _score_neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], words: Mapping[int, float]) -> float:
     """Return the score from the messages before and after a message; `at`: matches by place."""
     total = 0.0
     thread, position = f.row.thread_id, f.row.position
@@ -225,7 +227,7 @@ def _neighbours(f: Features, weights: Weights, at: Mapping[Place, Features], wor
     return total
 
 
-def _words(f: Features, pattern: Pattern, mean: float) -> float:
+def _score_bm25(f: Features, pattern: Pattern, mean: float) -> float:
     """Return BM25 of the terms; a searched part of a word counts alike in texts of any length."""
     weights = pattern.weights_of(document=f.document)
     length = max(f.length, mean) if f.remark else f.length
@@ -269,7 +271,7 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
     copies: list[int] = []
     for r, key in zip(ranked, keys, strict=True):
         pk = r.features.row.pk
-        same = (key, _normalized_text(texts[pk], r.features.row.role)) if pk in texts else key
+        same = (key, _normalize_text(texts[pk], r.features.row.role)) if pk in texts else key
         if same in first:
             copies[first[same]] += 1
         else:
@@ -318,7 +320,7 @@ def fold_rest(
     uniques: list[Row] = []
     copies: list[int] = []
     for row in rest:
-        key = (row.kind, row.role, _normalized_text(texts[row.pk], row.role)) if row.pk in texts else row.pk
+        key = (row.kind, row.role, _normalize_text(texts[row.pk], row.role)) if row.pk in texts else row.pk
         if key in measured:
             more[measured[key]] += 1
         elif key in first:
@@ -334,7 +336,7 @@ def _is_read(f: Features) -> bool:
     return bool(f.beginning) and f.size <= SHORT
 
 
-def _normalized_text(text: str, role: str) -> bytes:
+def _normalize_text(text: str, role: str) -> bytes:
     """Normalise a text for comparison: no numbers in tools' output, no outer white space."""
     encoded = text.encode("utf-8", "replace")
     return (encoded.translate(None, b"0123456789") if role == TOOL else encoded).strip()
@@ -348,5 +350,5 @@ def _key(f: Features) -> Hashable:
     """
     row = f.row
     if _is_read(f):
-        return (row.kind, row.role, _normalized_text(f.beginning, row.role))
+        return (row.kind, row.role, _normalize_text(f.beginning, row.role))
     return (row.kind, row.role, f.size, f.own, f.adjacent, f.near)

@@ -67,7 +67,7 @@ def note_fork(db: Database, thread_id: str, made: str) -> None:
     )
 
 
-def notes(db: Connection) -> list[Note]:
+def list_notes(db: Connection) -> list[Note]:
     """Return the notes that are not worked off yet."""
     # SQL: a background loop runs it for each row; building a query takes 80-300 µs
     rows = db.execute_sql(
@@ -83,7 +83,7 @@ def has_hidden_rows(db: Connection) -> bool:
     return db.execute_sql(f"SELECT EXISTS (SELECT 1 {_DELETED})").fetchone()[0] == 1
 
 
-def items(db: Database, noted: Note) -> list[Item]:
+def list_items(db: Database, noted: Note) -> list[Item]:
     """Return the items to remove or add back, in order."""
     if noted.deleted:
         # SQL: a background loop runs it for each row; building a query takes 80-300 µs
@@ -91,14 +91,14 @@ def items(db: Database, noted: Note) -> list[Item]:
             f"SELECT d.kind, d.doc_id FROM search_docs d WHERE d.thread_id = ? AND {_GOES}", (noted.thread_id,)
         ).fetchall()
         return [("row", kind, doc_id) for kind, doc_id in rows]
-    messages: list[Item] = [("message", pk) for pk in search_index.unindexed(db, noted.thread_id)]
-    lines: list[Item] = [("line", pk) for pk in lines_of(db, noted.thread_id)]
+    messages: list[Item] = [("message", pk) for pk in search_index.list_unindexed(db, noted.thread_id)]
+    lines: list[Item] = [("line", pk) for pk in list_log_lines(db, noted.thread_id)]
     return [*messages, *lines, ("page",)]
 
 
 def work_off(db: Database, some: Sequence[Item], noted: Note) -> None:
     """Remove some items from search, or add them back; none if the thread has changed meanwhile."""
-    if _stands(db, noted):
+    if _is_noted(db, noted):
         archive_file.refuse_missing(db, noted.thread_id)
         index_upkeep.with_deferred_merge(db, partial(_do, some=some, noted=noted))
 
@@ -117,7 +117,7 @@ def _do(db: Database, some: Sequence[Item], noted: Note) -> None:
                     index_page(db, thread)
 
 
-def _stands(db: Database, noted: Note) -> bool:
+def _is_noted(db: Database, noted: Note) -> bool:
     # SQL: a background loop runs it for each row; building a query takes 80-300 µs
     return (
         db.execute_sql(
@@ -134,7 +134,7 @@ def is_done(db: Database, noted: Note) -> None:
     )
 
 
-def lines_of(db: Database, thread_id: str) -> list[int]:
+def list_log_lines(db: Database, thread_id: str) -> list[int]:
     """Return the lines (their pk) of a thread's own log that search should have, in order."""
     # SQL: a background loop runs it for each row; building a query takes 80-300 µs
     return [pk for (pk,) in db.execute_sql(f"SELECT o.pk{_INDEXED} ORDER BY g.pk, o.line", (thread_id,)).fetchall()]

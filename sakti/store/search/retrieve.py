@@ -17,11 +17,21 @@ from msgspec.structs import replace
 
 from sakti.store.connection import Connection
 from sakti.store.search.filters import RowFilter
-from sakti.store.search.folding import SIZE, all_of, any_of, covering, cut, folded, for_like, quoted, trigrams
-from sakti.store.search.index import pieces
+from sakti.store.search.folding import (
+    SIZE,
+    cut,
+    escape_like,
+    fold_text,
+    match_all,
+    match_any,
+    quote_phrase,
+    select_covering,
+    split_trigrams,
+)
+from sakti.store.search.index import split_identifier
 from sakti.store.search.query import Query, is_cjk
-from sakti.store.search.rows import LOG_LINES, ROW, Row, is_unindexed, listed, table_of, texts_of
-from sakti.store.search.terms import MANY, Term, inverse_frequency, spellings, stem_of
+from sakti.store.search.rows import LOG_LINES, ROW, Row, build_values_table, is_unindexed, load_texts, to_json_list
+from sakti.store.search.terms import MANY, Term, compute_inverse_frequency, list_spellings, stem_word
 
 CANDIDATES, LISTED = 200, 1_000  # hits of one query at most, and of one that only filters
 MOST_LINES = 40  # of them among the candidates that are measured first
@@ -124,7 +134,7 @@ class Matches(Struct):
 # --- words --------------------------------------------------------------------------------------------------
 
 
-def newest_key(db: Connection) -> int:
+def find_newest_key(db: Connection) -> int:
     """Return the key of the newest row."""
     # SQL: also runs on a bare connection, which no query of peewee does
     return db.execute_sql("SELECT coalesce(max(pk), 0) FROM search_docs").fetchone()[0]
@@ -134,24 +144,26 @@ def count(db: Connection, phrases: Iterable[str], newest: int) -> dict[str, int]
     """Return in how many texts each FTS5 phrase is, in large stores estimated from the newest."""
     floor = newest - SAMPLE
     if floor <= 0:
-        return _of_each(db, "SELECT count(*) FROM search_words WHERE search_words MATCH w.value", phrases)
+        return _count_each(db, "SELECT count(*) FROM search_words WHERE search_words MATCH w.value", phrases)
     phrase_list = list(phrases)
     most = COUNTED if len(phrase_list) < MANY else COUNTED_OF_MANY
     looked_at = f"SELECT rowid FROM search_words WHERE search_words MATCH w.value AND rowid > {floor} LIMIT {most}"
     share = f"CASE WHEN count(*) < {most} THEN {SAMPLE} ELSE max(rowid) - {floor} END"
     estimate = f"CASE WHEN count(*) > 1 THEN count(*) * {newest} / ({share}) ELSE count(*) END"
-    counts = _of_each(db, f"SELECT {estimate} FROM ({looked_at})", phrase_list)
-    existing = are_known(db, [p for p, n in counts.items() if not n])  # rare ones may have all their texts before
+    counts = _count_each(db, f"SELECT {estimate} FROM ({looked_at})", phrase_list)
+    existing = find_known_phrases(
+        db, [p for p, n in counts.items() if not n]
+    )  # rare ones may have all their texts before
     return counts | {p: int(p in existing) for p, n in counts.items() if not n}
 
 
-def are_known(db: Connection, phrases: Iterable[str]) -> set[str]:
+def find_known_phrases(db: Connection, phrases: Iterable[str]) -> set[str]:
     """Return those phrases that any text has."""
-    flags = _of_each(db, "SELECT 1 FROM search_words WHERE search_words MATCH w.value LIMIT 1", phrases)
+    flags = _count_each(db, "SELECT 1 FROM search_words WHERE search_words MATCH w.value LIMIT 1", phrases)
     return {phrase for phrase, exists in flags.items() if exists}
 
 
-def _of_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, int]:
+def _count_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, int]:
     """Run a SELECT for each phrase, its `w.value`, in one statement: half is the cost of a call."""
     if not (unique := list(dict.fromkeys(phrases))):
         return {}
@@ -168,7 +180,7 @@ def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
     phrases = [p for t in terms for p in t.phrases]
     columns = f"{OWN} : " if own or query.phrases else ""
     words = f"{columns}({' OR '.join(phrases)})" if phrases else ""
-    return _avoiding(" AND ".join(f"({p})" for p in (required_of(query), words) if p), query)
+    return _exclude_avoided(" AND ".join(f"({p})" for p in (match_required(query), words) if p), query)
 
 
 def with_all(db: Connection, terms: Sequence[Term], keys: Sequence[int]) -> set[int]:
@@ -179,68 +191,68 @@ def with_all(db: Connection, terms: Sequence[Term], keys: Sequence[int]) -> set[
     among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"
     sql = f"SELECT rowid FROM search_words WHERE search_words MATCH ? AND {among}"
     # SQL: FTS5, for which peewee has no operator
-    rows = db.execute_sql(sql, (f"{OWN} : ({every})", min(keys), max(keys), listed(keys))).fetchall()
+    rows = db.execute_sql(sql, (f"{OWN} : ({every})", min(keys), max(keys), to_json_list(keys))).fetchall()
     return {key for (key,) in rows}
 
 
-def _avoiding(match: str, query: Query) -> str:
-    return f"({match}) NOT {any_word_of(query.avoided)}" if match and query.avoided else match
+def _exclude_avoided(match: str, query: Query) -> str:
+    return f"({match}) NOT {match_any_word(query.avoided)}" if match and query.avoided else match
 
 
-def any_word_of(words: Sequence[str]) -> str:
+def match_any_word(words: Sequence[str]) -> str:
     """Return the FTS5 query of texts with one of `words`, in any form."""
-    phrases = (spellings(word.rstrip("*"), prefix=word.endswith("*")) for word in words)
+    phrases = (list_spellings(word.rstrip("*"), prefix=word.endswith("*")) for word in words)
     return f"(text : ({' OR '.join(itertools.chain.from_iterable(phrases))}))"
 
 
-def required_of(query: Query) -> str:
+def match_required(query: Query) -> str:
     """Return the FTS5 query of all requirements on texts; "" without any."""
-    required = [f"{OWN} : ({' OR '.join(spellings(p))})" for p in query.phrases]
+    required = [f"{OWN} : ({' OR '.join(list_spellings(p))})" for p in query.phrases]
     if query.alternatives:
-        groups = (" AND ".join(map(_operand, group)) for group in query.alternatives)
+        groups = (" AND ".join(map(_match_operand, group)) for group in query.alternatives)
         required.append(f"{OWN} : ({' OR '.join(f'({g})' for g in groups)})")
     return " AND ".join(f"({p})" for p in required)
 
 
-def _operand(word: str) -> str:
+def _match_operand(word: str) -> str:
     """Return the FTS5 query of a word that is required; an identifier may be a part of a longer one."""
-    phrases = spellings(word.rstrip("*"), prefix=word.endswith("*"))
-    parts = pieces(word) if " " not in word else []
-    return f"({' OR '.join([*phrases, quoted(' '.join(parts))] if len(parts) > 1 else phrases)})"
+    phrases = list_spellings(word.rstrip("*"), prefix=word.endswith("*"))
+    parts = split_identifier(word) if " " not in word else []
+    return f"({' OR '.join([*phrases, quote_phrase(' '.join(parts))] if len(parts) > 1 else phrases)})"
 
 
-def by_words(look: IndexLookup, terms: Sequence[Term], query: Query, *, own: bool) -> Matches:
+def find_by_words(look: IndexLookup, terms: Sequence[Term], query: Query, *, own: bool) -> Matches:
     """Return the rows that match.
 
     FTS5 ranks those with rare words. Behind them are the newest of those that have common ones only: to rank them all
     would take as long as there are texts. Of the best, how often a row has each word is measured afterwards.
     """
-    match, required = match_of(terms, query, own=own), _avoiding(required_of(query), query)
+    match, required = match_of(terms, query, own=own), _exclude_avoided(match_required(query), query)
     if not match or look.place.keys == []:
         return Matches([])
     most, ranked = (AT_ONCE, RANKED) if len(terms) < MANY else (OF_MANY, OF_MANY)
     if sum(t.documents for t in terms) <= most:
-        return _ranked_by_index(look, f"({match}) OR ({required})" if required else match)
+        return _find_ranked_by_index(look, f"({match}) OR ({required})" if required else match)
     if required:
-        return _rows_by_requirements(look, terms, query)
-    rare, common = _up_to(sorted(terms, key=lambda t: t.documents), ranked)
+        return _find_by_requirements(look, terms, query)
+    rare, common = _split_terms(sorted(terms, key=lambda t: t.documents), ranked)
     matches = _with_rare_words(look, rare, common[:ADDED], query, own=own) if rare else Matches([])
     typed = [t.text for t in common if t.text in query.text.lower()]  # not the joined words
     if own and len(matches.rows) >= ENOUGH_RARE:
         look.budget.unread |= dict.fromkeys(typed, look.newest)
         return matches
     rarities = {match_of([t], query, own=own): t.rarity for t in terms}
-    return _by_windows(look, rarities, sum(t.documents for t in common), typed, matches)
+    return _find_by_windows(look, rarities, sum(t.documents for t in common), typed, matches)
 
 
-def _rows_by_requirements(look: IndexLookup, terms: Sequence[Term], query: Query) -> Matches:
+def _find_by_requirements(look: IndexLookup, terms: Sequence[Term], query: Query) -> Matches:
     """Return the rows that meet all requirements, those with most of the other words first."""
-    phrases = [stem_of(p) for p in query.phrases]
+    phrases = [stem_word(p) for p in query.phrases]
     implied = {*phrases, *((s,) for phrase in phrases for s in phrase)}
     rarities = {match_of([t], query, own=True): t.rarity for t in terms if t.stem not in implied}
-    rarities |= {_avoiding(required_of(query), query): 0.0}
+    rarities |= {_exclude_avoided(match_required(query), query): 0.0}
     names = query.phrases or [*itertools.chain.from_iterable(query.alternatives)]
-    return _by_windows(look, rarities, _with_required(terms, query), names, Matches([]))
+    return _find_by_windows(look, rarities, _with_required(terms, query), names, Matches([]))
 
 
 def _with_required(terms: Sequence[Term], query: Query) -> int:
@@ -252,16 +264,16 @@ def _with_required(terms: Sequence[Term], query: Query) -> int:
     every = sum(documents.values())
 
     def with_all(words: Iterable[str]) -> int:
-        return min((documents.get((s,), every) for w in words for s in stem_of(w)), default=every)
+        return min((documents.get((s,), every) for w in words for s in stem_word(w)), default=every)
 
     def with_phrase(phrase: str) -> int:
-        return max(documents.get(stem_of(phrase), every), int(AT_A_PHRASE * with_all([phrase])))
+        return max(documents.get(stem_word(phrase), every), int(AT_A_PHRASE * with_all([phrase])))
 
     alternatives = sum(map(with_all, query.alternatives))
     return min(*map(with_phrase, query.phrases), alternatives or every, every)
 
 
-def _by_windows(
+def _find_by_windows(
     look: IndexLookup, rarities: Mapping[str, float], texts: int, names: Sequence[str], before: Matches
 ) -> Matches:
     """Return `before` and then the matching rows, from the newest texts on, while time remains.
@@ -294,24 +306,24 @@ def _with_most_words(look: IndexLookup, rarities: Mapping[str, float], within: t
         # SQL: FTS5, for which peewee has no operator
         for (key,) in look.db.execute_sql(sql, (match, *within)).fetchall():
             scores[key] = scores.get(key, 0.0) + rarity
-    return _matches(rows_of(look, _best_first(scores)), scores)
+    return _build_matches(load_rows(look, _sort_by_score(scores)), scores)
 
 
-def _up_to(terms: Sequence[Term], most: int) -> tuple[Sequence[Term], Sequence[Term]]:
+def _split_terms(terms: Sequence[Term], most: int) -> tuple[Sequence[Term], Sequence[Term]]:
     """Split terms: the first ones, as long as so many texts have them together, and the others."""
     together = itertools.accumulate(t.documents for t in terms)
     first = len(list(itertools.takewhile(lambda total: total <= most, together)))
     return terms[:first], terms[first:]
 
 
-def _ranked_by_index(look: IndexLookup, match: str) -> Matches:
+def _find_ranked_by_index(look: IndexLookup, match: str) -> Matches:
     """Return the best rows in bm25 order; the filters are applied to as many as it takes."""
     rows, scores = list[Row](), dict[int, float]()
-    with closing(_by_score(look, match)) as cursor:
+    with closing(_select_by_score(look, match)) as cursor:
         while _is_wanting(rows) and (some := dict(itertools.islice(cursor, CANDIDATES))):
             scores |= some
-            rows += rows_of(look, list(some))
-    return _matches(rows, scores)
+            rows += load_rows(look, list(some))
+    return _build_matches(rows, scores)
 
 
 def _is_wanting(rows: Sequence[Row]) -> bool:
@@ -319,7 +331,7 @@ def _is_wanting(rows: Sequence[Row]) -> bool:
     return len(rows) < 2 * CANDIDATES and sum(row.kind not in LOG_LINES for row in rows) < CANDIDATES
 
 
-def _by_score(look: IndexLookup, match: str) -> Any:
+def _select_by_score(look: IndexLookup, match: str) -> Any:
     """Return a cursor of keys and their scores of bm25, best first, equals newest first."""
     sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{look.place.among('+rowid')}"
     # SQL: FTS5, for which peewee has no operator
@@ -336,8 +348,8 @@ def _with_rare_words(
     """
     match = match_of(rare, query, own=own)
     if own:
-        return _ranked_by_index(look, match)
-    scores = {key: -score for key, score in _by_score(look, match)}
+        return _find_ranked_by_index(look, match)
+    scores = {key: -score for key, score in _select_by_score(look, match)}
     for word in common:
         if look.is_over():
             break
@@ -345,18 +357,18 @@ def _with_rare_words(
         # SQL: FTS5, for which peewee has no operator
         for (key,) in look.db.execute_sql(f"{_WORDS}{look.place.among('+rowid')}", (both,)).fetchall():
             scores[key] = scores.get(key, 0.0) + word.rarity  # a row may be new since
-    return _matches(rows_of(look, _best_first(scores)), scores)
+    return _build_matches(load_rows(look, _sort_by_score(scores)), scores)
 
 
 _WORDS = "SELECT rowid FROM search_words WHERE search_words MATCH ?"
 
 
-def _best_first(scores: Mapping[int, float]) -> list[int]:
+def _sort_by_score(scores: Mapping[int, float]) -> list[int]:
     """Return keys by their score, equals newest first."""
     return sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
 
 
-def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
+def _build_matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
     """Return the rows with their shares; most log lines go behind the texts, which they repeat."""
     best = scores[rows[0].pk] if rows else 0.0  # scores of bm25 are negative
     lines = [row for row in rows if row.kind in LOG_LINES][MOST_LINES:]
@@ -370,14 +382,14 @@ def _matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
 # --- trigrams -----------------------------------------------------------------------------------------------
 
 
-def by_parts(look: IndexLookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, float], bool]:
+def find_by_parts(look: IndexLookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, float], bool]:
     """Return the rows that may contain one of `parts`, the rarity of each part, and if more do.
 
     Parts are folded, in lower case.
 
     Those with the rarest first, equals newest first; older ones where a filter leaves out the newest.
     """
-    slices = {part: _slices(look, part) for part in parts}
+    slices = {part: _read_slices(look, part) for part in parts}
     keys: dict[str, set[int]] = {part: set() for part in parts}
     rows: dict[int, Row] = {}
     while slices and len(rows) < MEASURED:
@@ -385,36 +397,36 @@ def by_parts(look: IndexLookup, parts: Sequence[str]) -> tuple[list[Row], dict[s
         new = list(set[int]().union(*read.values()) - set[int]().union(*keys.values()))
         for part, some in read.items():
             keys[part].update(some)
-        rows |= {r.pk: r for r in rows_of(look, new, most=len(new) or 1)}
+        rows |= {r.pk: r for r in load_rows(look, new, most=len(new) or 1)}
         slices = {part: slices[part] for part in read}
-    best, rarity = _best_by_parts(look, rows, keys)
+    best, rarity = _select_best_by_parts(look, rows, keys)
     return best, rarity, bool(slices) or len(rows) > len(best)
 
 
-def _best_by_parts(
+def _select_best_by_parts(
     look: IndexLookup, rows: Mapping[int, Row], keys: Mapping[str, Collection[int]]
 ) -> tuple[list[Row], dict[str, float]]:
     """Return the rows with the rarest parts, and the rarity of each part; `keys` by part."""
     documents = {part: min(len(part_keys), look.newest // 2) for part, part_keys in keys.items() if part_keys}
-    rarity = {part: inverse_frequency(n, max(look.newest, 2)) + 1e-3 for part, n in documents.items()}
+    rarity = {part: compute_inverse_frequency(n, max(look.newest, 2)) + 1e-3 for part, n in documents.items()}
     scores = {key: sum(weight for part, weight in rarity.items() if key in keys[part]) for key in rows}
-    return [rows[key] for key in _best_first(scores)[:MEASURED]], rarity
+    return [rows[key] for key in _sort_by_score(scores)[:MEASURED]], rarity
 
 
-def _slices(look: IndexLookup, part: str) -> Iterator[Sequence[int]]:
+def _read_slices(look: IndexLookup, part: str) -> Iterator[Sequence[int]]:
     """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
     if look.place.keys is not None and len(look.place.keys) <= MEASURED:
         yield look.place.keys[::-1]
     elif len(part) >= SIZE:
-        yield from _with_pieces(look, all_of(covering(cut(part))), part)
-    elif len(longer := _pieces_from(look.db, part)) == MOST_PIECES:
-        yield [row.pk for row in by_reading(look, [part])]
+        yield from _with_pieces(look, match_all(select_covering(cut(part))), part)
+    elif len(longer := _list_pieces_with_prefix(look.db, part)) == MOST_PIECES:
+        yield [row.pk for row in find_by_reading(look, [part])]
     else:
         inside: list[int] = []
-        for keys in _with_pieces(look, any_of(longer), part):
+        for keys in _with_pieces(look, match_any(longer), part):
             inside += keys
             yield keys
-        yield _at_the_end(look, part, inside)
+        yield _find_at_text_end(look, part, inside)
 
 
 def _with_pieces(look: IndexLookup, match: str, part: str) -> Iterator[Sequence[int]]:
@@ -437,7 +449,7 @@ def _with_pieces(look: IndexLookup, match: str, part: str) -> Iterator[Sequence[
 _TRIGRAMS = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?"
 
 
-def _pieces_from(db: Connection, part: str) -> list[str]:
+def _list_pieces_with_prefix(db: Connection, part: str) -> list[str]:
     """Return the pieces in the index of trigrams that begin with a part which is shorter than they are."""
     _open_vocabulary(db)
     sql = f"SELECT term FROM {PIECES} WHERE term >= ? AND term < ? LIMIT {MOST_PIECES}"
@@ -465,7 +477,7 @@ def _open_vocabulary(db: Connection) -> None:
         db.execute_sql(f"PRAGMA query_only = {locked}")
 
 
-def _at_the_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[int]:
+def _find_at_text_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[int]:
     """Return the keys of the rows whose text ends with a part shorter than the index's pieces.
 
     Where words are not told apart, all up to the next sign is one word for the index: the words that end with it.
@@ -477,74 +489,76 @@ def _at_the_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[int]:
             " WHERE term LIKE ? ESCAPE '\\'"
         )
         # SQL: FTS5, for which peewee has no operator
-        ending = [w for (w,) in look.db.execute_sql(sql, (FIRST_SIGN, f"%{for_like(part)}")).fetchall()]
-        match = f"{OWN} : ({any_of(ending[:MOST_PIECES])})" if ending else ""
+        ending = [w for (w,) in look.db.execute_sql(sql, (FIRST_SIGN, f"%{escape_like(part)}")).fetchall()]
+        match = f"{OWN} : ({match_any(ending[:MOST_PIECES])})" if ending else ""
         sql = f"{_WORDS}{look.place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
         # SQL: FTS5, for which peewee has no operator
         return [key for (key,) in look.db.execute_sql(sql, (match, SLICE)).fetchall()] if match else []
     budget = look.budget
     at_end = Budget(budget.clock, budget.end if inside else min(budget.last, budget.end + AT_THE_END), budget.last)
-    keys = [row.pk for row in by_reading(replace(look, budget=at_end), [part], ends=True)]
+    keys = [row.pk for row in find_by_reading(replace(look, budget=at_end), [part], ends=True)]
     budget.unread |= {f"{name} at the end of a text": key for name, key in at_end.unread.items()}
     return keys
 
 
-def without_likely(look: IndexLookup, place: RowFilter, copies: Sequence[bytes], unwanted: Sequence[str]) -> RowFilter:
+def exclude_likely_copies(
+    look: IndexLookup, place: RowFilter, copies: Sequence[bytes], unwanted: Sequence[str]
+) -> RowFilter:
     """Return the filter of rows that are likely no copies (of these sizes), without `unwanted`."""
     words = [w for w in unwanted if not is_unindexed(w)]
-    parts = [folded(w).lower() for w in unwanted if is_unindexed(w)]
-    pieces = [all_of(cut(p)) if len(p) >= SIZE else any_of(_pieces_from(look.db, p)) for p in parts]
-    indexed = {"search_words": [any_word_of(words)] if words else [], "search_trigrams": list(filter(None, pieces))}
+    parts = [fold_text(w).lower() for w in unwanted if is_unindexed(w)]
+    pieces = [match_all(cut(p)) if len(p) >= SIZE else match_any(_list_pieces_with_prefix(look.db, p)) for p in parts]
+    indexed = {"search_words": [match_any_word(words)] if words else [], "search_trigrams": list(filter(None, pieces))}
     return place.unlike(copies, indexed)
 
 
-def similar_parts(look: IndexLookup, word: str) -> list[Row]:
+def find_similar_parts(look: IndexLookup, word: str) -> list[Row]:
     """Return the rows with at least half of the trigrams of `word`, those with most of them first."""
-    pieces = trigrams(word)
+    pieces = split_trigrams(word)
     shared: Counter[int] = Counter()
     last, high = look.place.bounds(look.newest)
     sql = f"{_TRIGRAMS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
     for piece in pieces:
         # SQL: FTS5, for which peewee has no operator
-        rows = look.db.execute_sql(sql, (quoted(piece), max(last, high - SPAN), high, 2 * SLICE))
+        rows = look.db.execute_sql(sql, (quote_phrase(piece), max(last, high - SPAN), high, 2 * SLICE))
         shared.update(key for (key,) in rows)
         if look.is_over():
             break
     keys = [k for k, n in shared.items() if 2 * n >= len(pieces)]
-    return rows_of(look, sorted(keys, key=lambda k: (-shared[k], -k)), in_time=True)
+    return load_rows(look, sorted(keys, key=lambda k: (-shared[k], -k)), in_time=True)
 
 
-def contains(db: Connection, part: str) -> bool:
+def is_part_of_text(db: Connection, part: str) -> bool:
     """Return whether one of the newest texts with its pieces contains a part.
 
     The part has three or more characters.
     """
-    if not (pieces := trigrams(part)):
+    if not (pieces := split_trigrams(part)):
         return False
     # SQL: FTS5, for which peewee has no operator
-    found_by = db.execute_sql(f"{_TRIGRAMS} ORDER BY rowid DESC LIMIT ?", (all_of(pieces), LOOKED_INTO))
+    found_by = db.execute_sql(f"{_TRIGRAMS} ORDER BY rowid DESC LIMIT ?", (match_all(pieces), LOOKED_INTO))
     keys = [key for (key,) in found_by]
-    sought = folded(part).lower()
-    return any(sought in folded(text).lower() for key in keys for text in texts_of(db, [key]).values())
+    sought = fold_text(part).lower()
+    return any(sought in fold_text(text).lower() for key in keys for text in load_texts(db, [key]).values())
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
 
 
-def rows_of(look: IndexLookup, keys: Sequence[int], *, in_time: bool = False, most: int = CANDIDATES) -> list[Row]:
+def load_rows(look: IndexLookup, keys: Sequence[int], *, in_time: bool = False, most: int = CANDIDATES) -> list[Row]:
     """Return those of `keys` that pass the filters, at most `most`; `in_time`: while time remains."""
     result: list[Row] = []
     sql = f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {look.place.where}"
     for start in range(0, len(keys), most):
         some = keys[start : start + most]
         # SQL: one statement for all ids, which are one parameter
-        result += itertools.starmap(Row, look.db.execute_sql(sql, (listed(some), *look.place.values)).fetchall())
+        result += itertools.starmap(Row, look.db.execute_sql(sql, (to_json_list(some), *look.place.values)).fetchall())
         if len(result) >= most or (in_time and start and look.is_over()):
             break
     return result[:most]
 
 
-def neighbours(look: IndexLookup, owners: Sequence[Row]) -> list[Row]:
+def load_neighbours(look: IndexLookup, owners: Sequence[Row]) -> list[Row]:
     """Return the messages before and after each of `owners` that pass the filters."""
     places_of_rows = {(r.thread_id, r.position) for r in owners if r.kind == "message" and r.thread_id is not None}
     places = sorted(
@@ -552,7 +566,7 @@ def neighbours(look: IndexLookup, owners: Sequence[Row]) -> list[Row]:
     )
     if not places:
         return []
-    table, values = table_of(places)
+    table, values = build_values_table(places)
     # SQL: joins candidates with their neighbours in one statement
     rows = look.db.execute_sql(
         f"SELECT {ROW} FROM {table} w CROSS JOIN search_docs d"
@@ -563,14 +577,14 @@ def neighbours(look: IndexLookup, owners: Sequence[Row]) -> list[Row]:
     return list(itertools.starmap(Row, rows))
 
 
-def by_reading(look: IndexLookup, needles: Sequence[str], *, ends: bool = False) -> list[Row]:
+def find_by_reading(look: IndexLookup, needles: Sequence[str], *, ends: bool = False) -> list[Row]:
     """Return the rows that have all `needles` in their texts, newest first: what no index can hold.
 
     Without needles those that pass the filters. `ends`: their texts end with them.
     """
     place = look.place
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
-    values = [*place.values, *(f"%{for_like(n[:200])}{'' if ends else '%'}" for n in needles)]
+    values = [*place.values, *(f"%{escape_like(n[:200])}{'' if ends else '%'}" for n in needles)]
     table, most, span = ("search_texts", CANDIDATES, LIKE_SPAN) if needles else ("search_docs", LISTED, SPAN)
     sql = (
         f"SELECT {ROW} FROM {table} d WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause}"

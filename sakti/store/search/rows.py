@@ -13,10 +13,10 @@ from msgspec import Struct
 
 from sakti.store import archive_file
 from sakti.store.connection import Connection
-from sakti.store.search.folding import all_of, folded, trigrams, without_accents
+from sakti.store.search.folding import fold_text, match_all, remove_accents, split_trigrams
 from sakti.store.search.index import TEXT_LIMIT
 from sakti.store.search.query import CJK_SIGNS, is_cjk
-from sakti.store.search.terms import stems, unstemmed
+from sakti.store.search.terms import split_words, stem_words
 from sakti.store.threads.codec import read_text
 
 
@@ -35,12 +35,12 @@ LOG_LINES = ("observation", "reflection")  # kinds of rows that are lines of a l
 ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
 
 
-def listed(keys: Iterable[int]) -> str:
+def to_json_list(keys: Iterable[int]) -> str:
     """Return keys as JSON, for `json_each`: the statement stays the same, so it is prepared once."""
     return f"[{','.join(map(str, keys))}]"
 
 
-def table_of(rows: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
+def build_values_table(rows: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
     """Return the table of `rows` (one and more) for FROM, columns `column1` …, and its values.
 
     With rows of NULL up to a power of two: the statement is mostly the same, so it is prepared once.
@@ -60,10 +60,10 @@ class Stored(Struct, frozen=True):
     parts: str | bytes | None
 
     def read(self) -> str:
-        return _text(self.own, self.said, self.raw, self.parts)
+        return _build_row_text(self.own, self.said, self.raw, self.parts)
 
 
-def _text(own: str, said: str | None, raw: str, parts: str | bytes | None) -> str:
+def _build_row_text(own: str, said: str | None, raw: str, parts: str | bytes | None) -> str:
     """Return the text of a row, as in the view `search_texts` but without SQL functions."""
     if parts is None:
         return own
@@ -74,21 +74,21 @@ _STORED = "d.text, m.search_text, m.raw_content, m.parts"
 _MESSAGE = "LEFT JOIN messages m ON m.pk = d.message_pk AND d.text = ''"
 
 
-def texts_of(db: Connection, keys: Sequence[int]) -> dict[int, str]:
+def load_texts(db: Connection, keys: Sequence[int]) -> dict[int, str]:
     """Return the texts of rows."""
     if not keys:
         return {}
     sql = f"SELECT d.pk, {_STORED} FROM search_docs d {_MESSAGE} WHERE d.pk IN (SELECT value FROM json_each(?))"
     # SQL: one statement for all ids, which are one parameter
-    rows = db.execute_sql(sql, (listed(keys),)).fetchall()
-    return {pk: _text(text, search_text, raw, parts) for pk, text, search_text, raw, parts in rows}
+    rows = db.execute_sql(sql, (to_json_list(keys),)).fetchall()
+    return {pk: _build_row_text(text, search_text, raw, parts) for pk, text, search_text, raw, parts in rows}
 
 
-def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
+def load_texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
     """Return the texts of the messages before those of `rows`, by the keys of `rows`."""
     if not rows:
         return {}
-    table, values = table_of([(r.pk, r.thread_id, r.position - 1) for r in rows])
+    table, values = build_values_table([(r.pk, r.thread_id, r.position - 1) for r in rows])
     # SQL: a search runs it for its candidates in one statement
     records = db.execute_sql(
         f"SELECT w.column1, {_STORED} FROM {table} w CROSS JOIN search_docs d"
@@ -101,11 +101,11 @@ def texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
 def _to_stored(own: str, said: str | None, raw: str, parts: str | bytes | None) -> Stored:
     """Return a text that can be read later; texts in the archive are read now."""
     if parts is not None and archive_file.is_reference(parts):
-        return Stored(_text(own, said, raw, parts), None, "", None)
+        return Stored(_build_row_text(own, said, raw, parts), None, "", None)
     return Stored(own, said, raw, parts)
 
 
-def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: str) -> set[int]:
+def find_excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: str) -> set[int]:
     """Return the keys of the rows whose text has one of `words`.
 
     `match`: the FTS5 query of texts that may have one.
@@ -116,62 +116,66 @@ def excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: s
     if not words or not rows:
         return set()
     keys = [r.pk for r in rows]
-    spelled = "|".join(_pattern_of(w) for w in words if not is_unindexed(w))
-    inside = "|".join(re.escape(without_accents(w)) for w in words if is_unindexed(w))
+    spelled = "|".join(_build_word_pattern(w) for w in words if not is_unindexed(w))
+    inside = "|".join(re.escape(remove_accents(w)) for w in words if is_unindexed(w))
     if not inside:
-        glued = " OR ".join(f"({all_of(pieces)})" for w in words if (pieces := trigrams(w.rstrip("*"))))  # 重启nginx
-        keys = [*{*_matching(db, "search_words", match, keys), *_matching(db, "search_trigrams", glued, keys)}]
+        glued = " OR ".join(
+            f"({match_all(pieces)})" for w in words if (pieces := split_trigrams(w.rstrip("*")))
+        )  # 重启nginx
+        keys = [
+            *{*_find_matching(db, "search_words", match, keys), *_find_matching(db, "search_trigrams", glued, keys)}
+        ]
     letter = rf"[^\W_{CJK_SIGNS}]"
     unwanted = re.compile(
         "|".join([rf"(?<!{letter})(?:{spelled})(?!{letter})"] * bool(spelled) + [inside] * bool(inside))
     )
-    typed = _as_exclusion(words)
-    texts = texts_of(db, keys)
-    return {pk for pk, text in texts.items() if unwanted.search(without_accents(text)) and not typed.search(text)}
+    typed = _build_exclusion_pattern(words)
+    texts = load_texts(db, keys)
+    return {pk for pk, text in texts.items() if unwanted.search(remove_accents(text)) and not typed.search(text)}
 
 
-def saying_exclusion(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[int]:
+def find_quoting_exclusion(db: Connection, rows: Sequence[Row], words: Sequence[str]) -> set[int]:
     """Return the keys of rows whose text has one of `words` with its dash or after NOT."""
-    typed = _as_exclusion(words)
-    return {pk for pk, text in texts_of(db, [r.pk for r in rows]).items() if typed.search(text)}
+    typed = _build_exclusion_pattern(words)
+    return {pk for pk, text in load_texts(db, [r.pk for r in rows]).items() if typed.search(text)}
 
 
-def _as_exclusion(words: Sequence[str]) -> re.Pattern[str]:
+def _build_exclusion_pattern(words: Sequence[str]) -> re.Pattern[str]:
     """Return the pattern of `words` as they are typed to leave them out."""
     as_typed = "|".join(re.escape(w.rstrip("*")) for w in words)
     return re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
 
 
-def _matching(db: Connection, table: str, match: str, keys: Sequence[int]) -> list[int]:
+def _find_matching(db: Connection, table: str, match: str, keys: Sequence[int]) -> list[int]:
     """Return those of `keys` whose row in an index matches."""
     sql = f"SELECT rowid FROM {table} WHERE {table} MATCH ? AND rowid BETWEEN ? AND ?"
     among = " AND +rowid IN (SELECT value FROM json_each(?))"
     # SQL: a search runs it for its candidates in one statement
-    rows = db.execute_sql(sql + among, (match, min(keys), max(keys), listed(keys))) if match else ()
+    rows = db.execute_sql(sql + among, (match, min(keys), max(keys), to_json_list(keys))) if match else ()
     return [key for (key,) in rows]
 
 
-def _pattern_of(word: str) -> str:
+def _build_word_pattern(word: str) -> str:
     """Return the pattern of a word, a prefix (`word*`), or a phrase that a line break may divide."""
-    pattern = r"\s+".join(re.escape(w) for w in without_accents(word.rstrip("*")).split())
+    pattern = r"\s+".join(re.escape(w) for w in remove_accents(word.rstrip("*")).split())
     return pattern + r"\w*" * word.endswith("*")
 
 
 def is_unindexed(word: str) -> bool:
     """Return whether the index of words does not tell a word from others: 数据库, 🚀, C#."""
-    letters = sum(map(len, stems(folded(word))))
+    letters = sum(map(len, stem_words(fold_text(word))))
     return is_cjk(word) or (letters <= 1 and letters < len(word.rstrip("*")))
 
 
-def having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[str]]) -> set[int]:
+def find_having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[str]]) -> set[int]:
     """Return the keys of the rows whose text itself has all words of one of the `alternatives`."""
     required = [
-        [_RequiredWord(folded(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives
+        [_RequiredWord(fold_text(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives
     ]
     matching: set[int] = set()
-    for pk, text in texts_of(db, [r.pk for r in rows]).items():
-        lower = folded(text).lower()
-        forms = {*stems(lower), *unstemmed(lower)}
+    for pk, text in load_texts(db, [r.pk for r in rows]).items():
+        lower = fold_text(text).lower()
+        forms = {*stem_words(lower), *split_words(lower)}
         if any(all(word.stands_in(lower, forms) for word in group) for group in required):
             matching.add(pk)
     return matching
@@ -191,7 +195,7 @@ class _RequiredWord(Struct, frozen=True):
             return self.word in lower
         if self.prefix:
             return any(w.startswith(self.word) for w in known)
-        return all(s in known for s in stems(self.word)) or (self.word in lower and is_cjk(lower))  # 重启nginx
+        return all(s in known for s in stem_words(self.word)) or (self.word in lower and is_cjk(lower))  # 重启nginx
 
 
 class HitFields(Struct, frozen=True):
@@ -218,7 +222,7 @@ _SHOWN = (
 )
 
 
-def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, HitFields]:
+def load_hit_fields(db: Connection, keys: Sequence[int]) -> dict[int, HitFields]:
     """Return what hits show of rows."""
     if not keys:
         return {}
@@ -226,7 +230,7 @@ def shown_of(db: Connection, keys: Sequence[int]) -> dict[int, HitFields]:
     rows = db.execute_sql(
         f"SELECT {_SHOWN}, {_STORED} FROM search_docs d LEFT JOIN threads t ON t.id = d.thread_id {_MESSAGE}"
         " WHERE d.pk IN (SELECT value FROM json_each(?))",
-        (listed(keys),),
+        (to_json_list(keys),),
     ).fetchall()
     return {
         pk: HitFields(doc_id, title, task, source, _to_stored(text, search_text, raw, parts), origin)

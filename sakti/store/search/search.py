@@ -18,29 +18,37 @@ from msgspec.structs import replace
 
 from sakti.store.connection import Connection
 from sakti.store.search import filters, retrieve
-from sakti.store.search.candidates import Candidates, find_candidates, is_short, unwanted_keys
-from sakti.store.search.dates import RelativeTime, relative_time
-from sakti.store.search.excerpts import Excerpt, SoughtWords, excerpt_of
+from sakti.store.search.candidates import Candidates, find_candidates, find_unwanted_keys, is_short
+from sakti.store.search.dates import RelativeTime, parse_relative_time
+from sakti.store.search.excerpts import Excerpt, SoughtWords, cut_excerpt
 from sakti.store.search.features import TEXT, Features
 from sakti.store.search.filters import Scope, place_of
-from sakti.store.search.occurrences import likely_copies, sizes_of
+from sakti.store.search.occurrences import list_copy_sizes, load_sizes
 from sakti.store.search.page import Hit, SearchPage
 from sakti.store.search.query import (
     KINDS,
     MAX_TEXT,
     STOP_WORDS,
     Query,
-    looks_like_identifier,
+    is_identifier,
+    list_terms,
     parse_query,
-    terms,
 )
 from sakti.store.search.rank import NO_PARTS, Ranked, fold, fold_rest
 from sakti.store.search.retrieve import Budget, IndexLookup
-from sakti.store.search.rows import Row, Stored, shown_of, texts_before, texts_of
-from sakti.store.search.terms import phrase_of
+from sakti.store.search.rows import Row, Stored, load_hit_fields, load_texts, load_texts_before
+from sakti.store.search.terms import make_phrase
 
 __all__ = [
-    "KINDS", "Hit", "Query", "Scope", "SearchPage", "looks_like_identifier", "parse_query", "search", "terms",
+    "KINDS",
+    "Hit",
+    "Query",
+    "Scope",
+    "SearchPage",
+    "is_identifier",
+    "list_terms",
+    "parse_query",
+    "search",
 ]  # fmt: skip
 
 TALKING = frozenset(
@@ -75,11 +83,11 @@ def search(
     phrases: dict[str, bool] = {}
 
     def is_said(phrase: str) -> bool:
-        phrases[phrase] = bool(retrieve.are_known(db, [phrase_of(phrase)]))
+        phrases[phrase] = bool(retrieve.find_known_phrases(db, [make_phrase(phrase)]))
         return phrases[phrase]
 
     query = parse_query(normalized, is_said)
-    if unknown := filters.unknown(db, query):
+    if unknown := filters.find_unknown_filters(db, query):
         query = parse_query(normalized, is_said, unknown=unknown)
     alone = parse_query(normalized, unknown=unknown, needs_words=False)
     if query.text and alone == Query("", excluded=alone.excluded):
@@ -89,10 +97,10 @@ def search(
     query = replace(query, unknown=(*unknown.items(), *unread))
     said_so = tuple(phrase for phrase, exists in phrases.items() if exists and ":" not in phrase)
     asking = _Asking(text, scope, limit, offset, now, first, clock)
-    timed = _relative_time(query, now)
+    timed = _find_relative_time(query, now)
     if timed is None:
         return replace(_search(db, query, asking), said=said_so)
-    query = _in_time(query, timed)
+    query = _restrict_to_time(query, timed)
     page = _search(db, query, asking)
     if page.total or page.partial:
         return replace(page, said=said_so, when=timed.described)
@@ -113,14 +121,14 @@ class _Asking(Struct, frozen=True):
     clock: Callable[[], float]
 
 
-def _relative_time(query: Query, now: int | None) -> RelativeTime | None:
+def _find_relative_time(query: Query, now: int | None) -> RelativeTime | None:
     """Return the time that the query names relative to now, if no filter names one."""
     if query.since is not None or query.until is not None or query.alternatives:
         return None
-    return relative_time(query.text, datetime.datetime.fromtimestamp(now / 1000 if now else time.time()))
+    return parse_relative_time(query.text, datetime.datetime.fromtimestamp(now / 1000 if now else time.time()))
 
 
-def _in_time(query: Query, timed: RelativeTime) -> Query:
+def _restrict_to_time(query: Query, timed: RelativeTime) -> Query:
     """Return the query for the texts of that time; all of them if it asks for nothing else."""
     words = [w.strip("?.,!'").lower() for w in timed.rest.split()]
     rest = "" if all(not w or w in STOP_WORDS or w in TALKING for w in words) else timed.rest
@@ -128,7 +136,7 @@ def _in_time(query: Query, timed: RelativeTime) -> Query:
 
 
 def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
-    look = _lookup(db, query, asking)
+    look = _make_lookup(db, query, asking)
     budget = look.budget
     candidates = find_candidates(look, query, first=asking.first, now=asking.now)
     listed = _list_candidates(db, candidates, query)
@@ -140,7 +148,7 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
     return SearchPage(
         asking.text,
         listed.total,
-        _hits(db, listed, asking, query, candidates),
+        _build_hits(db, listed, asking, query, candidates),
         more=candidates.more,
         partial=unfinished,
         unread=tuple((name, since[key]) for name, key in budget.unread.items()),
@@ -155,8 +163,8 @@ def _search(db: Connection, query: Query, asking: _Asking) -> SearchPage:
     )
 
 
-def _lookup(db: Connection, query: Query, asking: _Asking) -> IndexLookup:
-    newest = retrieve.newest_key(db)
+def _make_lookup(db: Connection, query: Query, asking: _Asking) -> IndexLookup:
+    newest = retrieve.find_newest_key(db)
     place = place_of(db, query, asking.scope, newest)
     start = asking.clock()
     end, last = (FIRST_TIME, FIRST_TIME) if asking.first else (TIME, LAST_TIME)
@@ -191,7 +199,7 @@ class _ListedRows(Struct, frozen=True):
 
 
 def _list_candidates(db: Connection, candidates: Candidates, query: Query) -> _ListedRows:
-    gone = unwanted_keys(db, candidates.rows, query)
+    gone = find_unwanted_keys(db, candidates.rows, query)
     allowed = [r for r in candidates.ranked if r.features.row.pk not in gone]
     return _ListedRows(*_fold_copies(db, allowed, [row for row in candidates.rest if row.pk not in gone]), gone)
 
@@ -211,7 +219,7 @@ def _look_behind(
         others = look.place.without([row.pk for row in candidates.rows])
         if likely_first:
             unwanted = query.excluded if listed.gone else ()
-            others = retrieve.without_likely(look, others, likely_copies(look.db, copied), unwanted)
+            others = retrieve.exclude_likely_copies(look, others, list_copy_sizes(look.db, copied), unwanted)
         more = find_candidates(replace(look, place=others), query, first=False, now=now)
         candidates = candidates.and_behind(more, likely_first or more.more)
         listed = _list_candidates(look.db, candidates, query)
@@ -228,29 +236,29 @@ def _fold_copies(
 
     Of those that were not measured the ones that may be copies are read, if there are any among those that were.
     """
-    folded = fold(ranked, partial(texts_of, db))
+    folded = fold(ranked, partial(load_texts, db))
     texts: dict[int, str] = {}
     if any(folded.copies):
-        sizes = sizes_of(db, [row.pk for row in rest])
+        sizes = load_sizes(db, [row.pk for row in rest])
         alike = [(r, (r.role, sizes[r.pk][TEXT])) for r in rest if r.pk in sizes and is_short(sizes[r.pk])]
         measured = ((r.features.row.role, r.features.size) for r in folded.kept)
         often = Counter([*(key for _, key in alike), *measured])
-        texts = texts_of(db, [r.pk for r, key in alike if often[key] > 1])
+        texts = load_texts(db, [r.pk for r, key in alike if often[key] > 1])
     return fold_rest(folded, rest, texts)
 
 
 # --- hits ---------------------------------------------------------------------------------------------------
 
 
-def _hits(
+def _build_hits(
     db: Connection, listed: _ListedRows, asking: _Asking, query: Query, candidates: Candidates
 ) -> tuple[Hit, ...]:
     folded, offset, end = listed.folded, asking.offset, asking.offset + asking.limit
     behind = listed.rest[max(0, offset - len(folded)) : max(0, end - len(folded))]
-    page = [*folded[offset:end], *((_unmeasured_row(row), copies) for row, copies in behind)]
+    page = [*folded[offset:end], *((_make_unmeasured(row), copies) for row, copies in behind)]
     top = folded[0][0].score if folded else 1.0
-    shown = shown_of(db, [r.features.row.pk for r, _ in page])
-    before = texts_before(db, [r.features.row for r, _ in page if r.answers])
+    shown = load_hit_fields(db, [r.features.row.pk for r, _ in page])
+    before = load_texts_before(db, [r.features.row for r, _ in page if r.answers])
     sought = SoughtWords((query.text, *query.phrases, *query.prefixes), candidates.pattern)
     hits: list[Hit] = []
     for number, (r, copies) in enumerate(page, offset + 1):
@@ -268,10 +276,10 @@ def _hits(
     return tuple(hits)
 
 
-def _unmeasured_row(row: Row) -> Ranked:
+def _make_unmeasured(row: Row) -> Ranked:
     features = Features(row, False, 0.0, (), (), 0.0, 0.0, False, False, False, False, "", 0)
     return Ranked(features, NO_PARTS, 0.0, False)
 
 
 def _cut(text: Stored, before: Stored | None, ranked: Ranked, sought: SoughtWords) -> Excerpt:
-    return excerpt_of(text.read(), None if before is None else before.read(), ranked, sought)
+    return cut_excerpt(text.read(), None if before is None else before.read(), ranked, sought)

@@ -16,21 +16,21 @@ from msgspec.structs import replace
 from sakti.core.lazy import lazy_pattern
 from sakti.store.connection import Connection
 from sakti.store.search import retrieve
-from sakti.store.search.folding import folded, trigrams
-from sakti.store.search.index import pieces
+from sakti.store.search.folding import fold_text, split_trigrams
+from sakti.store.search.index import split_identifier
 from sakti.store.search.query import (
     MAX_TERMS,
     STOP_WORDS,
     TOKEN,
     WORD,
     Query,
-    cjk_pieces,
     is_cjk,
-    looks_like_identifier,
+    is_identifier,
+    split_cjk,
 )
-from sakti.store.search.retrieve import IndexLookup, are_known, contains
-from sakti.store.search.rows import Row, texts_of
-from sakti.store.search.terms import phrase_as_typed, phrase_of, stems, unstemmed
+from sakti.store.search.retrieve import IndexLookup, find_known_phrases, is_part_of_text
+from sakti.store.search.rows import Row, load_texts
+from sakti.store.search.terms import make_phrase, make_typed_phrase, split_words, stem_words
 
 CORRECTED = 3  # words of a query that may be corrected
 VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
@@ -49,7 +49,7 @@ _LETTERS = lazy_pattern(r"[^\W\d_]{4,40}")
 _SEPARATORS = lazy_pattern(r"[/\\]")
 
 
-def corrections(
+def find_corrections(
     db: Connection, words: Sequence[str], text: str, newest: int, known: Collection[str]
 ) -> dict[str, list[str]]:
     """Return the nearest known words for each typed word that no text has, `CORRECTED` at most.
@@ -62,41 +62,43 @@ def corrections(
     unknown = [w for w in words if w not in known and _is_correctable(w)]
     if not unknown:
         return {}
-    parts = [pieces(token) for token in TOKEN.findall(text)]
+    parts = [split_identifier(token) for token in TOKEN.findall(text)]
     identifiers = {"".join(p): p for p in parts if len(p) > 1}
     typed = {w.lower() for w in WORD.findall(text)}.union(identifiers, *parts)
     large = newest > LARGE
 
     def is_right(word: str) -> bool:
-        inside = not large and contains(db, word)
+        inside = not large and is_part_of_text(db, word)
         return inside or (word in identifiers and all(p in known or is_right(p) for p in identifiers[word]))
 
     wrong = itertools.islice((w for w in unknown if w in typed and not is_right(w)), CORRECTED)
-    return {word: terms for word in wrong if (terms := _nearest(db, word, 3 if large else 2))}
+    return {word: terms for word in wrong if (terms := _find_nearest_words(db, word, 3 if large else 2))}
 
 
 def _is_correctable(word: str) -> bool:
     return _LETTERS.fullmatch(word) is not None and not is_cjk(word)
 
 
-def _nearest(db: Connection, word: str, right: int) -> list[str]:
+def _find_nearest_words(db: Connection, word: str, right: int) -> list[str]:
     """Return the known words one letter away from a word, those of most texts first."""
-    near = [n for form in unstemmed(folded(word)) for n in _near(db, form, right)]
+    near = [n for form in split_words(fold_text(word)) for n in _find_near_words(db, form, right)]
     return [term for _, term in sorted(near, reverse=True)[:NEAREST]]
 
 
 def is_known(db: Connection, word: str, *, parts: bool) -> bool:
     """Return whether a text has the word, or (`parts`) has it in another one."""
-    return bool(are_known(db, (phrase_of(word), phrase_as_typed(word)))) or (parts and contains(db, word))
+    return bool(find_known_phrases(db, (make_phrase(word), make_typed_phrase(word)))) or (
+        parts and is_part_of_text(db, word)
+    )
 
 
-def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
+def _find_near_words(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
     """Return (texts, word) for words of the texts one letter away, with the same `right` first letters.
 
     The index has stems: each word that may be meant is stemmed as it was (`configuraiton`: configuration, configur).
     """
     meant: dict[str, str] = {}
-    for candidate, stem in _pair_with_stems(one_letter_away(word, right)):
+    for candidate, stem in _pair_with_stems(list_one_edit_away(word, right)):
         if stem == candidate or len(word) > SHORT_WORD:  # the stem of a non-word is often a different word
             meant.setdefault(stem, candidate)
     sql = "SELECT doc, term FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?"
@@ -107,19 +109,19 @@ def _near(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
 
 def _pair_with_stems(words: Sequence[str]) -> Iterable[tuple[str, str]]:
     """Return each word with its stem, all stemmed at once; nothing unless each is one indexed word."""
-    all_stems = stems(" ".join(words))
+    all_stems = stem_words(" ".join(words))
     return zip(words, all_stems, strict=True) if len(all_stems) == len(words) else ()
 
 
-def as_written(word: str, texts: Iterable[str]) -> str:
+def find_written_form(word: str, texts: Iterable[str]) -> str:
     """Return the form in which some text has a word (expire for expir), "" if none has it."""
-    stem = stems(folded(word))
+    stem = stem_words(fold_text(word))
     begins = re.compile(rf"\b{re.escape(word[:2])}\w*", re.IGNORECASE)
     tokens = {token.lower() for text in texts for token in begins.findall(text[:LOOKED_AT])}
-    return word if word in tokens else next((t for t in sorted(tokens) if stems(folded(t)) == stem), "")
+    return word if word in tokens else next((t for t in sorted(tokens) if stem_words(fold_text(t)) == stem), "")
 
 
-def one_letter_away(word: str, right: int) -> list[str]:
+def list_one_edit_away(word: str, right: int) -> list[str]:
     """Return the words one edit away from `word` behind its first `right` letters.
 
     An edit swaps two letters, or removes, changes or inserts one.
@@ -146,25 +148,25 @@ def is_one_edit(a: str, b: str) -> bool:
     return rest_a[1:] == rest_b if len(a) > len(b) else rest_a == rest_b[1:]
 
 
-def similar_words(texts: Iterable[str], word: str) -> list[str]:
+def find_similar_words(texts: Iterable[str], word: str) -> list[str]:
     """Return words of the texts that share at least half of `word`'s trigrams, best first.
 
     They begin with the same letter. Those one letter away come first, then by Dice's measure: twice the shared pieces
     by all pieces of both. A part of a path is a word, too, unless the path is what was typed.
     """
-    word_pieces = set(trigrams(word))
-    typed = folded(word).lower()
+    word_pieces = set(split_trigrams(word))
+    typed = fold_text(word).lower()
     tokens = {t for text in texts for t in TOKEN.findall(text)}
     if not _SEPARATORS.search(word):
         tokens |= {part for t in tokens for part in _SEPARATORS.split(t)}
     ranks: dict[str, tuple[bool, float]] = {}
-    for token in (t for t in tokens if abs(len(t) - len(word)) <= 3 and folded(t).lower()[:1] == typed[:1]):
-        token_pieces = set(trigrams(token))
+    for token in (t for t in tokens if abs(len(t) - len(word)) <= 3 and fold_text(t).lower()[:1] == typed[:1]):
+        token_pieces = set(split_trigrams(token))
         if (
             token_pieces
             and (alike := 2 * len(word_pieces & token_pieces) / (len(word_pieces) + len(token_pieces))) >= HALF
         ):
-            ranks[token] = (not is_one_edit(typed, folded(token).lower()), -alike)
+            ranks[token] = (not is_one_edit(typed, fold_text(token).lower()), -alike)
     return sorted(ranks, key=lambda t: (*ranks[t], t))[:NEAREST]
 
 
@@ -185,36 +187,36 @@ def find_parts(look: IndexLookup, text: str, similar: Collection[str]) -> PartMa
 
     `similar`: words that are corrected already, and not guessed.
     """
-    tokens = _tokens(text)
-    matches = _containing(look, list(filter(_is_part, tokens)))
-    if matches.texts or not looks_like_identifier(text):
+    tokens = _split_tokens(text)
+    matches = _find_containing(look, list(filter(_is_part, tokens)))
+    if matches.texts or not is_identifier(text):
         return matches
-    meant = {t: words for t in tokens if len(t) >= 4 and t not in similar and (words := _words_like(look, t))}
-    lower = [folded(w).lower() for words in meant.values() for w in words]
-    return replace(_containing(look, lower), meant=meant)
+    meant = {t: words for t in tokens if len(t) >= 4 and t not in similar and (words := _find_words_like(look, t))}
+    lower = [fold_text(w).lower() for words in meant.values() for w in words]
+    return replace(_find_containing(look, lower), meant=meant)
 
 
-def _words_like(look: IndexLookup, token: str) -> list[str]:
+def _find_words_like(look: IndexLookup, token: str) -> list[str]:
     """Return words of the texts like a token, unless its pieces are words of theirs."""
     if _has_known_pieces(look, token):
         return []
-    near = retrieve.similar_parts(look, token)[:SIMILAR]
-    return similar_words(texts_of(look.db, [r.pk for r in near]).values(), token)
+    near = retrieve.find_similar_parts(look, token)[:SIMILAR]
+    return find_similar_words(load_texts(look.db, [r.pk for r in near]).values(), token)
 
 
-def _tokens(text: str) -> list[str]:
+def _split_tokens(text: str) -> list[str]:
     """Return the parts of words to look for, folded: tokens, or signs without any letter (`=>`)."""
     if not WORD.search(text) and len(text.split()) == 1:
-        return [folded(text).lower()]
-    typed = [folded(t).lower() for t in dict.fromkeys(TOKEN.findall(text)) if t.lower() not in STOP_WORDS]
-    return list(dict.fromkeys(chain.from_iterable(cjk_pieces(t) or [t] for t in typed[:MAX_TERMS])))
+        return [fold_text(text).lower()]
+    typed = [fold_text(t).lower() for t in dict.fromkeys(TOKEN.findall(text)) if t.lower() not in STOP_WORDS]
+    return list(dict.fromkeys(chain.from_iterable(split_cjk(t) or [t] for t in typed[:MAX_TERMS])))
 
 
-def _containing(look: IndexLookup, parts: Sequence[str]) -> PartMatches:
+def _find_containing(look: IndexLookup, parts: Sequence[str]) -> PartMatches:
     """Return the texts with one of `parts` in them, and the rarity of each."""
-    rows, rarity, more = retrieve.by_parts(look, parts)
-    texts = texts_of(look.db, [r.pk for r in rows])
-    lower = {r: folded(texts[r.pk]).lower() for r in rows if r.pk in texts}
+    rows, rarity, more = retrieve.find_by_parts(look, parts)
+    texts = load_texts(look.db, [r.pk for r in rows])
+    lower = {r: fold_text(texts[r.pk]).lower() for r in rows if r.pk in texts}
     matching = {r: texts[r.pk] for r, text in lower.items() if any(part in text for part in rarity)}
     held = {p: value for p, value in rarity.items() if any(p in lower[r] for r in matching)}
     return PartMatches(matching, held, more=more)
@@ -222,13 +224,13 @@ def _containing(look: IndexLookup, parts: Sequence[str]) -> PartMatches:
 
 def _has_known_pieces(look: IndexLookup, token: str) -> bool:
     small = look.newest <= LARGE
-    parts = pieces(token)
+    parts = split_identifier(token)
     return bool(parts) and all(is_known(look.db, p, parts=small) for p in parts)
 
 
 def is_in_trigrams(query: Query) -> bool:
     """Return whether the trigrams have answered already, where parts were looked for."""
-    return any(map(_is_part, _tokens(query.text)))
+    return any(map(_is_part, _split_tokens(query.text)))
 
 
 def _is_part(token: str) -> bool:

@@ -2,7 +2,7 @@
 
 Words are stemmed as the word index does: SQLite's `porter unicode61` removes endings only, in lower case and without
 accents, so irregular forms are listed here, and the words of code (`del` for delete). Those that begin alike are not:
-`dict` for dictionary is found by itself (`forms_of_code`).
+`dict` for dictionary is found by itself (`list_code_forms`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal
 import apsw
 from msgspec import Struct
 
-from sakti.store.search.folding import folded, other_accents, quoted
+from sakti.store.search.folding import fold_text, list_accent_variants, quote_phrase
 from sakti.store.search.query import LANGUAGES, NO_QUERY, STOP_WORDS, Query
 
 How = Literal["word", "similar", "irregular", "short", "code"]
@@ -51,17 +51,17 @@ wife wives; wolf wolves; woman women
 _local = threading.local()  # a connection serves one thread at a time
 
 
-def stems(text: str) -> Sequence[str]:
+def stem_words(text: str) -> Sequence[str]:
     """Return the words of `text` in order, each stemmed."""
-    return _words(text, "porter", "unicode61", "remove_diacritics", "2")
+    return _tokenize(text, "porter", "unicode61", "remove_diacritics", "2")
 
 
-def unstemmed(text: str) -> Sequence[str]:
+def split_words(text: str) -> Sequence[str]:
     """Return the words of `text` in order, in lower case and without accents."""
-    return _words(text, "unicode61", "remove_diacritics", "2")
+    return _tokenize(text, "unicode61", "remove_diacritics", "2")
 
 
-def _words(text: str, name: str, *options: str) -> Sequence[str]:
+def _tokenize(text: str, name: str, *options: str) -> Sequence[str]:
     tokenizers: dict[str, Any] = _local.__dict__
     if name not in tokenizers:
         tokenizers[name] = apsw.Connection(":memory:").fts5_tokenizer(name, list(options))
@@ -69,16 +69,16 @@ def _words(text: str, name: str, *options: str) -> Sequence[str]:
     return tokenizers[name](encoded, apsw.FTS5_TOKENIZE_DOCUMENT, None, include_offsets=False, include_colocated=False)
 
 
-def irregular_forms(stem: str) -> Sequence[str]:
+def list_irregular_forms(stem: str) -> Sequence[str]:
     """Return the other irregular forms of a word by its stem: bought for buy, and buy for bought."""
-    return _irregular().get(stem, ())
+    return _build_irregular_forms().get(stem, ())
 
 
 @cache
-def _irregular() -> dict[str, list[str]]:
+def _build_irregular_forms() -> dict[str, list[str]]:
     forms: dict[str, list[str]] = {}
     for row in _IRREGULAR.split(";"):
-        listed = {word: stems(word)[0] for word in row.split()}
+        listed = {word: stem_words(word)[0] for word in row.split()}
         for stem in listed.values():
             forms.setdefault(stem, []).extend(word for word, other in listed.items() if other != stem)
     return forms
@@ -121,14 +121,17 @@ wait: sleep join timeout; warn: warning stacklevel; window: win; write: dump sav
 
 
 @cache
-def _table() -> dict[str, tuple[str, ...]]:
+def _build_code_table() -> dict[str, tuple[str, ...]]:
     rows = (row.split(": ") for row in " ".join(_TABLE.split()).split("; "))
-    return {stems(word)[0]: tuple(dict.fromkeys(s for w in words.split() for s in stems(w))) for word, words in rows}
+    return {
+        stem_words(word)[0]: tuple(dict.fromkeys(s for w in words.split() for s in stem_words(w)))
+        for word, words in rows
+    }
 
 
-def in_code(stem: str) -> Sequence[str]:
+def list_code_stems(stem: str) -> Sequence[str]:
     """Return the stems of the words by which code says the same."""
-    return _table().get(stem, ())
+    return _build_code_table().get(stem, ())
 
 
 class Form(Struct, frozen=True):
@@ -164,39 +167,39 @@ class Term(Struct, frozen=True):
         return [f.phrase for f in self.forms if not f.only_ranks]
 
 
-def phrase_of(word: str, *, prefix: bool = False) -> str:
+def make_phrase(word: str, *, prefix: bool = False) -> str:
     """Return the FTS5 phrase of a word."""
-    return quoted(folded(word)) + ("*" if prefix else "")
+    return quote_phrase(fold_text(word)) + ("*" if prefix else "")
 
 
-def phrase_as_typed(word: str) -> str:
+def make_typed_phrase(word: str) -> str:
     """Return the phrase of a word as rows have it that are not packed yet: not folded."""
-    return quoted(word)
+    return quote_phrase(word)
 
 
 @lru_cache(CACHED)
-def spellings(word: str, *, prefix: bool = False) -> tuple[str, ...]:
+def list_spellings(word: str, *, prefix: bool = False) -> tuple[str, ...]:
     """Return the phrases of a word: as indexed, with other accents, and as in rows not yet packed."""
     if word.isascii():
-        return (phrase_of(word, prefix=prefix),)
-    current = [phrase_of(w, prefix=prefix) for w in (word, *other_accents(word))]
-    return tuple(dict.fromkeys([*current, phrase_as_typed(word) + "*" * prefix]))
+        return (make_phrase(word, prefix=prefix),)
+    current = [make_phrase(w, prefix=prefix) for w in (word, *list_accent_variants(word))]
+    return tuple(dict.fromkeys([*current, make_typed_phrase(word) + "*" * prefix]))
 
 
 @lru_cache(CACHED)
-def stem_of(word: str) -> tuple[str, ...]:
+def stem_word(word: str) -> tuple[str, ...]:
     """Return the stems of the tokens of a typed word."""
-    return tuple(stems(folded(word)))
+    return tuple(stem_words(fold_text(word)))
 
 
 @lru_cache(CACHED)
-def irregular_phrases(word: str) -> tuple[str, ...]:
+def list_irregular_phrases(word: str) -> tuple[str, ...]:
     """Return the phrases of the irregular forms of a word."""
-    stem = stem_of(word)
-    return tuple(map(phrase_of, irregular_forms(stem[0]))) if len(stem) == 1 else ()
+    stem = stem_word(word)
+    return tuple(map(make_phrase, list_irregular_forms(stem[0]))) if len(stem) == 1 else ()
 
 
-def inverse_frequency(documents: int, total: int) -> float:
+def compute_inverse_frequency(documents: int, total: int) -> float:
     """Return the weight (above 0) of a term that is in `documents` of `total` texts.
 
     It is the inverse document frequency.
@@ -220,29 +223,31 @@ def make_terms(
     out: dict[tuple[str, ...], Term] = {}
     plain, begun = [(w, False) for w in (*words, *query.phrases)], [(p, True) for p in query.prefixes]
     for word, prefix in (*plain, *begun):
-        stem = stem_of(word)
-        forms = _existing(spellings(word, prefix=prefix), documents, JOINED if word in joined else 1.0, "word")
-        forms += _existing(map(phrase_of, similar.get(word, ())), documents, 1.0, "similar")
-        forms += _existing(irregular_phrases(word), documents, 1.0, "irregular")
+        stem = stem_word(word)
+        forms = _keep_existing(
+            list_spellings(word, prefix=prefix), documents, JOINED if word in joined else 1.0, "word"
+        )
+        forms += _keep_existing(map(make_phrase, similar.get(word, ())), documents, 1.0, "similar")
+        forms += _keep_existing(list_irregular_phrases(word), documents, 1.0, "irregular")
         if not stem or stem in out or not forms:
             continue
         count = max(f.documents for f in forms)
-        rarity = inverse_frequency(count, total) * (SETTING if word in LANGUAGES and len(words) > 1 else 1.0)
-        code = () if prefix or word in joined or len(words) > MANY else forms_of_code(stem)
+        rarity = compute_inverse_frequency(count, total) * (SETTING if word in LANGUAGES and len(words) > 1 else 1.0)
+        code = () if prefix or word in joined or len(words) > MANY else list_code_forms(stem)
         out[stem] = Term(word.lower(), stem, (*forms, *code), count, rarity)
     return list(out.values())
 
 
-def _existing(phrases: Iterable[str], documents: Mapping[str, int], weight: float, how: How) -> list[Form]:
+def _keep_existing(phrases: Iterable[str], documents: Mapping[str, int], weight: float, how: How) -> list[Form]:
     """Return the forms of those phrases that some text has."""
     return [Form(p, weight, how, documents[p]) for p in phrases if documents.get(p)]
 
 
 @lru_cache(CACHED)
-def forms_of_code(stem: tuple[str, ...]) -> Sequence[Form]:
+def list_code_forms(stem: tuple[str, ...]) -> Sequence[Form]:
     """Return forms of a word in code: its beginnings, and words with that meaning in code."""
     if len(stem) != 1:
         return []
     beginnings = (stem[0][:end] for end in range(SHORTEST, len(stem[0])))
-    shorts = [Form(quoted(b), SHORTENED, "short") for b in beginnings if b not in STOP_WORDS]
-    return shorts + [Form(quoted(w), IN_CODE, "code") for w in in_code(stem[0])]
+    shorts = [Form(quote_phrase(b), SHORTENED, "short") for b in beginnings if b not in STOP_WORDS]
+    return shorts + [Form(quote_phrase(w), IN_CODE, "code") for w in list_code_stems(stem[0])]

@@ -476,7 +476,7 @@ def index_task(db: Connection, task_id: str, title: str, text: str) -> None:
     # SQL: a row of an FTS5 index
     db.execute_sql(
         "INSERT OR REPLACE INTO task_words (rowid, title, body, idents) SELECT pk, ?, ?, ? FROM tasks WHERE id = ?",
-        (title, body, search_index.identifiers(f"{title}\n{body}"), task_id),
+        (title, body, search_index.list_identifier_parts(f"{title}\n{body}"), task_id),
     )
 
 
@@ -511,7 +511,7 @@ def _matches(db: Connection, query: search_query.Query) -> Iterator[str]:
         yield " AND ".join(quoted_words)
     if 0 < len(words) <= 4 and all(len(w) >= 3 for w in words):
         yield " AND ".join([*map(_quote, query.phrases), *map(_quote_prefix, (*words, *query.prefixes))])
-    some = [*quoted_words, *map(_quote, search_query.terms(query.text))]
+    some = [*quoted_words, *map(_quote, search_query.list_terms(query.text))]
     if len(set(some)) > 1:
         yield " OR ".join([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS])
 

@@ -28,7 +28,7 @@ from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
 from sakti.store.rows import Shape, first, insert, insert_many, update
 from sakti.store.search import index as search_index
-from sakti.store.search.index import said_before
+from sakti.store.search.index import find_text_before
 from sakti.store.tasks import rows
 from sakti.store.threads import codec, threads
 
@@ -215,7 +215,7 @@ def _index(db: Database, message: Message, index: int, pk: int, text: str | None
     text = plain_text(message.parts) if text is None else text
     if not text.strip():
         return
-    before, prev = said_before(db, message.thread_id, index)
+    before, prev = find_text_before(db, message.thread_id, index)
     search_index.put(
         db,
         kind="message",

@@ -36,7 +36,7 @@ from sakti.store.models import (
 )
 from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
-from sakti.store.search.index import said_before
+from sakti.store.search.index import find_text_before
 from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import messages, threads
 
@@ -311,7 +311,7 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
         " (SELECT pk FROM messages WHERE thread_id = ? AND message_index BETWEEN ? AND ?)",
         (last.thread_id, last.index, last.thread_id, first.index, last.index),
     ).fetchall()
-    before, text = said_before(db, first.thread_id, first.index)
+    before, text = find_text_before(db, first.thread_id, first.index)
     for message_id in {i for (i,) in (*behind, *([next_row] if next_row else []))}:
         search_index.set_previous(db, "message", message_id, text, before)
     for message in unit:

@@ -15,7 +15,7 @@ from textual.app import ComposeResult
 
 from sakti.core.text import counted, one_line, sanitise
 from sakti.core.types import Message, TextPart
-from sakti.store.search.query import parse_query, terms
+from sakti.store.search.query import list_terms, parse_query
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, Keys, Panel
 from sakti.tui.transcript.blocks import Block, CardBlock, TextBlock
@@ -173,7 +173,7 @@ def list_search_words(hit: Hit, query: str) -> list[str]:
     """Return the words to highlight in a hit: the matches in its snippet, and the query's words."""
     parsed = parse_query(query)
     words = [hit.snippet[a:b] for a, b in hit.marks]
-    words += [*parsed.phrases, *parsed.prefixes, *(w for w in terms(parsed.text) if len(w) > 2)]
+    words += [*parsed.phrases, *parsed.prefixes, *(w for w in list_terms(parsed.text) if len(w) > 2)]
     return [one_line(w, 200) for w in words]
 
 

@@ -142,7 +142,7 @@ MUTANTS = (
         "DELETE FROM search_docs WHERE kind = ?",
         "DELETE FROM search_docs WHERE 0 AND kind = ?",
     ),
-    M("search-identifiers", "sakti.store.search.index:identifiers", "if len(parts) > 1:", "if False:"),
+    M("search-identifiers", "sakti.store.search.index:list_identifier_parts", "if len(parts) > 1:", "if False:"),
     M(
         "page-conflict",
         "sakti.store.memory.records:put_working_memory",

@@ -127,7 +127,7 @@ async def test_on_a_thread_that_another_process_removed_for_good(store, tmp_path
         await ACTS[act](here.session)
     assert here.session.thread.id not in str(e.value)
     assert not (tmp_path / "w" / "ran").exists() and len(here.provider.requests) == 1
-    assert await store.read(index.unindexed) == []
+    assert await store.read(index.list_unindexed) == []
     await here.session.new_thread()
     assert (await here.ask("and now?")).status == "answered"
 

@@ -74,7 +74,7 @@ def older(path: Path, copies: int = 1) -> None:
                 db.execute(
                     "INSERT INTO search_docs (kind, doc_id, resource_id, thread_id, role, position, created_at, text,"
                     " idents, prev) VALUES ('message', ?, '/new', ?, ?, ?, ?, ?, ?, ?)",
-                    (f"n{n}-{i}", f"n{n}", role, i, i, text, search_index.identifiers(text),
+                    (f"n{n}-{i}", f"n{n}", role, i, i, text, search_index.list_identifier_parts(text),
                      prev[:1000].replace(SECRET, MASKED)),
                 )  # fmt: skip
             prev = said

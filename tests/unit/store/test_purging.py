@@ -413,4 +413,4 @@ async def test_a_message_of_a_thread_that_was_deleted_and_restored_leaves_no_tra
     await upkeep.reindex(store)
     await purging.delete_message(store, said.id)
     assert b"archaeop" not in b"".join(p.read_bytes() for p in (tmp_path / "data").iterdir() if p.is_file())
-    assert not await store.read(index_upkeep.unmerged)
+    assert not await store.read(index_upkeep.may_hold_deleted_words)

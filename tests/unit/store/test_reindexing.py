@@ -47,9 +47,9 @@ class Writes:
     async def _counted(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
         if len(self.rows) == self._killed:
             raise Killed
-        before = await self._store.read(index_upkeep.texts)
+        before = await self._store.read(index_upkeep.count_texts)
         done = await self._write(fn, *args, **kwargs)
-        self.rows.append(abs(await self._store.read(index_upkeep.texts) - before))
+        self.rows.append(abs(await self._store.read(index_upkeep.count_texts) - before))
         await self.between()
         return done
 
@@ -113,7 +113,7 @@ async def test_deleted_is_not_found_from_the_first_transaction_on(driver: Driver
 
     async def look() -> None:
         filtered = await store.read(search.search, "role:user", search.Scope("workspace"))
-        seen.append((await store.read(index_upkeep.texts), await found(store, *ALL) + filtered.total))
+        seen.append((await store.read(index_upkeep.count_texts), await found(store, *ALL) + filtered.total))
 
     assert await found(store, *ALL) > 5
     async with Writes(store) as writes:
@@ -140,7 +140,7 @@ async def test_the_next_process_goes_on(driver: Driver, tmp_path, killed: int) -
         assert not finding.ok and finding.is_repairable and "not finished" in finding.detail
         await upkeep.run_quietly(other, upkeep.reindex)
         assert await other.read(docs) == left
-        assert await other.read(reindexing.notes) == []
+        assert await other.read(reindexing.list_notes) == []
         assert all(f.ok for f in await other.read(checks.check))
     await other.close()
 
@@ -160,7 +160,7 @@ async def test_restored_half_way_it_is_as_it_was(driver: Driver, killed: int) ->
     async with Writes(store, killed):
         with pytest.raises(Killed):
             await upkeep.reindex(store)
-    left = await store.read(index_upkeep.texts)
+    left = await store.read(index_upkeep.count_texts)
     assert 0 < left <= len(before) and await found(store, *ALL) == 0
     await store.write(thread_removal.restore_thread, "t1")
     assert await store.read(docs) == [row for row in before if row in await store.read(docs)]
@@ -177,7 +177,7 @@ async def test_deleted_again_while_it_comes_back(driver: Driver) -> None:
     async with Writes(store, 9):
         with pytest.raises(Killed):
             await upkeep.reindex(store)
-    assert await store.read(index_upkeep.texts) > 3
+    assert await store.read(index_upkeep.count_texts) > 3
     await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     assert await found(store, *ALL) == 0
     await upkeep.reindex(store)
@@ -188,14 +188,14 @@ async def test_work_for_what_is_no_longer_so_stops(driver: Driver) -> None:
     """Another process is in the middle of it, with its list of what is to go."""
     store = driver.store
     await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
-    (old,) = await store.read(reindexing.notes)
-    listed = await store.read(reindexing.items, old)
+    (old,) = await store.read(reindexing.list_notes)
+    listed = await store.read(reindexing.list_items, old)
     await store.write(thread_removal.restore_thread, "t1")
     before = await store.read(docs)
     await store.write(reindexing.work_off, listed, old)
     await store.write(reindexing.is_done, old)
     assert await store.read(docs) == before
-    assert len(await store.read(reindexing.notes)) == 1
+    assert len(await store.read(reindexing.list_notes)) == 1
 
 
 async def test_a_line_that_was_changed_meanwhile_comes_back_as_it_is(driver: Driver) -> None:
@@ -263,8 +263,8 @@ async def test_a_key_that_is_used_again_is_another_row(store: Store) -> None:
 
     await store.write(say, "a")
     await store.write(thread_removal.delete_thread, "a", 5)
-    (noted,) = await store.read(reindexing.notes)
-    listed = await store.read(reindexing.items, noted)
+    (noted,) = await store.read(reindexing.list_notes)
+    listed = await store.read(reindexing.list_items, noted)
     await store.write(reindexing.work_off, listed, noted)
     await store.write(say, "b")
     await store.write(reindexing.work_off, listed, noted)

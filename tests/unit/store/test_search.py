@@ -17,8 +17,8 @@ from sakti.store import migrate
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
 from sakti.store.search import query
-from sakti.store.search.excerpts import snippet_of
-from sakti.store.search.search import Scope, parse_query, search, terms
+from sakti.store.search.excerpts import cut_snippet
+from sakti.store.search.search import Scope, list_terms, parse_query, search
 
 DAY = 86_400_000
 TEXTS = {
@@ -126,10 +126,10 @@ def test_what_is_no_operator_is_text() -> None:
     assert parse_query('say "hello there" -"good bye" -else word*').excluded == ("else", "good bye")
     assert parse_query("why does rm -i ask, and ls -la not (cp -rf)").excluded == ()
     assert parse_query("say word*").prefixes == ("word",)
-    assert terms("the and of")[:3] == ["the", "and", "of"]
-    assert terms("login schema") == ["login", "schema", "loginschema"]
-    assert "getuserid" in terms("getUserId") and "user" in terms("getUserId")
-    assert len(terms(" ".join(f"w{i}" for i in range(3000)))) <= 32
+    assert list_terms("the and of")[:3] == ["the", "and", "of"]
+    assert list_terms("login schema") == ["login", "schema", "loginschema"]
+    assert "getuserid" in list_terms("getUserId") and "user" in list_terms("getUserId")
+    assert len(list_terms(" ".join(f"w{i}" for i in range(3000)))) <= 32
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_query_without_any_sign_is_read_as_with_one(text: str) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.text(max_size=600), st.lists(st.text(max_size=12), max_size=6))
 def test_marks_lie_in_the_snippet_and_do_not_overlap(text: str, words: list[str]) -> None:
-    snippet, marks, _ = snippet_of(text, words)
+    snippet, marks, _ = cut_snippet(text, words)
     assert all(0 <= a < b <= len(snippet) for a, b in marks)
     assert all(a[1] <= b[0] for a, b in itertools.pairwise(marks))
 

@@ -13,8 +13,8 @@ from playhouse.apsw_ext import APSWDatabase
 from sakti.store.database import Store
 from sakti.store.search import index as search_index
 from sakti.store.search import retrieve
-from sakti.store.search.dates import asks_when, named_times, names_time, says_when
-from sakti.store.search.query import parse_query, words_and_joined
+from sakti.store.search.dates import asks_when, find_named_times, names_time, says_when
+from sakti.store.search.query import list_words_and_joined, parse_query
 from sakti.store.search.search import Scope, SearchPage, search
 
 Told = Sequence[tuple[str, str] | tuple[str, str, str]]
@@ -161,8 +161,11 @@ async def test_what_is_written_with_other_letters_is_marked(store: Store) -> Non
 
 
 def test_compound_names_are_found_by_their_pieces_and_joined() -> None:
-    assert search_index.identifiers("call getUserId on user_name, please") == "get user id getuserid name username"
-    assert search_index.identifiers("plain words only") == ""
+    assert (
+        search_index.list_identifier_parts("call getUserId on user_name, please")
+        == "get user id getuserid name username"
+    )
+    assert search_index.list_identifier_parts("plain words only") == ""
 
 
 async def test_small_words_in_identifiers_count(store: Store) -> None:
@@ -627,7 +630,7 @@ async def test_a_quote_in_a_sentence_that_no_text_has_is_looked_for_by_its_words
 
 
 def test_single_letters_of_a_name_are_not_looked_up() -> None:
-    assert words_and_joined("a11y isAWindow") == (["a11y", "11", "isawindow", "is", "window"], ["a11yisawindow"])
+    assert list_words_and_joined("a11y isAWindow") == (["a11y", "11", "isawindow", "is", "window"], ["a11yisawindow"])
 
 
 async def test_who_says_it_comes_before_who_is_spoken_of(store: Store) -> None:
@@ -771,7 +774,7 @@ async def test_a_month_in_a_question_prefers_that_time(store: Store) -> None:
 )
 def test_a_question_names_a_time(question: str, first: str, end: str) -> None:
     newest = int(datetime.datetime(2025, 11, 24).timestamp() * 1000)
-    ((start, stop),) = named_times(question, newest)
+    ((start, stop),) = find_named_times(question, newest)
     days = [datetime.date.fromtimestamp(at / 1000).isoformat() for at in (start, stop)]
     assert days == [first, end] and names_time(question)
 

@@ -13,8 +13,8 @@ from sakti.core.types import Message, TextPart, Thread
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.search import retrieve, rows, terms
-from sakti.store.search.excerpts import snippet_of
-from sakti.store.search.occurrences import COLUMNS, sizes_of
+from sakti.store.search.excerpts import cut_snippet
+from sakti.store.search.occurrences import COLUMNS, load_sizes
 from sakti.store.search.search import Scope, SearchPage, search
 from sakti.store.threads import messages, threads
 
@@ -44,12 +44,12 @@ async def test_sizes_are_those_of_the_index_however_long(store: Store) -> None:
         db.connection().register_fts5_function("measure", measure)
         sql = "SELECT measure(search_words) FROM search_words WHERE search_words MATCH 'heron' ORDER BY rowid"
         db.execute_sql(sql).fetchall()
-        return looked, [list(sizes_of(db, keys)[k]) for k in keys]
+        return looked, [list(load_sizes(db, keys)[k]) for k in keys]
 
     looked, read = await store.read(both)
     assert read == looked
     assert [s[0] for s in read][:3] == [1, 127, 128] and read[3][0] > 1 << 14, "numbers of one, two and three bytes"
-    assert await store.read(sizes_of, []) == {}
+    assert await store.read(load_sizes, []) == {}
 
 
 async def test_a_path_in_the_text_of_a_message_is_found(store: Store) -> None:
@@ -65,9 +65,9 @@ async def test_a_long_neighbour_is_a_candidate_and_is_not_read(store: Store, mon
 
     def texts_of(db: Database, keys: list[int]) -> dict[int, str]:
         read.extend(keys)
-        return rows.texts_of(db, keys)
+        return rows.load_texts(db, keys)
 
-    monkeypatch.setattr("sakti.store.search.candidates.texts_of", texts_of)
+    monkeypatch.setattr("sakti.store.search.candidates.load_texts", texts_of)
     found = await page(store, "where does the gimbal overflow", limit=1)
     assert [h.id for h in found.hits] == ["t-1"] and 1 not in read, "its key"
     shown = {h.id: h.reason for h in (await page(store, "where does the gimbal overflow")).hits}
@@ -91,7 +91,7 @@ async def test_pages_go_on_behind_what_is_measured(store: Store) -> None:
 )
 def test_a_snippet_is_of_its_text_whatever_is_known_of_it(text: str, words: list[str], data: st.DataObject) -> None:
     held = [w.lower() for w in data.draw(st.lists(st.sampled_from(words), max_size=4) if words else st.just([]))]
-    snippet, marks, start = snippet_of(text, words, None, [w for w in held if w])
+    snippet, marks, start = cut_snippet(text, words, None, [w for w in held if w])
     assert " ".join(snippet.strip("…").split()) in " ".join(text.split())
     assert 0 <= start <= len(text) and (len(text) > 160 or start == 0)
     assert all(snippet[a:b].lower() in {w.lower() for w in words} or not snippet[a:b].isascii() for a, b in marks)
@@ -139,7 +139,7 @@ async def test_of_many_words_fewer_texts_are_counted(store: Store, monkeypatch: 
 
 @given(st.lists(st.tuples(st.integers(), st.none() | st.text(max_size=3)), min_size=1, max_size=70))
 def test_a_table_of_rows_is_one_of_few_statements(given_rows: list[tuple[int, str | None]]) -> None:
-    table, values = rows.table_of(given_rows)
+    table, values = rows.build_values_table(given_rows)
     count = table.count("(?, ?)")
     assert count.bit_count() == 1 and len(given_rows) <= count < 2 * len(given_rows)
     pairs = list(zip(values[::2], values[1::2], strict=True))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakti.store.database import Store
-from sakti.store.search.dates import relative_time
-from sakti.store.search.excerpts import SNIPPET, snippet_of
+from sakti.store.search.dates import parse_relative_time
+from sakti.store.search.excerpts import SNIPPET, cut_snippet
 from sakti.store.search.query import parse_query
 from sakti.store.search.search import Scope, SearchPage, search
 from tests.unit.store.test_search_queries import say
@@ -44,7 +44,7 @@ def day(month: int, number: int) -> datetime.datetime:
     ],
 )
 def test_words_of_time(text: str, start: datetime.datetime, end: datetime.datetime, rest: str) -> None:
-    read = relative_time(text, NOW)
+    read = parse_relative_time(text, NOW)
     assert read is not None
     assert (read.start, read.end, read.rest) == (int(start.timestamp() * 1000), int(end.timestamp() * 1000), rest)
 
@@ -54,7 +54,7 @@ def test_words_of_time(text: str, start: datetime.datetime, end: datetime.dateti
     ["", "the friday release", "last_week_total", "day-before", "yesterdays", "weekly", "in a week", "ago", "last"],
 )
 def test_no_words_of_time(text: str) -> None:
-    assert relative_time(text, NOW) is None
+    assert parse_relative_time(text, NOW) is None
 
 
 @given(
@@ -62,7 +62,7 @@ def test_no_words_of_time(text: str) -> None:
     st.datetimes(datetime.datetime(1990, 1, 1), datetime.datetime(2100, 1, 1)),
 )
 def test_a_time_ends_after_its_beginning(text: str, now: datetime.datetime) -> None:
-    read = relative_time(text, now)
+    read = parse_relative_time(text, now)
     assert read is None or read.start < read.end
 
 
@@ -182,7 +182,7 @@ words = st.lists(st.text("abcxyz_", min_size=1, max_size=25), min_size=30, max_s
 def test_a_snippet_begins_with_a_word_and_shows_the_match(parts: list[str], at: int, between: str) -> None:
     parts[at % len(parts)] = "needle"
     text = between.join(parts)
-    snippet, marks, start = snippet_of(text, ["needle"])
+    snippet, marks, start = cut_snippet(text, ["needle"])
     assert any(snippet[a:b] == "needle" for a, b in marks)
     assert start == 0 or not text[start - 1].isalnum() or len(text) <= SNIPPET
 

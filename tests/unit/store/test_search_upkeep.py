@@ -82,7 +82,7 @@ async def test_where_nobody_writes_the_indexes_are_merged_whole(store: Store, mo
         await asyncio.sleep(0.01)
     assert await found(store, "carpenter") == ["m9"]
     assert len((await store.read(search, "walrus", Scope("/w"))).hits) == 9
-    assert await store.read(index_upkeep.unmerged) is False
+    assert await store.read(index_upkeep.may_hold_deleted_words) is False
 
 
 async def test_a_large_index_is_merged_whole_only_for_what_has_grown_by_much(
@@ -148,7 +148,7 @@ async def test_a_rebuild_that_was_killed_is_finished_and_holds_nobody_up(
     assert not all(f.ok for f in await store.read(checks.check))
     assert all(f.ok for f in await upkeep.check(store))
     assert {f.name: f.detail for f in await store.read(checks.check)}["search_words"] == "consistent"
-    assert await store.read(index_upkeep.replaced) == []
+    assert await store.read(index_upkeep.list_replaced) == []
     assert (await store.read(search, "walrus", Scope("/w"))).total == 40
     assert store.written - before > 20  # so many times another window could write
 

@@ -58,7 +58,7 @@ from sakti.core.events import (
     to_json,
 )
 from sakti.core.streams import print_document
-from sakti.core.text import counted, json_line, one_line, sanitise
+from sakti.core.text import encode_json_line, format_count, sanitize_text, to_one_line
 from sakti.core.types import Json, Usage, display_name, join_values
 from sakti.store.secrets import MaskedStream, mask_output, mask_secrets
 
@@ -105,7 +105,7 @@ class Limits(Struct, frozen=True):
         if self.usd is not None and (usage.cost_usd or 0.0) >= self.usd:
             return f"The limit of ${self.usd:g} for this run is reached (--max-cost)."
         if self.steps is not None and steps >= self.steps:
-            return f"The limit of {counted(self.steps, 'model call')} for this run is reached (--max-turns)."
+            return f"The limit of {format_count(self.steps, 'model call')} for this run is reached (--max-turns)."
         if self.seconds is not None and seconds >= self.seconds:
             return f"The limit of {self.seconds:g} s for this run is reached (--timeout)."
         return ""
@@ -219,11 +219,11 @@ class _Run:
         workspace = self._session.workspace
         warnings = (*workspace.options.warnings, workspace.not_saved) if self._output != "text" else ()
         for text in filter(None, (*warnings, workspace.options.project_notice)):
-            print(f"sakti: {sanitise(text)}", file=sys.stderr)
+            print(f"sakti: {sanitize_text(text)}", file=sys.stderr)
 
     async def _answer_lines(self, lines: int, status: str) -> str:
         """Answer the messages of a file descriptor until one of them fails; return the last status."""
-        async with contextlib.aclosing(program_io.messages(lines)) as following:
+        async with contextlib.aclosing(program_io.iter_messages(lines)) as following:
             while status in CONTINUES_AFTER and (text := await self._next(following)) is not None:
                 status = await self._answer(text)
         return status
@@ -243,9 +243,9 @@ class _Run:
         for repair in range(program_io.REPAIRS + 1):
             checked = program_io.check(self._last.text, self._schema)
             if not checked.problems:
-                return self._end(status, json_line(checked.value), value=checked.value)
+                return self._end(status, encode_json_line(checked.value), value=checked.value)
             if repair == program_io.REPAIRS:
-                why = one_line("; ".join(checked.problems), 300)
+                why = to_one_line("; ".join(checked.problems), 300)
                 return self._fail("limit", f"The answer does not match the JSON Schema after 2 repairs: {why}")
             status = await self._turn(program_io.AGAIN.format(problems="\n".join(checked.problems)))
             if status not in CONTINUES_AFTER:
@@ -303,13 +303,13 @@ class _Run:
     def _show(self, event: Event) -> None:
         if self._output == "stream-json":
             for one in self._masked.of(event):
-                _print(json_line(mask_output(to_json(one))))
+                _print(encode_json_line(mask_output(to_json(one))))
         elif self._output == "text" or (isinstance(event, Notice) and event.severity == "error"):
             _print_progress(event)
 
     def _fail(self, status: str, message: str, title: str = "") -> str:
         """Print one sentence on standard error, and the result; returns `status`."""
-        print(f"sakti: {sanitise(f'{title}: {message}' if title else message)}", file=sys.stderr)
+        print(f"sakti: {sanitize_text(f'{title}: {message}' if title else message)}", file=sys.stderr)
         return self._end(status, "", error=message)
 
     def _name_untrusted(self) -> Json:
@@ -347,11 +347,11 @@ class _Run:
 
     def _print_result(self, result: Json, text: str) -> None:
         if self._output == "json":
-            _print(json_line(result))
+            _print(encode_json_line(result))
         elif self._output == "stream-json":
-            _print(json_line({"type": "result", **result}))
+            _print(encode_json_line({"type": "result", **result}))
         elif text:
-            _print(sanitise(text), is_json=self._schema is not None)
+            _print(sanitize_text(text), is_json=self._schema is not None)
 
 
 class _MaskedDeltas:
@@ -384,14 +384,14 @@ def _print_progress(event: Event) -> None:
     """Print progress for a person on standard error."""
     match event:
         case ToolStarted(call):
-            what = one_line(mask_secrets(join_values(call.arguments or {})), 100)
+            what = to_one_line(mask_secrets(join_values(call.arguments or {})), 100)
             line = f"▸ {display_name(call.name)}  {what}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
-            line = f"  ⊘ denied{f': {one_line(denied, 200)}' if denied else ''}"
+            line = f"  ⊘ denied{f': {to_one_line(denied, 200)}' if denied else ''}"
         case ToolFinished(result, duration):
             line = f"  {'✗' if result.is_error else '✓'} {duration / 1000:.1f}s"
             if result.is_error:
-                line += f"  {one_line(result.content, 200)}"
+                line += f"  {to_one_line(result.content, 200)}"
         case AgentStarted() | AgentFinished():
             line = f"  {event.in_words}"
         case RetryScheduled():
@@ -410,4 +410,4 @@ def _print_progress(event: Event) -> None:
             return
         case _:
             assert_never(event)
-    print(sanitise(line), file=sys.stderr, flush=True)
+    print(sanitize_text(line), file=sys.stderr, flush=True)

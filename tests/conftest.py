@@ -90,7 +90,7 @@ def _empty_databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
     build = opening.build
 
     def copied(path: Path, clock: Clock, *, wal: bool) -> None:
-        key = (wal, migrate.LATEST, migrate.upgrade, tuple(sorted(migrate._files().items())))
+        key = (wal, migrate.LATEST, migrate.upgrade, tuple(sorted(migrate._list_files().items())))
         if key not in made:
             build(folder / f"{len(made)}.db", clock, wal=wal)
             made[key] = folder / f"{len(made)}.db"

@@ -14,7 +14,7 @@ from sakti.actions.scope import confirm, show_progress_bar
 from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted
+from sakti.core.text import format_count
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -91,7 +91,7 @@ async def rebuild_index(scope: Scope) -> Value:
     """Rebuild the search index."""
     done = await upkeep.rebuild_index(scope.store)
     missing = f", {done['added']:,} {'was' if done['added'] == 1 else 'were'} missing" if done["added"] else ""
-    return Done(f"{counted(done['texts'], 'text')} indexed{missing}", json=done)
+    return Done(f"{format_count(done['texts'], 'text')} indexed{missing}", json=done)
 
 
 @action(shell="db optimize", needs="store")
@@ -141,10 +141,10 @@ async def archive(scope: Scope, days: int) -> Value:
         before = scope.now() - days * 86_400_000
         done = await archiving.archive(scope.store, before=before, progress=show)
     text = (
-        f"{counted(done.messages, 'message')} moved to {done.path} ({done.bytes:,} bytes). Keep it beside the database;"
-        " `sakti db vacuum` returns the space to the disk."
+        f"{format_count(done.messages, 'message')} moved to {done.path} ({done.bytes:,} bytes). Keep it beside"
+        " the database; `sakti db vacuum` returns the space to the disk."
         if done.messages
-        else f"No observed message older than {counted(days, 'day')} can be moved: they are short, or belong to "
+        else f"No observed message older than {format_count(days, 'day')} can be moved: they are short, or belong to "
         "an open task."
     )
     return Done(text, json={"path": str(done.path), "messages": done.messages, "bytes": done.bytes,
@@ -166,7 +166,7 @@ async def purge(scope: Scope, days: int, yes: bool, keep_copies: bool) -> Value:
     """
     before = scope.now() - days * 86_400_000
     purged = scope.in_store(lambda store: thread_purge.purge(store, before=before, do=yes, keep_copies=keep_copies))
-    remains = thread_purge.wipe_free_space(purged) if yes else ""
+    remains = thread_purge.overwrite_free_space(purged) if yes else ""
     out = [f"{'removed' if yes else 'would be removed'}  {line}" for line in purged.in_words()]
     if purged.empty:
         out.append("Nothing deleted to remove.")
@@ -203,7 +203,7 @@ async def redact(scope: Scope, yes: bool, keep_copies: bool) -> Value:
     if yes or (not secrets.empty and _confirm_masking(scope, secrets)):
         yes = True
         secrets = run(do=True)
-    remains = thread_purge.wipe_free_space(secrets) if yes else ""
+    remains = thread_purge.overwrite_free_space(secrets) if yes else ""
     out = [f"{'masked' if yes else 'found'}  {line}" for line in secrets.in_words()]
     if secrets.empty:
         out.append("No secrets found.")

@@ -15,7 +15,7 @@ from sakti.actions.spec import IMPORT_PROGRAMS, MEMORY, action, arg, flag, optio
 from sakti.actions.tasks.changes import AS
 from sakti.actions.values import USAGE, Card, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import byte_size, counted
+from sakti.core.text import format_bytes, format_count
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -134,8 +134,8 @@ def describe_source(source: SourceReport) -> str:
     """Return one line about a program: its threads, messages, workspaces and size."""
     threads = source.threads + source.child_threads
     return (
-        f"{source.program:<11} {counted(threads, 'thread'):>11}  {counted(source.messages, 'message'):>14}"
-        f"  {counted(source.workspaces, 'workspace'):>13}  {byte_size(source.size):>7}"
+        f"{source.program:<11} {format_count(threads, 'thread'):>11}  {format_count(source.messages, 'message'):>14}"
+        f"  {format_count(source.workspaces, 'workspace'):>13}  {format_bytes(source.size):>7}"
     )
 
 
@@ -160,14 +160,14 @@ def _describe_figures(source: SourceReport, dry_run: bool) -> str:
     would = "would be new" if dry_run else "new"
     parts = [f"{source.new:,} {would}", f"{source.unchanged:,} unchanged"]
     notes = {
-        counted(source.tasks, "task"): source.tasks,
+        format_count(source.tasks, "task"): source.tasks,
         f"{source.raw} not recognized, kept as text": source.raw,
         f"{source.masked} with masked secrets": source.masked,
         f"{source.dropped_thinking} encrypted reasoning blocks skipped": source.dropped_thinking,
     }
     parts += [note for note, count in notes.items() if count]
-    threads = counted(source.threads + source.child_threads, "thread")
-    return f"{threads}, {counted(source.messages, 'message')}: {', '.join(parts)}"
+    threads = format_count(source.threads + source.child_threads, "thread")
+    return f"{threads}, {format_count(source.messages, 'message')}: {', '.join(parts)}"
 
 
 def _list_results(source: SourceReport, dry_run: bool) -> list[str]:
@@ -200,9 +200,9 @@ async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
     plan = await store.read(importing.plan_undo, run)
     if plan.is_empty:
         raise Refused(f"No import {run} is known; each import prints its name.")
-    lines = [f"{'keep' if p.continued else 'remove'}  {p.title or 'untitled'!r}: {counted(p.messages, 'message')}"
+    lines = [f"{'keep' if p.continued else 'remove'}  {p.title or 'untitled'!r}: {format_count(p.messages, 'message')}"
              for p in plan.parts]  # fmt: skip
-    lines += [f"remove  {counted(len(plan.tasks), 'task')}"] if plan.tasks else []
+    lines += [f"remove  {format_count(len(plan.tasks), 'task')}"] if plan.tasks else []
     if not yes:
         if scope.json or not sys.stdin.isatty():
             return Text((*lines, "Nothing was removed. --yes removes it."), json={"removed": False, **plan.as_json()})
@@ -210,7 +210,7 @@ async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
         if not confirm("Remove them?"):
             raise Refused("Nothing was removed.")
     problems = await importing.undo(store, plan)
-    summary = f"Removed {counted(len(plan.goes), 'thread')} of the import {run}."
+    summary = f"Removed {format_count(len(plan.goes), 'thread')} of the import {run}."
     return Text((*problems, summary), json={"removed": True, **plan.as_json()})
 
 
@@ -318,8 +318,8 @@ def _show_beads(report: Report, dry_run: bool) -> Value:
     out.append(
         f"{'Would be: ' if dry_run else ''}{report.imported} imported, {report.updated} updated,"
         f" {report.unchanged} unchanged, {len(report.skipped)} skipped;"
-        f" {counted(report.dependencies, 'dependency', 'dependencies')},"
-        f" {counted(len(report.cycles), 'cycle')} refused"
+        f" {format_count(report.dependencies, 'dependency', 'dependencies')},"
+        f" {format_count(len(report.cycles), 'cycle')} refused"
     )
     taken = report.imported + report.updated + report.unchanged
     described: dict[str, Any] = {"success": True, "dryRun": dry_run, **beads_file.describe(report)}

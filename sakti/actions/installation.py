@@ -15,7 +15,7 @@ from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import ConfigError, NoModelError, SaktiError
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted
+from sakti.core.text import format_count
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -41,15 +41,15 @@ async def config(scope: Scope, name: str) -> Value:
     loaded = scope.settings()
     every = core_config.flatten(loaded.config).items()
     origins = loaded.origins
-    rows = [(n, core_config.masked_value(n, v), origins.get(n, "default")) for n, v in every if n.startswith(name)]
+    rows = [(n, core_config.mask_value(n, v), origins.get(n, "default")) for n, v in every if n.startswith(name)]
     if not rows:
         raise Refused(f"No setting begins with {name!r}.", code=USAGE)
     lines = [
         line
         for n, v, origin in rows
         for line in (
-            f"{n:<44} {agent_settings.as_toml(v) or 'not set':<16} {origin}",
-            f"    {core_config.meaning(n).help} Takes {core_config.describe_values(n)}.",
+            f"{n:<44} {agent_settings.format_toml(v) or 'not set':<16} {origin}",
+            f"    {core_config.get_meaning(n).help} Takes {core_config.describe_values(n)}.",
         )
     ]
     lines += [f"! {warning}" for warning in loaded.warnings]
@@ -57,7 +57,12 @@ async def config(scope: Scope, name: str) -> Value:
     return Text(
         tuple(lines),
         json={
-            n: {"value": v, "origin": o, "help": core_config.meaning(n).help, "takes": core_config.describe_values(n)}
+            n: {
+                "value": v,
+                "origin": o,
+                "help": core_config.get_meaning(n).help,
+                "takes": core_config.describe_values(n),
+            }
             for n, v, o in rows
         },
     )
@@ -75,7 +80,7 @@ async def settings(scope: Scope, filter: str) -> Value:
     project_file = session.workspace.root / ".sakti" / "config.toml"
     name, changes, text = (part.strip() for part in filter.partition("="))
     if changes:
-        value = agent_settings.value_of(session.workspace.config, name, text)
+        value = agent_settings.parse_value(session.workspace.config, name, text)
         files = {"user_file": user_file, "project_file": project_file}
         return Done(await settings_file.change(session, user_file, name, value, **files))
     listed = agent_settings.list_settings(
@@ -90,7 +95,7 @@ async def settings(scope: Scope, filter: str) -> Value:
             tuple(f"{s.name} = {s.text or 'not set'}  ({s.origin})  {s.meaning.help}" for s in rows),
             "settings",
             tuple(rows),
-            head=f"{counted(len(rows), 'setting')} of {len(listed)} {which}",
+            head=f"{format_count(len(rows), 'setting')} of {len(listed)} {which}",
             tail="/settings WORDS shows others; /settings NAME = VALUE changes one in your own file.",
         )
 
@@ -256,7 +261,7 @@ async def doctor(scope: Scope) -> Value:
     except ConfigError as e:
         config = core_config.Config()
         named = scope.env.get("SAKTI_DB")
-        if core_config.meaning("store.path").refuses(named):
+        if core_config.get_meaning("store.path").refuses(named):
             named = None
         path = Path(named or resources.data_home() / "sakti.db").expanduser()
         problem = [doctor_report.CheckResult("config", False, e.message)]

@@ -13,7 +13,7 @@ from sakti.actions import registry, spec
 from sakti.actions.spec import Action
 from sakti.actions.values import Refused, Value
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k, one_line, sanitise
+from sakti.core.text import count_k, sanitize_text, to_one_line
 from sakti.core.types import ModelInfo
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def resolve_call(
     """
     word, _, rest = argument.partition(" ")
     forced = word.endswith("!")
-    under = registry.subcommands(action.chat, own or {})
+    under = registry.find_subcommands(action.chat, own or {})
     subcommand = under.get(word.removesuffix("!"))
     if subcommand is not None and not _is_meant(subcommand, rest, forced):
         subcommand = None
@@ -103,19 +103,19 @@ def resolve_call(
 def _is_meant(action: Action, rest: str, forced: bool) -> bool:
     """Return whether a word names this action; actions without arguments allow no more words."""
     force = any(a.name == "force" for a in action.args)
-    return (force or not forced) and (bool(spec.chat_args(action)) or not rest.strip())
+    return (force or not forced) and (bool(spec.list_chat_args(action)) or not rest.strip())
 
 
 def describe_forms(under: Mapping[str, Action]) -> str:
     """Describe a command's arguments: `claim TASK, close TASK SUMMARY, undo`."""
-    return ", ".join(" ".join((word, *map(spec.format_argument, spec.chat_args(a)))) for word, a in under.items())
+    return ", ".join(" ".join((word, *map(spec.format_argument, spec.list_chat_args(a)))) for word, a in under.items())
 
 
-def unknown_command_error(typed: Typed) -> Refused:
+def make_unknown_command_error(typed: Typed) -> Refused:
     """Make the error for a command that does not exist."""
     near = [f"/{s}" for s in typed.suggestions]
     hint = f"Did you mean {', '.join(near)}?" if near else "/help lists all commands."
-    return Refused(f"/{one_line(typed.name, 40)} does not exist. {hint}", title="Unknown command")
+    return Refused(f"/{to_one_line(typed.name, 40)} does not exist. {hint}", title="Unknown command")
 
 
 MAX_SHOWN = 8
@@ -155,7 +155,7 @@ def query_at(before: str) -> CompletionQuery | None:
     return None
 
 
-def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]:
+def list_skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]:
     """Skills that begin with `text`, then those that hold it, written behind `sign`."""
     matches = [s for s in skills if text in s.name]
     matches.sort(key=lambda s: (not s.name.startswith(text), s.name))
@@ -165,11 +165,11 @@ def skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]
 
 def prompt_choices(text: str, prompts: Mapping[str, str]) -> list[Choice]:
     """Prompts of MCP servers that hold `text`, as `/server:prompt`, each with its arguments."""
-    names = sorted(name for name in prompts if text in name and sanitise(name) == name)
-    return [Choice(f"/{name} ", f"/{name} {sanitise(prompts[name])}".strip(), "MCP prompt") for name in names]
+    names = sorted(name for name in prompts if text in name and sanitize_text(name) == name)
+    return [Choice(f"/{name} ", f"/{name} {sanitize_text(prompts[name])}".strip(), "MCP prompt") for name in names]
 
 
-def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
+def list_command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
     """Return the command `text`, those that begin with it, then those that contain it.
 
     `own` are those that only this surface has.
@@ -183,13 +183,13 @@ def command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
     ]
 
 
-def argument_choices(command: str, text: str) -> list[Choice]:
+def list_argument_choices(command: str, text: str) -> list[Choice]:
     return [Choice(c, c) for c in registry.list_choices(command) if c.startswith(text) and c != text]
 
 
-def model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:
+def list_model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:
     """Models by name, with their window; one that is written out is not offered."""
-    windows = {m.full_name: m.context_window for m in models if sanitise(m.full_name) == m.full_name}
+    windows = {m.full_name: m.context_window for m in models if sanitize_text(m.full_name) == m.full_name}
     return [
         Choice(name, name, f"{count_k(window)} window" if (window := windows[name]) else "")
         for name in match_fuzzy(text, windows, MAX_SHOWN)
@@ -197,7 +197,7 @@ def model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:
     ]
 
 
-def file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
+def list_file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
     return [Choice(f"@{path} ", path) for path in match_fuzzy(text, paths, MAX_SHOWN)]
 
 

@@ -8,7 +8,7 @@ from sakti.actions.spec import action, arg, option
 from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import RUNS_ELSEWHERE, SIGNS
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ async def mode(scope: Scope, name: str) -> Value:
     if name:
         await session.set_mode(name)
         return Done(f"The mode is {name}: {memory_modes.describe(name)}", title="Mode")
-    modes, current = memory_modes.descriptions(), session.current.mode
+    modes, current = memory_modes.read_descriptions(), session.current.mode
 
     async def list_modes() -> Value:
         rows = ((n, f"{'Current. ' if n == current else ''}{text}") for n, text in modes.items())
@@ -129,7 +129,7 @@ async def agents(scope: Scope) -> Value:
                 raise Refused(RUNS_ELSEWHERE)
             return Text((str((run.report or {}).get("block", "It wrote no report.")),))
 
-        custom = [f"{a.name}: {one_line(a.description, 100)} ({a.source})" for a in children.custom]
+        custom = [f"{a.name}: {to_one_line(a.description, 100)} ({a.source})" for a in children.custom]
         return Rows(
             tuple(f"{row.run.child_id[-8:]}  {describe_child(row)}" for row in rows),
             "agents",
@@ -145,7 +145,7 @@ async def agents(scope: Scope) -> Value:
 
 def describe_child(child: ListedChild) -> str:
     """Return a child in a line: its agent, its goal, and its state."""
-    return f"{SIGNS[child.state]} {child.run.name}  {one_line(child.run.goal, 120)}  {child.in_words}"
+    return f"{SIGNS[child.state]} {child.run.name}  {to_one_line(child.run.goal, 120)}  {child.in_words}"
 
 
 @action(

@@ -8,7 +8,7 @@ from sakti.actions import registry
 from sakti.actions.spec import CHAT, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Rows, Text, Value
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -64,8 +64,8 @@ async def trust_here(scope: Scope, what: str) -> Value | None:
 def _show_files(scope: Scope) -> Value:
     review = workspace_trust.review(scope.workspace)
     command = "`sakti trust --yes`" if scope.live is None else "/trust yes"
-    lines = (*trust_view.lines(review, command), *(_describe_needs(scope, review) if review.holds else ()))
-    return Text(lines, title="Trust", json=trust_view.as_json(review), exit=int(review.asks))
+    lines = (*trust_view.describe_trust(review, command), *(_describe_needs(scope, review) if review.holds else ()))
+    return Text(lines, title="Trust", json=trust_view.to_json(review), exit=int(review.asks))
 
 
 def _describe_needs(scope: Scope, review: TrustReview) -> list[str]:
@@ -136,7 +136,7 @@ def _list_lines(library: Library, review: TrustReview) -> tuple[str, ...]:
             out.append(f"! {name}: {skill.source}: sakti's own command has this name; rename the file.")
         else:
             who = "" if skill.offered or skill.kind == "command" else "  (not offered to the model)"
-            out.append(f"✓ {name}: {one_line(skill.description, DESCRIPTION)}  {skill.source}{who}")
+            out.append(f"✓ {name}: {to_one_line(skill.description, DESCRIPTION)}  {skill.source}{who}")
     out += [f"! /{s.name}: {s.source}: another one has this name and comes first." for s in library.shadowed]
     out += [f"! {note}" for note in library.notes]
     if not review.holds and review.project.select("skill", "command"):

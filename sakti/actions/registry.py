@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import sakti.actions
 from sakti.actions.spec import Action, CommandGroup
-from sakti.core.resources import mode_names
+from sakti.core.resources import list_modes
 
 
 class Subject(NamedTuple):
@@ -73,7 +73,7 @@ def chat_commands() -> dict[str, Action]:
     return dict(sorted(commands.items(), key=lambda item: _sort_key(item[0])))
 
 
-def subcommands(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Action]:
+def find_subcommands(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Action]:
     """Return the slash commands `/name WORD …` by that word."""
     all_ = (*(a for s in list_subjects() for a in s.actions), *(own or {}).values())
     return {a.chat.partition(" ")[2]: a for a in all_ if a.chat.startswith(f"{name} ")}
@@ -85,8 +85,8 @@ def list_choices(name: str) -> tuple[str, ...]:
         return ()
     first = chat_commands()[name].args[:1]
     offered = first[0].choices or first[0].offers if first else ()
-    offered = mode_names() if offered == "modes" else offered
-    return (*(() if isinstance(offered, str) else offered), *subcommands(name))
+    offered = list_modes() if offered == "modes" else offered
+    return (*(() if isinstance(offered, str) else offered), *find_subcommands(name))
 
 
 # The first commands of lists, in this order; others follow by name.
@@ -100,6 +100,6 @@ def _sort_key(name: str) -> tuple[int, str]:
     return (_FIRST.index(name) if name in _FIRST else _FIRST.index("clear"), name)
 
 
-def shell_words() -> set[str]:
+def list_shell_words() -> set[str]:
     """Return the first words of the shell's commands."""
     return {a.shell.split()[0] for s in list_subjects() for a in s.actions if a.shell}

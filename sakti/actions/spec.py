@@ -139,7 +139,7 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
     Raises `UsageError`.
     """
     values: dict[str, Any] = {a.name: [] if a.many and a.default is None else a.default for a in action.args}
-    positional = chat_args(action)
+    positional = list_chat_args(action)
     rest = line.strip()
     for n, a in enumerate(positional):
         text, _, rest = (rest, "", "") if n == len(positional) - 1 else rest.partition(" ")
@@ -154,7 +154,7 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
     return values
 
 
-def chat_args(action: Action) -> list[Arg]:
+def list_chat_args(action: Action) -> list[Arg]:
     """Return the arguments that a line of the chat may have: positional ones and `in_chat` options."""
     return [a for a in action.args if not a.flags or a.in_chat]
 
@@ -180,7 +180,7 @@ def _convert_number(a: Arg, text: str, name: str) -> float:
     value = _read_number(text, whole=a.kind == "whole")
     if value is None or (a.low is not None and value < a.low) or (a.high is not None and value > a.high):
         kind = "a whole number" if a.kind == "whole" else "a number"
-        raise UsageError(f"{name}: {text!r} is not {kind}{_bounds(a)}.")
+        raise UsageError(f"{name}: {text!r} is not {kind}{_format_bounds(a)}.")
     return value
 
 
@@ -192,7 +192,7 @@ def _read_number(text: str, *, whole: bool) -> float | None:
     return value if value == value else None  # nan is no number to compare with  # noqa: PLR0124
 
 
-def _bounds(a: Arg) -> str:
+def _format_bounds(a: Arg) -> str:
     if a.low is not None and a.high is not None:
         return f", {a.low:g} to {a.high:g}"
     return "" if a.low is None else f", {a.low:g} or more"

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from sakti.actions.spec import CHAT, IMPORT_PROGRAMS, CommandGroup, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted, format_minute, one_line
+from sakti.core.text import format_count, format_minute, to_one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -93,11 +93,11 @@ async def list_(scope: Scope, limit: int, deleted: bool, all_workspaces: bool, o
 
 def _format_row(summary: ThreadSummary, title: str, with_workspace: bool) -> str:
     thread = summary.thread
-    origin = imports.origin_of(thread.metadata)
+    origin = imports.get_origin(thread.metadata)
     run = "run: " if thread.metadata.get(thread_titles.HEADLESS) else f"{origin}: " if origin else ""
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{summary.messages:>5} messages {summary.tokens:>8} tokens"
-    undone = f"  ↶ {counted(len(summary.undone), 'undone branch', 'undone branches')}" if summary.undone else ""
+    undone = f"  ↶ {format_count(len(summary.undone), 'undone branch', 'undone branches')}" if summary.undone else ""
     indent = f"  └ {core_types.SIGNS[summary.state]} " if summary.state else "  └ " if thread.parent_id else ""
     state = f"  ({core_types.describe_state(summary.state)})" if summary.state else ""
     return f"{thread.id[-8:]}  {format_minute(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
@@ -132,9 +132,10 @@ async def show(scope: Scope, thread: str) -> Value:
     shown = (await _find_threads(scope, thread))[0]
     rows = thread_removal.skip_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
     lines = tuple(
-        f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{core_types.plain_text(m.parts)}\n" for m in rows
+        f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{core_types.join_plain_text(m.parts)}\n"
+        for m in rows
     )
-    messages = [thread_export.message_json(m) for m in rows]
+    messages = [thread_export.message_to_json(m) for m in rows]
     return Text(lines, json={"thread": to_builtins(shown), "messages": messages})
 
 
@@ -167,7 +168,7 @@ async def rename(scope: Scope, thread: str, title: str) -> Value:
 async def rename_open(scope: Scope, title: str) -> Value:
     """Write a title for this thread."""
     await scope.session.rename(title)
-    return Done(f"Renamed to {one_line(title, 200)!r}.")
+    return Done(f"Renamed to {to_one_line(title, 200)!r}.")
 
 
 @action(
@@ -184,7 +185,7 @@ async def fork(scope: Scope, thread: str, upto: int | None) -> Value | None:
     if scope.live is not None:
         await scope.live.open_thread(copied.id)
         return None
-    text = f"{copied.id[-8:]}  {copied.title}: {counted(copied.metadata['forked_at'] + 1, 'message')}."
+    text = f"{copied.id[-8:]}  {copied.title}: {format_count(copied.metadata['forked_at'] + 1, 'message')}."
     return Done(f"{text} `sakti -r {copied.id[-8:]}` continues it.", json={"thread": to_builtins(copied)})
 
 
@@ -251,7 +252,7 @@ async def export(scope: Scope, thread: str, form: str, output: Path | None) -> V
     chosen = thread_actions.check_form(form)
     target = await _find_thread(scope, thread)
     if output is None and scope.live is None:
-        text = await scope.store.read(thread_actions.text_of, target.id, chosen)
+        text = await scope.store.read(thread_actions.export_text, target.id, chosen)
         return Text((text.removesuffix("\n"),), kind="" if chosen == "md" else "document")
     async with _open_actions(scope) as actions:
         path = await actions.export(target.id, form, output)
@@ -302,7 +303,7 @@ async def copy(scope: Scope, what: str) -> Value:
         raise Refused("This thread has no answer yet.")
     text = secrets.mask_secrets(answers[-1])
     if what == "code":
-        blocks = thread_export.code_blocks(text)
+        blocks = thread_export.list_code_blocks(text)
         if not blocks:
             raise Refused("The last answer has no code block.")
         text = blocks[-1]

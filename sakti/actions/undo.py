@@ -10,7 +10,7 @@ from msgspec import to_builtins
 from sakti.actions.spec import CHAT, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -59,7 +59,7 @@ def offer_prompt(preview: UndoPreview, result: UndoResult) -> Value:
         return done
 
     async def show_text() -> Value:
-        return Text((done.sentence, f"Your prompt was: {one_line(result.prompt, 2_000)}"), title=done.title)
+        return Text((done.sentence, f"Your prompt was: {to_one_line(result.prompt, 2_000)}"), title=done.title)
 
     return Open("undone", (done, result.prompt), show_text)
 
@@ -148,10 +148,10 @@ def describe_preview(preview: UndoPreview) -> tuple[str, ...]:
     elif preview.again is not None:
         out = [f"Redo: {preview.in_words()}."]
     elif turns:
-        out = [f"Undo {counted(len(turns), 'turn')}, from {format_title(turns[0])!r} on: {preview.in_words()}."]
+        out = [f"Undo {format_count(len(turns), 'turn')}, from {format_title(turns[0])!r} on: {preview.in_words()}."]
     else:
         out = []
-    rows = [f"{SIGNS[i.action]} {one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
+    rows = [f"{SIGNS[i.action]} {to_one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
             for i in plan.rows]  # fmt: skip
     out += rows[:SHOWN]
     if len(rows) > SHOWN:
@@ -160,13 +160,13 @@ def describe_preview(preview: UndoPreview) -> tuple[str, ...]:
 
 
 def format_title(past: PastTurn) -> str:
-    return one_line(past.text, 60) or "(no text)"
+    return to_one_line(past.text, 60) or "(no text)"
 
 
 def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     if not preview.plan.conflicts:
         return ()
-    number = counted(sum(bool(r.conflict) for r in preview.plan.rows), "file")
+    number = format_count(sum(bool(r.conflict) for r in preview.plan.rows), "file")
     return (f"{number} changed since and would be left as they are; {how} also restores them.",)
 
 
@@ -185,14 +185,14 @@ def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = 
     redo = preview.again is not None
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.unwritten}
     text = f"{'Redone' if redo else 'Undone'}: {_describe_subject(preview)}."
-    text += f" {counted(len(steps), 'file')} restored." if steps else ""
-    if names := [one_line(p, 80) for p in list_unrestored(result)]:
+    text += f" {format_count(len(steps), 'file')} restored." if steps else ""
+    if names := [to_one_line(p, 80) for p in list_unrestored(result)]:
         text += f" Left as they are: {_enumerate(names)}."
     for kind, rest in result.remains.describe(10):
         text += f" {kind}: {rest}."
     if result.tasks:  # of a plan, on the board
         problem = "These tasks of the plan could not be restored" if redo else "These tasks were worked on and are kept"
-        text += f" {problem}: {_enumerate([one_line(title, 80) for title in result.tasks])}."
+        text += f" {problem}: {_enumerate([to_one_line(title, 80) for title in result.tasks])}."
     if result.unwritten and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
@@ -204,7 +204,7 @@ def _describe_subject(preview: UndoPreview) -> str:
         return "the rest of the last undo"
     if preview.again is not None:
         return SCOPES[preview.what]
-    turns = counted(len(preview.turns), "turn")
+    turns = format_count(len(preview.turns), "turn")
     if preview.what == "files":
         return f"the files of {turns}"
     title = repr(format_title(preview.turns[0]))

@@ -240,28 +240,28 @@ class _JsonEntry:
 _EMPTY_LIST = re.compile(r"^mcp_servers\s*=\s*\[\s*\]", re.MULTILINE)
 
 
-def _codex_table(command: str) -> str:
+def _format_codex_table(command: str) -> str:
     return f'[mcp_servers.{NAME}]\ncommand = {json.dumps(command)}\nargs = ["mcp"]\n'
 
 
-def _vibe_words(command: str) -> tuple[str, ...]:
+def _format_vibe_fields(command: str) -> tuple[str, ...]:
     return f'name = "{NAME}"', 'transport = "stdio"', f"command = {json.dumps(command)}", 'args = ["mcp"]'
 
 
-def _vibe_table(command: str) -> str:
-    return "\n".join(("[[mcp_servers]]", *_vibe_words(command), ""))
+def _format_vibe_table(command: str) -> str:
+    return "\n".join(("[[mcp_servers]]", *_format_vibe_fields(command), ""))
 
 
-def _vibe_member(command: str) -> str:
-    return f"{{ {', '.join(_vibe_words(command))} }}"
+def _format_vibe_member(command: str) -> str:
+    return f"{{ {', '.join(_format_vibe_fields(command))} }}"
 
 
 def _insert_vibe(text: str, command: str) -> str:
     if match := _EMPTY_LIST.search(text):
-        return text[: match.end() - 1] + _vibe_member(command) + text[match.end() - 1 :]
+        return text[: match.end() - 1] + _format_vibe_member(command) + text[match.end() - 1 :]
     if re.search(r"^mcp_servers\s*=", text, re.MULTILINE):
         raise ConnectError("mcp_servers is written as a list: add the entry there by hand.")
-    return _append(text, _vibe_table(command))
+    return _append(text, _format_vibe_table(command))
 
 
 def _append(text: str, table: str) -> str:
@@ -292,8 +292,8 @@ PROGRAMS = {
         ClientProgram(
             "codex",
             ".codex/config.toml",
-            lambda text, command: _append(text, _codex_table(command)),
-            lambda command: _list_appended(_codex_table(command)),
+            lambda text, command: _append(text, _format_codex_table(command)),
+            lambda command: _list_appended(_format_codex_table(command)),
             _has_codex,
         ),
         ClientProgram(
@@ -308,7 +308,7 @@ PROGRAMS = {
             "vibe",
             ".vibe/config.toml",
             _insert_vibe,
-            lambda command: (_vibe_member(command), *_list_appended(_vibe_table(command))),
+            lambda command: (_format_vibe_member(command), *_list_appended(_format_vibe_table(command))),
             _has_vibe,
         ),
     )

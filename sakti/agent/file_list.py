@@ -17,11 +17,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from sakti.agent.judge.workspace_view import WorkspaceView, make_secret_filter
-from sakti.agent.repository import git
+from sakti.agent.repository import run_git
 from sakti.agent.tools import files
 from sakti.core import resources
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import counted, one_line, sanitise
+from sakti.core.text import format_count, sanitize_text, to_one_line
 
 LINES = 40  # folders that are named
 ROOT_FILES = 25
@@ -37,7 +37,7 @@ _NAMED = (line.split() for line in _ENDINGS.strip().replace("\n", "|").split("|"
 _LANGUAGE = {ending: name for name, *endings in _NAMED for ending in endings}
 
 
-def overview(paths: Sequence[str]) -> str:
+def describe_files(paths: Sequence[str]) -> str:
     """Describe a workspace: languages by number of files, files at the root, folders.
 
     Folders down to two levels with their number of files. `paths` are relative, with `/`. Empty where there are none.
@@ -48,14 +48,14 @@ def overview(paths: Sequence[str]) -> str:
     languages = Counter(_LANGUAGE[e] for f in files if (e := f.suffix[1:].casefold()) in _LANGUAGE)
     root = sorted(f.name for f in files if len(f.parts) == 1)
     spoken = ", ".join(f"{name} {count}" for name, count in languages.most_common(LANGUAGES))
-    lines = [f"{counted(len(files), 'file')}{': ' if spoken else ''}{spoken}"]
+    lines = [f"{format_count(len(files), 'file')}{': ' if spoken else ''}{spoken}"]
     if root:
         more = f", and {len(root) - ROOT_FILES} more" if len(root) > ROOT_FILES else ""
         lines.append(f"At the root: {', '.join(map(_name, root[:ROOT_FILES]))}{more}")
-    return "\n".join([*lines, *_folders(files)])
+    return "\n".join([*lines, *_list_largest_folders(files)])
 
 
-def _folders(files: Iterable[PurePosixPath]) -> list[str]:
+def _list_largest_folders(files: Iterable[PurePosixPath]) -> list[str]:
     """Return the folders with most files below them, in the order of a listing."""
     counts: Counter[tuple[str, ...]] = Counter()
     for file in files:
@@ -63,11 +63,11 @@ def _folders(files: Iterable[PurePosixPath]) -> list[str]:
     shown = sorted(folder for folder, _ in sorted(counts.items(), key=lambda x: (len(x[0]), -x[1], x[0]))[:LINES])
     lines = [f"{'  ' * (len(f) - 1)}{_name(f[-1])}/ {counts[f]:,}" for f in shown]
     remaining = len(counts) - len(shown)
-    return [*lines, f"(and {counted(remaining, 'more folder')})"] if remaining else lines
+    return [*lines, f"(and {format_count(remaining, 'more folder')})"] if remaining else lines
 
 
 def _name(name: str) -> str:
-    return one_line(name, NAME)
+    return to_one_line(name, NAME)
 
 
 LIMIT = 50_000
@@ -95,27 +95,27 @@ class FileList:
         """
         async with self._lock:
             if time.monotonic() - self._read_at > FRESH:
-                names = await _git_files(self._root) if self._trusted() else None
+                names = await _list_git_files(self._root) if self._trusted() else None
                 if names is None:
                     names = await _walk(self._root)
                 is_secret = make_secret_filter(self._root, self._place)
-                typed = (p for p in names if p and not is_secret(p) and sanitise(p) == p and "\n" not in p)
+                typed = (p for p in names if p and not is_secret(p) and sanitize_text(p) == p and "\n" not in p)
                 self._paths = list(itertools.islice(typed, LIMIT))
                 self._read_at = time.monotonic()
             return self._paths
 
 
-async def overview_of(root: Path, *, trusted: bool) -> str:
-    """Describe a workspace's files (see `overview`); "" if that takes too long."""
+async def describe_folder(root: Path, *, trusted: bool) -> str:
+    """Describe a workspace's files (see `describe_files`); "" if that takes too long."""
     try:
         async with asyncio.timeout(PATIENCE):
-            return overview(await FileList(root, trusted=lambda: trusted).paths())
+            return describe_files(await FileList(root, trusted=lambda: trusted).paths())
     except TimeoutError:
         return ""
 
 
-async def _git_files(root: Path) -> list[str] | None:
-    listed = await git(
+async def _list_git_files(root: Path) -> list[str] | None:
+    listed = await run_git(
         root, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate", timeout=10
     )
     return None if listed is None else listed.split("\0")
@@ -173,17 +173,17 @@ async def describe_project(root: Path, *, trusted: bool = True) -> str:
 
 def _read(root: Path, paths: Sequence[str]) -> str:
     readme, manifest = choose_file(paths, _READMES), choose_file(paths, _MANIFESTS)
-    return text(paths, readme, _head(root, readme), manifest, _head(root, manifest))
+    return format_project(paths, readme, _read_head(root, readme), manifest, _read_head(root, manifest))
 
 
-def _head(root: Path, name: str) -> str:
+def _read_head(root: Path, name: str) -> str:
     """Return the beginning of a file of the root; a link that leads elsewhere is not followed."""
     path = root / name
     try:
         if not name or not path.is_file() or path.is_symlink():
             return ""
         with path.open("rb") as file:
-            return sanitise(file.read(READ).decode("utf-8", "replace"))
+            return sanitize_text(file.read(READ).decode("utf-8", "replace"))
     except OSError:
         return ""
 
@@ -194,7 +194,7 @@ def choose_file(paths: Iterable[str], names: Sequence[str]) -> str:
     return next((there[n] for n in names if n in there), "")
 
 
-def text(paths: Sequence[str], readme: str, readme_text: str, manifest: str, manifest_text: str) -> str:
+def format_project(paths: Sequence[str], readme: str, readme_text: str, manifest: str, manifest_text: str) -> str:
     """Describe a project with the files `paths` (relative, with `/`); "" without files.
 
     `readme` and `manifest` are names, their texts as far as they were read.
@@ -204,18 +204,18 @@ def text(paths: Sequence[str], readme: str, readme_text: str, manifest: str, man
         return ""
     shown = files[:FILES]
     more = [f"and {len(files) - FILES:,} more files"] if len(files) > FILES else []
-    facts = _facts(manifest, manifest_text)
-    parts = ["\n".join([*(one_line(f, 120) for f in shown), *more])]
-    if starts := _starts(files, facts):
+    facts = _list_facts(manifest, manifest_text)
+    parts = ["\n".join([*(to_one_line(f, 120) for f in shown), *more])]
+    if starts := _find_entry_points(files, facts):
         parts.append(f"It starts in: {', '.join(starts)}")
     if facts:
-        parts.append(f"{manifest} says:\n{_short(facts, MANIFEST)}")
-    if prose := _prose(readme_text):
-        parts.append(f"{readme} says:\n{_short(prose, README)}")
+        parts.append(f"{manifest} says:\n{_shorten(facts, MANIFEST)}")
+    if prose := _strip_markup(readme_text):
+        parts.append(f"{readme} says:\n{_shorten(prose, README)}")
     return resources.fill_prompt("local#project", project="\n\n".join(parts))
 
 
-def _starts(files: Sequence[str], facts: str) -> list[str]:
+def _find_entry_points(files: Sequence[str], facts: str) -> list[str]:
     """Files that are run first: those named by the manifest, else those with a usual name."""
     named = [f for f in files if re.search(rf"(?<![\w/.-])(?:\./)?{re.escape(f)}(?![\w/-])", facts)]
     modules = {m.replace(".", "/") for m in re.findall(r"([\w.]+):\w+", facts)}
@@ -224,13 +224,13 @@ def _starts(files: Sequence[str], facts: str) -> list[str]:
     return list(dict.fromkeys(named))[:3] or usual[:3]
 
 
-def _prose(readme: str) -> str:
+def _strip_markup(readme: str) -> str:
     """Take badges and raw HTML out of a README."""
     lines = (line.rstrip() for line in readme.splitlines() if not _NO_PROSE.match(line))
     return re.sub(r"\n{2,}", "\n", "\n".join(lines)).strip()
 
 
-def _facts(name: str, content: str) -> str:
+def _list_facts(name: str, content: str) -> str:
     """Return the lines of a manifest that describe the project, its dependencies and how to run it.
 
     Its beginning where it has no fields that are known.
@@ -245,10 +245,10 @@ def _facts(name: str, content: str) -> str:
                 return content.strip()
     except ValueError:
         return content.strip()
-    return "\n".join(_lines(table)) or content.strip()
+    return "\n".join(_iter_manifest_lines(table)) or content.strip()
 
 
-def _lines(found: Any) -> Iterator[str]:
+def _iter_manifest_lines(found: Any) -> Iterator[str]:
     if not isinstance(found, dict):
         return
     tables = cast("dict[str, Any]", found)
@@ -257,21 +257,23 @@ def _lines(found: Any) -> Iterator[str]:
         if isinstance(table, dict):
             for key, value in cast("dict[str, Any]", table).items():
                 if key in _KEPT and value:
-                    yield f"{key}: {_value(value)}"
+                    yield f"{key}: {_format_value(value)}"
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     match value:
         case dict():
             items = cast("dict[str, Any]", value).items()
-            return "; ".join(f"{k}: {_value(v)}" if isinstance(v, (dict, list)) else f"{k} = {v}" for k, v in items)
+            return "; ".join(
+                f"{k}: {_format_value(v)}" if isinstance(v, (dict, list)) else f"{k} = {v}" for k, v in items
+            )
         case list():
-            return ", ".join(_value(v) for v in cast("list[Any]", value))
+            return ", ".join(_format_value(v) for v in cast("list[Any]", value))
         case _:
-            return one_line(str(value), 200)
+            return to_one_line(str(value), 200)
 
 
-def _short(whole: str, limit: int) -> str:
+def _shorten(whole: str, limit: int) -> str:
     """Cut a text at the end of a line if it is longer than `limit` characters."""
     if len(whole) <= limit:
         return whole

@@ -81,7 +81,7 @@ def _limit_error(name: str, limit: str) -> SaktiError:
     return SaktiError(text, title="Limit reached", code=name)
 
 
-def remaining_seconds(settings: AgentSettings, seconds: float) -> float | None:
+def compute_remaining_seconds(settings: AgentSettings, seconds: float) -> float | None:
     """Return the remaining seconds of a turn, or None if it has no limit."""
     return None if settings.max_seconds is None else max(0.0, settings.max_seconds - seconds)
 
@@ -98,7 +98,7 @@ class Repetition(Struct):
     count: int = 0
 
     def see(self, call: ToolCallPart) -> int:
-        signature = _signature(call) if call.arguments is not None else f"{call.name}:{call.raw}"
+        signature = _make_signature(call) if call.arguments is not None else f"{call.name}:{call.raw}"
         self.count = self.count + 1 if signature == self.last else 1
         self.last = signature
         return self.count
@@ -121,17 +121,17 @@ class LoopDetector(Struct):
         answers = {r.call_id: r for r in results}
         for call in calls:
             answer = answers.get(call.id)
-            self._calls.append(_signature(call))
+            self._calls.append(_make_signature(call))
             self._results.append(answer.content if answer else "")
         self.period, self.times = _find_pattern(self._calls)
-        self.stopped = self.times >= STOPPED_IN_VAIN or (self.times >= STOPPED_AFTER and self._in_vain())
+        self.stopped = self.times >= STOPPED_IN_VAIN or (self.times >= STOPPED_AFTER and self._repeats_results())
         if self.times < TOLD_AFTER:
             return ""
         if self.period == 1:
             return f"[The arguments of the last {self.times} calls could not be read. Write them another way.]"
         return f"[The same {self.period} calls were made {self.times} times in a row. Do something else.]"
 
-    def _in_vain(self) -> bool:
+    def _repeats_results(self) -> bool:
         """Return whether the last rounds also had the same results."""
         size = self.period
         last = self._results[-size:]
@@ -139,7 +139,7 @@ class LoopDetector(Struct):
         return self.period == 1 or all(self._results[-size * (n + 1) : -size * n] == last for n in rounds)
 
 
-def _signature(call: ToolCallPart) -> str:
+def _make_signature(call: ToolCallPart) -> str:
     if call.arguments is None:  # each is broken in a way of its own
         return f"{call.name} unreadable"
     return f"{call.name}:{json.dumps(call.arguments, sort_keys=True)}"

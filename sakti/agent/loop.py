@@ -41,7 +41,7 @@ from sakti.core.events import (
     TurnStarted,
     TurnStatus,
 )
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.types import Json, MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed
 from sakti.store.threads import threads as thread_store
@@ -244,10 +244,10 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
     record = turn.steps[-1]
     answered = record.message.tool_calls or record.message.text.strip()
     if turn.cut_at_tokens and (not answered or turn.step >= turn.settings.max_steps or turn.cut_answers >= CUT_AT_MOST):
-        raise Stop("length", model_call.length_error(turn, turn.cut_at_tokens, thought=not answered))
+        raise Stop("length", model_call.make_length_error(turn, turn.cut_at_tokens, thought=not answered))
     if last:
         steps = turn.settings.max_steps
-        text = f'The limit of {counted(steps, "step")} is reached. Say "continue" to go on.'
+        text = f'The limit of {format_count(steps, "step")} is reached. Say "continue" to go on.'
         raise Stop("limit", SaktiError(text, title="Step limit", code="max_steps"))
     _stop_if_repeating(turn, repetition)
     reached = limits.find_reached_limit(turn.settings, turn.usage + turn.children_usage(), turn.seconds())
@@ -318,7 +318,7 @@ async def _run_step(turn: Turn, last: bool) -> None:
             step = await model_call.make_step_input(turn, last, retry_count, reason)
             completed = await edit_check.with_verdict(turn, await model_call.ask(turn, step))
             turn.written = {p.id: p for p in completed.parts if isinstance(p, ToolCallPart)}
-            answer = turn_store.make_message(turn, "assistant", _parts(turn, completed))
+            answer = turn_store.make_message(turn, "assistant", _build_parts(turn, completed))
             output = StepOutput(turn.step, answer, completed.stop_reason, retry_count)
             for processor in turn.after:
                 output = check_hook_result(await processor.process_output_step(output), output, processor)
@@ -335,14 +335,14 @@ async def _run_step(turn: Turn, last: bool) -> None:
     turn.emit(MessageSaved(message))
     turn.emit(StepFinished(turn.step, completed.usage, completed.stop_reason))
     if completed.unknown_reason:
-        reason = one_line(completed.unknown_reason, 80)
+        reason = to_one_line(completed.unknown_reason, 80)
         text = f"{turn.model.full_name} ended its answer with the unknown reason {reason!r}."
         turn.emit(Notice("warning", "Unknown end of the answer", text))
     if completed.stop_reason == "refusal":
         raise ProviderError("The model refused to answer. Rephrase the request.", code="refused")
 
 
-def _parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
+def _build_parts(turn: Turn, completed: Completed) -> tuple[Part, ...]:
     """Return the stored parts of an answer, marked if it was cut."""
     if completed.stop_reason != "length":
         turn.cut_answers, turn.cut_at_tokens = 0, 0

@@ -10,8 +10,8 @@ from typing import Any
 
 from sakti.agent import repository
 from sakti.core.errors import SaktiError
-from sakti.core.text import one_line
-from sakti.core.types import Json, Message, plain_text
+from sakti.core.text import to_one_line
+from sakti.core.types import Json, Message, join_plain_text
 from sakti.store import imports, opening
 from sakti.store.connection import Connection
 from sakti.store.log import lines as log_lines
@@ -40,7 +40,7 @@ def answer(database: Path, tool: str, arguments: Json, folder: Path, *, all_work
             case "memory_read":
                 text = opening.read_once(database, _read, arguments, scope)
             case _:
-                board = str(repository.board_root(Path(resource), shared=True))
+                board = str(repository.find_board_root(Path(resource), shared=True))
                 text = opening.read_once(database, _query_tasks, arguments, board)
     except opening.NotReady as e:
         raise SaktiError("The memory cannot be read now: `sakti doctor` says why.") from e
@@ -56,13 +56,13 @@ def cut(text: str) -> str:
     return data[: LARGEST - len(note.encode())].decode("utf-8", "ignore") + note
 
 
-def _day(time_ms: int) -> str:
+def _format_day(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d", time.localtime(time_ms / 1000))
 
 
-def _source(origin: str, title: str, time_ms: int, more: str) -> str:
+def _format_source(origin: str, title: str, time_ms: int, more: str) -> str:
     """Return the line above a quote."""
-    pieces = (origin or "sakti", one_line(title or "untitled", 60), f"{_day(time_ms)}, may be outdated", more)
+    pieces = (origin or "sakti", to_one_line(title or "untitled", 60), f"{_format_day(time_ms)}, may be outdated", more)
     return f"[{' · '.join(p for p in pieces if p)}]"
 
 
@@ -75,7 +75,7 @@ def _search(db: Connection, arguments: Json, resource: str | None) -> str:
     limit, offset = arguments.get("limit") or HITS, arguments.get("offset", 0)
     where = search.Scope(resource, None, kinds, after)
     page = search.search(db, arguments["query"], where, limit=limit, offset=offset)
-    hits = _current(db, page.hits)
+    hits = _drop_replaced(db, page.hits)
     if not hits:
         return NOTHING
     room = max(200, min(QUOTE, LARGEST // len(hits) - 160))
@@ -85,7 +85,7 @@ def _search(db: Connection, arguments: Json, resource: str | None) -> str:
     return "\n\n".join((*quotes, *more))
 
 
-def _current(db: Any, hits: Sequence[Hit]) -> list[Hit]:
+def _drop_replaced(db: Any, hits: Sequence[Hit]) -> list[Hit]:
     """Return the hits without lines of a log that newer ones replace."""
     lines = [h.id for h in hits if h.kind in ("observation", "reflection")]
     outdated = log_lines.find_outdated(db, lines) if lines else set[str]()
@@ -97,7 +97,7 @@ def _quote(hit: Hit, room: int) -> str:
     text = hit.text[start : start + room].strip()
     text = f"{'… ' if start else ''}{text}{' …' if start + room < len(hit.text) else ''}"
     who = hit.role if hit.kind == "message" else hit.kind.replace("_", " ")
-    return f"{_source(hit.origin, hit.thread_title, hit.time, f'{who} · id {hit.id}')}\n{text}"
+    return f"{_format_source(hit.origin, hit.thread_title, hit.time, f'{who} · id {hit.id}')}\n{text}"
 
 
 def _read(db: Any, arguments: Json, resource: str | None) -> str:
@@ -109,19 +109,21 @@ def _read(db: Any, arguments: Json, resource: str | None) -> str:
         return NOTHING
     before, after = arguments.get("before", NEIGHBOURS), arguments.get("after", NEIGHBOURS)
     around = messages.list_after(db, thread.id, message.index - before - 1, limit=before + after + 1)
-    origin = imports.origin_of(thread.metadata)
+    origin = imports.get_origin(thread.metadata)
     shown = removal.skip_deleted(around)
     room = max(300, (LARGEST - 200 * len(shown)) // (2 * max(1, len(shown))))
     texts = [
-        f"{_source(origin, thread.title, m.created_at, f'{m.role} · id {m.id}')}\n{_body(m, message, room)}"
+        _format_source(origin, thread.title, m.created_at, f"{m.role} · id {m.id}")
+        + "\n"
+        + _format_body(m, message, room)
         for m in shown
     ]
     return "\n\n".join(texts)
 
 
-def _body(message: Message, asked_for: Message, room: int) -> str:
+def _format_body(message: Message, asked_for: Message, room: int) -> str:
     """Return the text of a message: half of the answer for the one that was asked for."""
-    text = plain_text(message.parts).strip() or "(no text)"
+    text = join_plain_text(message.parts).strip() or "(no text)"
     most = LARGEST // 2 if message.id == asked_for.id else room
     return text if len(text) <= most else f"{text[:most]} …"
 
@@ -141,4 +143,4 @@ def _query_tasks(db: Connection, arguments: Json, board: str) -> str:
             raise SaktiError(f"{action} needs {'an id' if action == 'show' else 'a query'}.")
     if not answer.get("tasks", answer):
         return NOTHING
-    return f"[sakti · task board · {_day(int(time.time() * 1000))}]\n{json.dumps(answer, ensure_ascii=False)}"
+    return f"[sakti · task board · {_format_day(int(time.time() * 1000))}]\n{json.dumps(answer, ensure_ascii=False)}"

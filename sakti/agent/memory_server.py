@@ -95,13 +95,13 @@ class MemoryServer:
             if "result" not in message and "error" not in message:
                 self._send_error(message.get("id"), INVALID_REQUEST, "A request names a method.")
         elif "id" not in message:
-            self._hear(method)
+            self._take_notification(method)
         elif method == "tools/call" and self._awaits_roots:
             self._queue.append(message)
         else:
             self._reply(message, method)
 
-    def _hear(self, method: str) -> None:
+    def _take_notification(self, method: str) -> None:
         """Take a notification."""
         if self._has_roots and method in ("notifications/initialized", "notifications/roots/list_changed"):
             self._awaits_roots = True
@@ -109,7 +109,7 @@ class MemoryServer:
 
     def _reply(self, message: Json, method: str) -> None:
         params = message.get("params")
-        values = _as_dict(params)
+        values = _to_dict(params)
         handlers: dict[str, Callable[[Json], Json]] = {
             "initialize": self._initialize,
             "server/discover": self._discover,
@@ -125,7 +125,7 @@ class MemoryServer:
         except SaktiError as e:
             self._send_error(message["id"], INVALID_PARAMS, e.message)
             return
-        if VERSION_KEY in _as_dict(values.get("_meta")) or method == "server/discover":
+        if VERSION_KEY in _to_dict(values.get("_meta")) or method == "server/discover":
             result = {"resultType": "complete", **result}
         self._send({"id": message["id"], "result": result})
 
@@ -140,17 +140,17 @@ class MemoryServer:
     # --- methods --------------------------------------------------------------------------------------------
 
     def _initialize(self, params: Json) -> Json:
-        self._has_roots = "roots" in _as_dict(params.get("capabilities"))
+        self._has_roots = "roots" in _to_dict(params.get("capabilities"))
         wanted_version = params.get("protocolVersion")
         version = wanted_version if wanted_version in LEGACY else LEGACY[0]
-        return {"protocolVersion": version, **_about()}
+        return {"protocolVersion": version, **_describe_server()}
 
     def _discover(self, params: Json) -> Json:
-        return {"supportedVersions": [MODERN, *LEGACY], **_about()}
+        return {"supportedVersions": [MODERN, *LEGACY], **_describe_server()}
 
     def _list_tools(self, params: Json) -> Json:
         tools: Json = {"tools": [describe_tool(name) for name in TOOLS]}
-        is_modern = VERSION_KEY in _as_dict(params.get("_meta"))
+        is_modern = VERSION_KEY in _to_dict(params.get("_meta"))
         return {**tools, "ttlMs": 3_600_000, "cacheScope": "private"} if is_modern else tools
 
     def _call(self, params: Json) -> Json:
@@ -158,7 +158,7 @@ class MemoryServer:
         if not isinstance(name, str) or name not in TOOLS:
             raise SaktiError(f"There is no tool {name!r}: {', '.join(TOOLS)}.")
         try:
-            text, failed = self._answer(name, check_arguments(name, _as_dict(arguments)), self._folder), False
+            text, failed = self._answer(name, check_arguments(name, _to_dict(arguments)), self._folder), False
         except SaktiError as e:
             text, failed = e.message, True
         except Exception as e:  # the server goes on with the next question
@@ -168,9 +168,9 @@ class MemoryServer:
     # --- roots ----------------------------------------------------------------------------------------------
 
     def _read_roots(self, message: Json) -> None:
-        roots = _as_dict(message.get("result")).get("roots")
+        roots = _to_dict(message.get("result")).get("roots")
         for root in cast("list[Any]", roots) if isinstance(roots, list) else []:
-            address = urllib.parse.urlsplit(str(_as_dict(root).get("uri", "")))
+            address = urllib.parse.urlsplit(str(_to_dict(root).get("uri", "")))
             folder = Path(urllib.parse.unquote(address.path))
             if address.scheme == "file" and folder.is_dir():
                 self._folder = folder
@@ -185,11 +185,11 @@ class MemoryServer:
             self._reply(message, "tools/call")
 
 
-def _as_dict(value: Any) -> Json:
+def _to_dict(value: Any) -> Json:
     return cast("Json", value) if isinstance(value, dict) else {}
 
 
-def _about() -> Json:
+def _describe_server() -> Json:
     return {
         "capabilities": {"tools": {}},
         "serverInfo": {"name": "sakti", "title": "sakti memory", "version": __version__},
@@ -203,7 +203,7 @@ _TEXT: Json = {"type": "string"}
 _WHOLE = re.compile(r"\s*(-?[0-9]{1,30})(?:\.0)?\s*")  # some clients send 5.0
 
 
-def _whole(most: int, about: str) -> Json:
+def _make_integer_schema(most: int, about: str) -> Json:
     return {"type": "integer", "minimum": 0, "maximum": most, "description": about}
 
 
@@ -220,8 +220,8 @@ TOOLS: dict[str, Json] = {
             "query": {**_TEXT, "description": 'Words, "a phrase", -word, word*, role:user, origin:codex, path:src/'},
             "kind": {**_TEXT, "enum": ["message", "observation", "reflection", "task", "working_memory"]},
             "since": {**_TEXT, "description": "2026-01-15, yesterday, 7d"},
-            "limit": _whole(20, "Most hits; default 5"),
-            "offset": _whole(10_000, "Hits to skip"),
+            "limit": _make_integer_schema(20, "Most hits; default 5"),
+            "offset": _make_integer_schema(10_000, "Hits to skip"),
         },
     },
     "memory_read": {
@@ -230,8 +230,8 @@ TOOLS: dict[str, Json] = {
         "required": ["id"],
         "properties": {
             "id": _TEXT,
-            "before": _whole(10, "Messages before it; default 1"),
-            "after": _whole(10, "Messages after it; default 1"),
+            "before": _make_integer_schema(10, "Messages before it; default 1"),
+            "after": _make_integer_schema(10, "Messages after it; default 1"),
         },
     },
     "task_query": {
@@ -246,7 +246,7 @@ TOOLS: dict[str, Json] = {
             "id": _TEXT,
             "query": _TEXT,
             "status": {**_TEXT, "enum": ["open", "ready", "blocked", "in_progress", "closed", "all"]},
-            "limit": _whole(20, "Most tasks; default 5"),
+            "limit": _make_integer_schema(20, "Most tasks; default 5"),
         },
     },
 }
@@ -269,7 +269,7 @@ def check_arguments(name: str, arguments: Json) -> Json:
             raise SaktiError(f"{name} needs {required!r}.")
     out: Json = {}
     for key, value in arguments.items():
-        schema = _as_dict(tool["properties"].get(key))
+        schema = _to_dict(tool["properties"].get(key))
         if value is None or not schema:
             continue
         out[key] = _check_value(key, value, schema)

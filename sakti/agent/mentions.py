@@ -42,8 +42,8 @@ def with_files(
             continue
         if typed is not None and not path.is_relative_to(workspace.resolve()) and name not in typed:
             continue
-        if (image := image_in(path)) is not None:
-            parts.append(_image(path, place.show(path), image, blind))
+        if (image := detect_image(path)) is not None:
+            parts.append(_attach_image(path, place.show(path), image, blind))
         elif path.stat().st_size <= LIMIT:
             found_text = textfile.decode(path.read_bytes())
             if found_text is not None:
@@ -58,7 +58,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def image_in(path: Path) -> tuple[str, int, int] | None:
+def detect_image(path: Path) -> tuple[str, int, int] | None:
     """Media type, width and height where the file holds an image that models take, whatever it is called."""
     try:
         with path.open("rb") as file:
@@ -79,7 +79,7 @@ def _hide_image(part: Part) -> Part:
     return TextPart(f"(an image that is not shown to you: {part.name})") if isinstance(part, ImagePart) else part
 
 
-def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> ImagePart | FilePart:
+def _attach_image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> ImagePart | FilePart:
     size = path.stat().st_size
     if blind:
         hint = "Choose another model with /model, or remove the @ to send only its name."
@@ -96,7 +96,7 @@ def _image(path: Path, name: str, found: tuple[str, int, int], blind: str) -> Im
     return ImagePart(media_type, base64.b64encode(path.read_bytes()).decode("ascii"), name, width, height)
 
 
-def pasted_images(text: str) -> list[Path]:
+def find_pasted_images(text: str) -> list[Path]:
     """Return the images named by a pasted text that names nothing else.
 
     That is what a terminal writes when files are dropped on it, or a file manager copies. Paths may be quoted, have
@@ -106,21 +106,25 @@ def pasted_images(text: str) -> list[Path]:
     if not text or len(text) > LONGEST_PATHS:
         return []
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    for names in (lines, _words(text)):
-        paths = [p for name in names if (p := _path(name)) is not None and p.is_absolute() and image_in(p) is not None]
+    for names in (lines, _split_words(text)):
+        paths = [
+            p
+            for name in names
+            if (p := _find_file(name)) is not None and p.is_absolute() and detect_image(p) is not None
+        ]
         if paths and len(paths) == len(names):
             return paths
     return []
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError:  # a quote that is not closed
         return []
 
 
-def _path(name: str) -> Path | None:
+def _find_file(name: str) -> Path | None:
     if name.startswith("file://"):
         url = urlsplit(name)
         return Path(unquote(url.path)) if url.netloc in ("", "localhost") else None
@@ -131,6 +135,6 @@ def _path(name: str) -> Path | None:
         return None
 
 
-def mention(path: Path) -> str:
+def format_mention(path: Path) -> str:
     """Write a path as `@path`, as it is read back, blanks escaped."""
     return "@" + str(path).replace(" ", "\\ ")

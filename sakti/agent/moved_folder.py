@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sakti.agent import repository
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.store import user_state
 from sakti.store.database import Store
 from sakti.store.threads import threads
@@ -50,7 +50,7 @@ async def _remember(store: Store, folder: WorkspaceFolder, *, trusted: bool, can
     if before is not None and before.inode == folder.inode and before.first_commit:
         folder = replace(folder, first_commit=before.first_commit)
     elif trusted:
-        folder = replace(folder, first_commit=await repository.first_commit(Path(folder.root)))
+        folder = replace(folder, first_commit=await repository.find_first_commit(Path(folder.root)))
     if can_write and folder != before:
         await store.write(user_state.remember_folder, folder)
     return folder
@@ -76,7 +76,7 @@ def offer(earlier: Holdings, *, chat: bool = False) -> str:
 
 def describe(holdings: Holdings) -> str:
     """Return what a workspace has, for people."""
-    parts = [counted(holdings.threads, "thread")] if holdings.threads else []
-    parts += [counted(holdings.tasks, "task")] if holdings.tasks else []
+    parts = [format_count(holdings.threads, "thread")] if holdings.threads else []
+    parts += [format_count(holdings.tasks, "task")] if holdings.tasks else []
     parts += ["page"] if holdings.page else []
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from sakti.agent import titles
-from sakti.agent.repository import local_timezone
+from sakti.agent.repository import find_local_timezone
 from sakti.agent.session.inbox import Inbox, PromptNews
 from sakti.agent.session.running_turn import RunningTurn, StepEstimate
 from sakti.agent.workspace import Workspace
@@ -29,7 +29,7 @@ from sakti.core.events import (
     assign_thread,
 )
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.core.types import Block, Json, ModelInfo, Thread, Usage
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class OpenThread:
     @property
     def mode_tools(self) -> judge_modes.ModeTools:
         """Return the tools that the agent mode allows."""
-        return judge_modes.ModeTools(self.mode, memory_modes.numbers(self.mode).tools)
+        return judge_modes.ModeTools(self.mode, memory_modes.read_numbers(self.mode).tools)
 
     @property
     def approval_mode(self) -> SessionMode:
@@ -233,7 +233,7 @@ class OpenThread:
 
     async def set_mode(self, mode: str) -> None:
         """Change the agent mode: its words, its tools, what the Observer looks for, its thresholds."""
-        memory_modes.numbers(mode)  # raises if its file is broken
+        memory_modes.read_numbers(mode)  # raises if its file is broken
         self._mode = mode
         if self.thread is not None:
             await self.workspace.store.write(stored_threads.set_mode, self.thread.id, mode)
@@ -261,7 +261,7 @@ class OpenThread:
                 self.running.past_jobs = await job_log.JobLog(ws.store).find_past(thread.id, running)
                 await recovery.take_back_claims(ws.store, thread, ws.owner)
         newest = await ws.store.read(stored_messages.list_page, thread.id, limit=1)
-        self.usage = await ws.store.read(runs.total_usage, thread.id, "actor")
+        self.usage = await ws.store.read(runs.load_total_usage, thread.id, "actor")
         await self.prefix.load()
         await engine.open(thread)
         self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
@@ -274,14 +274,14 @@ class OpenThread:
         ws = self.workspace
         observer, reflector = ws.make_observers()
         services = memory_state.MemoryServices(ws.store, ws.counter, self.emit)
-        return memory_engine.MemoryEngine(services, self._memory_options(), observer, reflector)
+        return memory_engine.MemoryEngine(services, self._build_memory_options(), observer, reflector)
 
-    def _memory_options(self) -> MemoryOptions:
+    def _build_memory_options(self) -> MemoryOptions:
         ws = self.workspace
         return memory_state.MemoryOptions(
             settings=ws.config.memory,
             mode=self.mode,
-            timezone=local_timezone(),
+            timezone=find_local_timezone(),
             owner=ws.owner,
             reason=ws.observer_reason(),
             page_of=ws.board_id,
@@ -299,7 +299,7 @@ class OpenThread:
                 await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
             count = await self._load_newer(thread)
         if count:
-            text = f"Added to this thread in another window: {counted(count, 'message')}. The agent sees them."
+            text = f"Added to this thread in another window: {format_count(count, 'message')}. The agent sees them."
             self.emit(Notice("information", "Another window", text))
 
     async def follow(self) -> bool:
@@ -353,9 +353,9 @@ class OpenThread:
             title=titles.make_first_title(secrets.mask_secrets(first_text)),
             metadata={
                 **self.thread.metadata,
-                prompt.OVERVIEW: await file_list.overview_of(ws.root, trusted=ws.options.trusted),
+                prompt.OVERVIEW: await file_list.describe_folder(ws.root, trusted=ws.options.trusted),
                 **instructions.to_metadata(await ws.files.find_instructions()),
-                **prompt.skill_metadata(self._list_skills()),
+                **prompt.make_skill_metadata(self._list_skills()),
                 **(ws.servers.to_metadata() if ws.has_servers else {}),
                 **({} if ws.options.interactive else {titles.HEADLESS: True}),
             },
@@ -365,7 +365,7 @@ class OpenThread:
     async def _refresh_skills(self) -> None:
         """Read the skills again; the prompt of a thread that goes on stays, and a fact tells the changes."""
         await self.workspace.files.reload_skills()
-        before = prompt.initial_skills(self.thread)
+        before = prompt.get_initial_skills(self.thread)
         self.news.skills = skill_catalog.describe_changes(before, self._list_skills()) if before else ""
 
     def _list_skills(self) -> str:
@@ -376,7 +376,7 @@ class OpenThread:
     async def _refresh_instructions(self) -> None:
         """Read the instructions again; the prompt of a thread that goes on stays, and facts tell the changes."""
         current = await self.workspace.files.find_instructions()
-        self.news.instructions = instructions.changes(instructions.find_initial(self.thread), current.sources)
+        self.news.instructions = instructions.describe_changes(instructions.find_initial(self.thread), current.sources)
         if self._nearby is not None:
             await self._nearby.refresh()
 
@@ -440,7 +440,7 @@ class OpenThread:
         The overview of the workspace is of the time when the thread began, and stored with it.
         """
         ws, info = self.workspace, self.workspace.models.info
-        texts = self.prefix.texts() or [*prompt.list_texts(ws, self.thread), *self._more_texts()]
+        texts = self.prefix.texts() or [*prompt.list_texts(ws, self.thread), *self._list_more_texts()]
         stable = len(texts) - 1  # a prompt cache breaks behind all of them
         if ws.files.summary and info is not None and info.small:
             texts.append(("project", ws.files.summary))
@@ -450,7 +450,7 @@ class OpenThread:
             )
         return self._system
 
-    def _more_texts(self) -> list[tuple[str, str]]:
+    def _list_more_texts(self) -> list[tuple[str, str]]:
         return []
 
     def facts(self) -> dict[str, str]:
@@ -459,13 +459,13 @@ class OpenThread:
         messages = self._engine.state.window.messages if self._engine is not None else ()
         near = self._nearby.texts() if self._nearby is not None else {}
         return {
-            **prompt.moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
-            **prompt.instruction_facts(messages, self.news.instructions, near, self.thread),
+            **prompt.collect_moving_facts(ws.files.git, tools.show(tools.cwd), ws.clock.now()),
+            **prompt.collect_instruction_facts(messages, self.news.instructions, near, self.thread),
             **({"hooks": self.news.hooks} if self.news.hooks else {}),
-            **prompt.job_facts(messages, self.id, tools.background, self.running.past_jobs),
-            **prompt.mode_facts(messages, self.mode_tools, self.approval_mode),
-            **prompt.skill_facts(messages, self.news.skills, self.thread, ws.files.library),
-            **prompt.server_facts(messages, ws, self.thread),
+            **prompt.collect_job_facts(messages, self.id, tools.background, self.running.past_jobs),
+            **prompt.collect_mode_facts(messages, self.mode_tools, self.approval_mode),
+            **prompt.collect_skill_facts(messages, self.news.skills, self.thread, ws.files.library),
+            **prompt.collect_server_facts(messages, ws, self.thread),
             **self.children.facts(messages),
         }
 

@@ -109,7 +109,7 @@ def _renumber(steps: list[PlanStep], numbers: Sequence[int], before: ProposedPla
         written = {place: place for place in range(1, len(numbers) + 1)}
     old_steps = before.steps if before is not None else ()
     old = {step.title: step.depends_on for step in old_steps}
-    earlier = _places_of_old([step.title for step in old_steps], steps, written)
+    earlier = _map_old_places([step.title for step in old_steps], steps, written)
     renumbered: list[PlanStep] = []
     for place, step in enumerate(steps, start=1):
         by_number = earlier if step.depends_on == old.get(step.title) else written
@@ -118,7 +118,7 @@ def _renumber(steps: list[PlanStep], numbers: Sequence[int], before: ProposedPla
     return renumbered
 
 
-def _places_of_old(titles: list[str], steps: list[PlanStep], written: Mapping[int, int]) -> dict[int, int]:
+def _map_old_places(titles: list[str], steps: list[PlanStep], written: Mapping[int, int]) -> dict[int, int]:
     """Return the places of steps by their old numbers: found by title, or by number if they were renamed."""
     places = {step.title: place for place, step in enumerate(steps, start=1)}
     renamed = {number: place for number, place in written.items() if steps[place - 1].title not in titles}

@@ -18,7 +18,7 @@ from sakti.agent.processors.base import Processor, StepInput, StepOutput, TurnRe
 from sakti.core import json_schema
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 REPAIRS = 2  # times that the model is asked again
 PROBLEMS = 8  # problems of an answer that the model is told
@@ -44,7 +44,7 @@ def load(path: Path) -> Any:
     try:
         schema: Any = json.loads(data)
     except (ValueError, RecursionError) as e:
-        raise ConfigError(f"--json-schema: {path} cannot be read as JSON: {one_line(str(e), 200)}.") from e
+        raise ConfigError(f"--json-schema: {path} cannot be read as JSON: {to_one_line(str(e), 200)}.") from e
     if not isinstance(schema, dict | bool):
         raise ConfigError(f"--json-schema: {path} must hold a JSON object.")
     try:
@@ -60,9 +60,9 @@ def check(text: str, schema: Any) -> Checked:
     Raises `ConfigError` for a schema that nothing can be checked against.
     """
     try:
-        value = _value(text)
+        value = _parse_value(text)
     except (ValueError, RecursionError) as e:
-        return Checked(problems=(f"It is not JSON: {one_line(str(e), 200)}.",))
+        return Checked(problems=(f"It is not JSON: {to_one_line(str(e), 200)}.",))
     try:
         problems = [f"{path}: {message}" for path, message in json_schema.find_violations(value, schema)]
     except json_schema.UnusableSchema as e:
@@ -71,21 +71,21 @@ def check(text: str, schema: Any) -> Checked:
     return Checked(value, (*problems[:PROBLEMS], *more))
 
 
-def _value(text: str) -> Any:
+def _parse_value(text: str) -> Any:
     """Return the JSON value of an answer: all of it, its one code fence, or from first to last brace.
 
     Raises `ValueError` about the whole text where none of them is JSON.
     """
     try:
-        return json.loads(text, parse_constant=_no_constant)
+        return json.loads(text, parse_constant=_reject_constant)
     except ValueError:
-        for part in _inner(text):
+        for part in _iter_json_texts(text):
             with suppress(ValueError):
-                return json.loads(part, parse_constant=_no_constant)
+                return json.loads(part, parse_constant=_reject_constant)
         raise
 
 
-def _inner(text: str) -> Iterator[str]:
+def _iter_json_texts(text: str) -> Iterator[str]:
     lines = text.split("\n")
     fences = [at for at, line in enumerate(lines) if line.lstrip().startswith("```")]
     if len(fences) == 2:
@@ -129,7 +129,7 @@ class StructuredOutput(AsksForJson):
         return replace(result, metadata={**result.metadata, result.messages[-1].id: added})
 
 
-def _no_constant(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON value")
 
 
@@ -138,7 +138,7 @@ CHUNK = 1 << 16
 FORM = '{"type": "user", "message": {"role": "user", "content": "TEXT"}}'
 
 
-def text_of(line: bytes, number: int) -> str:
+def read_message_text(line: bytes, number: int) -> str:
     """Return the text of one message; `content` is a text or a list of text parts. Raises `ConfigError`."""
     where = f"line {number} of standard input"
     if len(line) > LONGEST:
@@ -146,11 +146,11 @@ def text_of(line: bytes, number: int) -> str:
     try:
         value: Any = json.loads(line)
     except (ValueError, RecursionError) as e:
-        raise ConfigError(f"{where} is not JSON: {one_line(str(e), 120)}. Write {FORM}.") from e
-    table = _table(value)
-    content = _table(table.get("message")).get("content") if table.get("type") == "user" else None
+        raise ConfigError(f"{where} is not JSON: {to_one_line(str(e), 120)}. Write {FORM}.") from e
+    table = _to_table(value)
+    content = _to_table(table.get("message")).get("content") if table.get("type") == "user" else None
     if isinstance(content, list):
-        content = _join_texts([_table(p) for p in cast("list[Any]", content)])
+        content = _join_texts([_to_table(p) for p in cast("list[Any]", content)])
     if not isinstance(content, str) or not content.strip():
         raise ConfigError(f"{where} is not a user message with text. Write {FORM}.")
     return content
@@ -162,7 +162,7 @@ def _join_texts(parts: Sequence[Mapping[str, Any]]) -> str | None:
     return "\n".join(t for t in texts if isinstance(t, str)) if len(texts) == len(parts) else None
 
 
-async def messages(descriptor: int) -> AsyncGenerator[str, None]:
+async def iter_messages(descriptor: int) -> AsyncGenerator[str, None]:
     """Yield the messages that come by a file descriptor. Raises `ConfigError` for a line that is none."""
     queue: asyncio.Queue[bytes | None] = asyncio.Queue()
     loop = asyncio.get_running_loop()
@@ -172,7 +172,7 @@ async def messages(descriptor: int) -> AsyncGenerator[str, None]:
     while (line := await queue.get()) is not None:
         number += 1
         if line.strip():
-            yield text_of(line, number)
+            yield read_message_text(line, number)
 
 
 def _read(descriptor: int, loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[bytes | None]) -> None:
@@ -202,5 +202,5 @@ def _read_piece(descriptor: int) -> bytes:
         return b""
 
 
-def _table(value: Any) -> Mapping[str, Any]:
+def _to_table(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from sakti.agent.judge import repositories
 from sakti.core.lazy import lazy_pattern
-from sakti.core.resources import find_program, safe_environment
+from sakti.core.resources import build_safe_environment, find_program
 
 # Our own look at a repository must not run what its configuration names, nor take its locks. Bare repositories are what
 # any folder with a file HEAD can pass for.
@@ -64,7 +64,7 @@ def find_root(start: Path) -> Path:
     return start
 
 
-async def git(
+async def run_git(
     root: Path, question: Literal["status", "diff", "ls-files", "rev-list"], *arguments: str, timeout: float = 3
 ) -> str | None:
     """Return what git prints, without running anything that the repository's configuration names.
@@ -74,18 +74,18 @@ async def git(
     """
     if not any((p / ".git").exists() for p in (root, *root.parents)):
         return None
-    program = find_program("git", root)
+    program = find_program("run_git", root)
     if program is None:
         return None
     base = (program, *_GIT)
     # names only: reading them runs nothing, and git resolves includes as it will for the question
     listed = await _ask((*base, "config", "--null", "--name-only", "--list"), root, timeout)
-    if listed is None or (off := _filters_off(listed)) is None:
+    if listed is None or (off := _build_filter_options(listed)) is None:
         return None
     return await _ask((*base, *off, question, *_OPTIONS[question], *arguments), root, timeout)
 
 
-def _filters_off(names: str) -> tuple[str, ...] | None:
+def _build_filter_options(names: str) -> tuple[str, ...] | None:
     """Return the options that switch off every filter among the names of a configuration.
 
     The user's own as well: they take settings from the repository. None where one cannot be named on a command line.
@@ -104,7 +104,7 @@ async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None
         process = await asyncio.create_subprocess_exec(
             *command,
             cwd=root,
-            env=_git_environment(os.environ, root),
+            env=_build_git_environment(os.environ, root),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.DEVNULL,
@@ -121,18 +121,18 @@ async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None
     return None if process.returncode else out.decode("utf-8", "replace")
 
 
-def _git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
+def _build_git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
     """Return the environment of our git, with no git variables except for ours.
 
     They forbid fetching what a partial clone has not got, by any protocol.
     """
-    variables = {k: v for k, v in safe_environment(env, root).items() if not k.startswith("GIT_")}
+    variables = {k: v for k, v in build_safe_environment(env, root).items() if not k.startswith("GIT_")}
     return {**variables, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
 
 
-async def git_state(root: Path) -> GitState | None:
+async def read_git_state(root: Path) -> GitState | None:
     """Branch and changes, or None if `git` has no answer."""
-    out = await git(root, "status", "--porcelain=v1", "--branch", "--no-ahead-behind", "--untracked-files=normal")
+    out = await run_git(root, "status", "--porcelain=v1", "--branch", "--no-ahead-behind", "--untracked-files=normal")
     if out is None:
         return None
     rows = out.split("\n")[:-1]
@@ -141,7 +141,7 @@ async def git_state(root: Path) -> GitState | None:
     return GitState(branch or "HEAD", len(rows))
 
 
-def local_timezone() -> str:
+def find_local_timezone() -> str:
     """Return the zone's IANA name where the system tells it ("Europe/Berlin"), else UTC."""
     named = os.environ.get("TZ", "").lstrip(":")
     if named and "/" in named:
@@ -156,13 +156,13 @@ def scrub_env(env: Mapping[str, str], secrets: frozenset[str]) -> dict[str, str]
     return {**variables, "PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0", "TERM": "dumb"}
 
 
-def board_root(root: Path, *, shared: bool) -> Path:
+def find_board_root(root: Path, *, shared: bool) -> Path:
     """Return the folder whose board and page a workspace uses: a linked worktree may share those."""
     common = repositories.find_common_folder(root) if shared else None
     return common.parent if common is not None and common.name == ".git" else root
 
 
-async def first_commit(root: Path) -> str:
+async def find_first_commit(root: Path) -> str:
     """Return the hash of a repository's first commit, of several the oldest; "" if git has no answer."""
-    out = await git(root, "rev-list", "--max-parents=0", "HEAD") if (root / ".git").exists() else None
+    out = await run_git(root, "rev-list", "--max-parents=0", "HEAD") if (root / ".git").exists() else None
     return (out or "").strip().rpartition("\n")[2]

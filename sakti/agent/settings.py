@@ -21,13 +21,13 @@ from sakti.core.config import (
     check,
     describe_values,
     flatten,
+    get_meaning,
     load,
-    masked_value,
-    meaning,
+    mask_value,
     replace_setting,
 )
 from sakti.core.errors import ConfigError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.memory import page_content, policy
 
 HERE = "this window"  # set on the command line, or while it runs
@@ -44,7 +44,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        return as_toml(self.value)
+        return format_toml(self.value)
 
     @property
     def takes(self) -> str:
@@ -65,32 +65,32 @@ def list_settings(config: Config, *, user_file: Path, project_file: Path, env: M
     return [
         Setting(
             name,
-            masked_value(name, value),
+            mask_value(name, value),
             defaults.get(name),
             loaded.origins.get(name, "default") if stored.get(name) == value else HERE,
-            meaning(name),
+            get_meaning(name),
         )
         for name, value in flatten(config).items()
     ]
 
 
-def as_toml(value: Any) -> str:
+def format_toml(value: Any) -> str:
     """Format a value as TOML; "" if it is not set."""
     if value is None:
         return ""
     if isinstance(value, tuple):
-        return f"[{', '.join(as_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
+        return f"[{', '.join(format_toml(v) for v in value)}]"  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, Struct):
-        return as_toml({name: field for name, field in structs.asdict(value).items() if field not in ("", ())})
+        return format_toml({name: field for name, field in structs.asdict(value).items() if field not in ("", ())})
     if isinstance(value, dict):
-        pairs = (f"{json.dumps(k)} = {as_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        pairs = (f"{json.dumps(k)} = {format_toml(v)}" for k, v in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
         return f"{{{', '.join(pairs)}}}"
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def value_of(config: Config, name: str, text: str) -> Any:
+def parse_value(config: Config, name: str, text: str) -> Any:
     """Read typed text as in a settings file; None for an empty text, which removes the setting.
 
     Raises `ConfigError` where it takes no such value, or another setting contradicts it.
@@ -112,10 +112,10 @@ def value_of(config: Config, name: str, text: str) -> Any:
     return "none" if setting is None else setting
 
 
-def as_lines(name: str, value: Any) -> str:
+def format_lines(name: str, value: Any) -> str:
     """Return the lines of a config file that set `name`."""
     table, _, key = name.rpartition(".")
-    line = f"{key} = {as_toml(value)}"
+    line = f"{key} = {format_toml(value)}"
     return f"[{table}]\n{line}" if table else line
 
 
@@ -135,11 +135,11 @@ def load_settings(project: ProjectFiles, *, use: bool, overrides: Sequence[str] 
         project_bytes=project.config,
         env=os.environ,
         overrides=overrides,
-        usable=usable_in(project.workspace),
+        usable=make_usability_check(project.workspace),
     )
 
 
-def usable_in(workspace: Path) -> Callable[[str, Any], str]:
+def make_usability_check(workspace: Path) -> Callable[[str, Any], str]:
     """Return a check that gives the reason why a project's value would not work there, or ""."""
 
     def usable(name: str, value: Any) -> str:
@@ -164,5 +164,5 @@ def usable_in(workspace: Path) -> Callable[[str, Any], str]:
 
 def describe_changes(loaded: LoadedConfig) -> str:
     """Return one line on the settings that the project changed; empty if it changed none."""
-    changes = [f"{name} = {one_line(as_toml(value) or 'none', 60)}" for name, value in loaded.changed.items()]
+    changes = [f"{name} = {to_one_line(format_toml(value) or 'none', 60)}" for name, value in loaded.changed.items()]
     return f"{CONFIG} sets {', '.join(changes)}." if changes else ""

@@ -14,8 +14,8 @@ import tomlkit
 from tomlkit.exceptions import TOMLKitError
 
 from sakti.agent.project import trust
-from sakti.agent.settings import as_lines
-from sakti.core.config import LoadedConfig, flatten, load, masked_value, meaning, replace_setting
+from sakti.agent.settings import format_lines
+from sakti.core.config import LoadedConfig, flatten, get_meaning, load, mask_value, replace_setting
 from sakti.core.config.reading import SERVERS
 from sakti.core.errors import ConfigError
 
@@ -168,12 +168,12 @@ async def change(session: Session, path: Path, name: str, value: Any, *, user_fi
     loaded = write(path, name, value, user_file=user_file, project_file=project_file, env=session.workspace.env)
     now = flatten(loaded.config).get(name)
     line = (
-        as_lines(name, masked_value(name, value)).replace("\n", " ")
+        format_lines(name, mask_value(name, value)).replace("\n", " ")
         if value is not None
         else f"without a line for {name}"
     )
     done = f"{path}: {line}"
-    if not meaning(name).at_once:
+    if not get_meaning(name).at_once:
         return f"{done}. It takes effect after a restart."
     if session.busy:
         return f"{done}. It takes effect after a restart, because the agent is working now."

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sakti.core.config.fields import ProviderSettings
 from sakti.core.events import ModelChanged
-from sakti.core.text import counted
+from sakti.core.text import format_count
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -84,9 +84,9 @@ def _key_rows(scan: MachineScan) -> list[tuple[bool, str]]:
 def list_options(scan: MachineScan) -> list[tuple[bool, str]]:
     """Return (is available, line) for everything that was looked for."""
     out = _key_rows(scan)
-    out += [(True, f"{s.title} answers at {s.address}, {counted(len(s.models), 'model')}") for s in scan.servers] or [
-        (False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)")
-    ]
+    out += [
+        (True, f"{s.title} answers at {s.address}, {format_count(len(s.models), 'model')}") for s in scan.servers
+    ] or [(False, "no local server answers (Ollama, LM Studio, llama.cpp, vLLM)")]
     ready = scan.weights and scan.runtime
     half = "its runtime is missing" if scan.weights else "not installed (1.1 GB)"
     return [*out, (ready, f"the small model for this machine: {'installed' if ready else half}")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Thread
 
 SHOWN = 3  # threads of one name in a sentence
@@ -55,14 +55,14 @@ def make_first_title(text: str) -> str:
             break
     while (shorter := _POLITE.sub("", title)) != title and shorter:
         title = shorter
-    return one_line(title, LENGTH)
+    return to_one_line(title, LENGTH)
 
 
 def clean_model_title(text: str) -> str:
     """Return a model's title: the first line without markup, quotes and a closing period."""
     lines = (_LEAD.sub("", line).strip() for line in text.split("\n"))
     line = _NAMED.sub("", next((x for x in lines if x and not x.startswith("```")), ""))
-    return one_line(line.lstrip(_QUOTES).rstrip(f"{_QUOTES}."), LENGTH)
+    return to_one_line(line.lstrip(_QUOTES).rstrip(f"{_QUOTES}."), LENGTH)
 
 
 def number_equal_titles(threads: Iterable[Thread]) -> dict[str, str]:
@@ -91,9 +91,9 @@ def choose_thread(text: str, matches: Sequence[Thread]) -> Thread | None:
 
 
 def _explain_ambiguous(text: str, matches: Sequence[Thread]) -> str:
-    shown = ", ".join(f"{t.id[-8:]} {one_line(t.title, 40)}".rstrip() for t in matches[:SHOWN])
+    shown = ", ".join(f"{t.id[-8:]} {to_one_line(t.title, 40)}".rstrip() for t in matches[:SHOWN])
     more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
-    return f"{len(matches)} threads match {one_line(text, 80)!r}: {shown}{more}. Name one by its id."
+    return f"{len(matches)} threads match {to_one_line(text, 80)!r}: {shown}{more}. Name one by its id."
 
 
 def explain_missing(text: str, elsewhere: Sequence[Thread], listing: str = "`sakti threads list`") -> str:
@@ -101,7 +101,7 @@ def explain_missing(text: str, elsewhere: Sequence[Thread], listing: str = "`sak
 
     `elsewhere` are those of all workspaces that it fits; `listing` is the command that lists threads.
     """
-    name = one_line(text, 80)
+    name = to_one_line(text, 80)
     if not text or not elsewhere:
         return f"No thread of this workspace matches {name!r}; {listing} shows them."
     thread = elsewhere[0]

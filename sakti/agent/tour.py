@@ -14,7 +14,7 @@ from sakti.agent.session.session import Options, Session
 from sakti.core.clock import Clock
 from sakti.core.config import load
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import ModelInfo, Request
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
 
@@ -67,7 +67,9 @@ END = Answer(
 DONE = ("done", "i am done", "i'm done", "finish", "finished", "the end", "stop", "end")
 
 
-def tour_session(folder: Path, *, env: Mapping[str, str], clock: Clock | None = None, pace: float = 0.02) -> Session:
+def make_tour_session(
+    folder: Path, *, env: Mapping[str, str], clock: Clock | None = None, pace: float = 0.02
+) -> Session:
     """Make a session that plays the tour in `folder`, which is empty and the caller's to remove.
 
     `pace` is the time between pieces of an answer, in seconds.
@@ -78,7 +80,7 @@ def tour_session(folder: Path, *, env: Mapping[str, str], clock: Clock | None = 
         (workspace / name).write_text(text, "utf-8")
     database = json.dumps(str(folder / "tour.db"))
     options = Options(workspace, load(overrides=(*SETTINGS, f"store.path={database}")).config, env=env)
-    provider = ScriptedProvider(_player(pace), clock=clock, count=lambda text: len(text) // 4)
+    provider = ScriptedProvider(_make_player(pace), clock=clock, count=lambda text: len(text) // 4)
     return Session(
         options, clock=clock, provider=provider, model=ModelInfo(NAME, "scripted", context_window=200_000)
     )  # fmt: skip
@@ -92,7 +94,7 @@ _REMEMBER = lazy_pattern(r"^(?:please\s+)?(?:remember|note|keep in mind)\s*(?:th
 def observe(transcript: str) -> str:
     """Return the observations of a part of the tour: what the user wrote, and what the tools found."""
     days = re.findall(r"^Date: .+$", transcript, re.MULTILINE)
-    lines = [line for who, clock, text in _SAID.findall(transcript) for line in _notes(who, clock, text.strip())]
+    lines = [line for who, clock, text in _SAID.findall(transcript) for line in _write_notes(who, clock, text.strip())]
     return (
         f"<observations>\n{chr(10).join([*days[-1:], *lines])}\n</observations>\n\n"
         "<current-task>\nPrimary: show the user around. Waits for the user.\n</current-task>\n\n"
@@ -100,9 +102,9 @@ def observe(transcript: str) -> str:
     )
 
 
-def _notes(who: str, clock: str, text: str) -> list[str]:
+def _write_notes(who: str, clock: str, text: str) -> list[str]:
     if who == "User":
-        return _user_notes(clock, text)
+        return _write_user_notes(clock, text)
     notes: list[str] = []
     if "def login" in text:
         notes += [
@@ -117,8 +119,8 @@ def _notes(who: str, clock: str, text: str) -> list[str]:
     return notes
 
 
-def _user_notes(clock: str, text: str) -> list[str]:
-    words = one_line(text, 200)
+def _write_user_notes(clock: str, text: str) -> list[str]:
+    words = to_one_line(text, 200)
     if words.endswith("?"):
         return [f"* 🟡 ({clock}) User asked: {words}"]
     if words.lower().rstrip(".!") in ("done", "ok", "go on"):
@@ -133,7 +135,7 @@ def _is_done(request: Request) -> bool:
     return any(line.strip(" .!*") in DONE for line in lines)
 
 
-def _player(pace: float) -> Callable[[Request], Answer]:
+def _make_player(pace: float) -> Callable[[Request], Answer]:
     """Play the answers in their order, and the end when the user is done; answer the Observer's requests."""
     answers = list(ANSWERS)
 

@@ -29,7 +29,7 @@ from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
 from sakti.core.http import HttpAnswer, HttpClient, HttpLimits
 from sakti.core.network import Target
-from sakti.core.text import byte_size, one_line
+from sakti.core.text import format_bytes, to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart, Json, ModelCall, Usage
 from sakti.providers import registry
@@ -66,8 +66,8 @@ def _write_brave(key: str, query: str, limit: int, site: str) -> SearchRequest:
 
 
 def _read_brave(answer: Json) -> list[WebHit]:
-    rows = _rows(read_table(answer.get("web")), "results")
-    return [_hit(r, "description", date=r.get("page_age") or r.get("age")) for r in rows]
+    rows = _list_rows(read_table(answer.get("web")), "results")
+    return [_make_hit(r, "description", date=r.get("page_age") or r.get("age")) for r in rows]
 
 
 def _write_tavily(key: str, query: str, limit: int, site: str) -> SearchRequest:
@@ -78,7 +78,7 @@ def _write_tavily(key: str, query: str, limit: int, site: str) -> SearchRequest:
 
 
 def _read_tavily(answer: Json) -> list[WebHit]:
-    return [_hit(r, "content", date=r.get("published_date")) for r in _rows(answer, "results")]
+    return [_make_hit(r, "content", date=r.get("published_date")) for r in _list_rows(answer, "results")]
 
 
 def _write_exa(key: str, query: str, limit: int, site: str) -> SearchRequest:
@@ -89,15 +89,15 @@ def _write_exa(key: str, query: str, limit: int, site: str) -> SearchRequest:
 
 
 def _read_exa(answer: Json) -> list[WebHit]:
-    return [_hit(r, "highlights", date=r.get("publishedDate")) for r in _rows(answer, "results")]
+    return [_make_hit(r, "highlights", date=r.get("publishedDate")) for r in _list_rows(answer, "results")]
 
 
-def _rows(table: Json, key: str) -> list[Json]:
+def _list_rows(table: Json, key: str) -> list[Json]:
     rows: Any = table.get(key)
     return [r for r in cast("list[Any]", rows) if isinstance(r, dict)] if isinstance(rows, list) else []
 
 
-def _hit(row: Json, snippet: str, *, date: Any) -> WebHit:
+def _make_hit(row: Json, snippet: str, *, date: Any) -> WebHit:
     text: Any = row.get(snippet)
     text = " … ".join(map(str, cast("list[Any]", text))) if isinstance(text, list) else str(text or "")
     return WebHit(str(row.get("url") or ""), str(row.get("title") or ""), str(date or ""), text)
@@ -125,7 +125,7 @@ class SessionSearch:
         """Return results for the model. Raises ToolError, HttpError and ProviderError with one sentence."""
         host = network.parse_host(site) if site else None
         if site and (host is None or host.port is not None or "*" in host.name):
-            raise ToolError(f"{one_line(site, 100)!r} is not a host name: site takes one like docs.python.org.")
+            raise ToolError(f"{to_one_line(site, 100)!r} is not a host name: site takes one like docs.python.org.")
         name, words = host.name if host is not None else "", mask_secrets(query)
         clock: Clock = run.state.clock
         started = clock.monotonic()
@@ -139,7 +139,7 @@ class SessionSearch:
     async def _ask_provider(self, query: str, limit: int, site: str) -> tuple[str, WebAnswer]:
         provider, info = self._models.provider, self._models.info
         assert provider is not None and info is not None
-        _, _, model = (registry.small_model(info.full_name) or info.full_name).partition("/")
+        _, _, model = (registry.choose_small_model(info.full_name) or info.full_name).partition("/")
         return provider.name, await search(provider, model, query, limit, site)
 
     async def _record(self, run: ToolContext, answer: WebAnswer, duration_ms: int) -> None:
@@ -195,19 +195,19 @@ def describe(service: str, query: str, hits: Sequence[WebHit]) -> Outcome:
         return Outcome(f"No results from {service}.", details={"matches": 0})
     rows = [row for number, hit in enumerate(hits, 1) for row in _describe_hit(number, hit)]
     body = mask_secrets("\n".join(rows)).replace("</", "<\u200b/")  # nothing in it ends the results
-    head = f'<web-search service="{html.escape(service)}" query="{html.escape(one_line(query, 400))}">'
+    head = f'<web-search service="{html.escape(service)}" query="{html.escape(to_one_line(query, 400))}">'
     note = NOTE if reads_like_instructions(body) else ""
     return Outcome(f"{head}\n{body}\n</web-search>{note}", details={"matches": len(hits)})
 
 
 def _describe_hit(number: int, hit: WebHit) -> list[str]:
-    title, snippet = (_as_plain(text) for text in (hit.title, hit.snippet))
-    date = f" ({one_line(hit.date, 40)})" if hit.date else ""
-    rows = [f"{number}. {one_line(title, 200) or '(no title)'}{date}", f"   {one_line(hit.url, 2_000)}"]
-    return [*rows, f"   {one_line(snippet, LONGEST_SNIPPET)}"] if snippet.strip() else rows
+    title, snippet = (_strip_markup(text) for text in (hit.title, hit.snippet))
+    date = f" ({to_one_line(hit.date, 40)})" if hit.date else ""
+    rows = [f"{number}. {to_one_line(title, 200) or '(no title)'}{date}", f"   {to_one_line(hit.url, 2_000)}"]
+    return [*rows, f"   {to_one_line(snippet, LONGEST_SNIPPET)}"] if snippet.strip() else rows
 
 
-def _as_plain(text: str) -> str:
+def _strip_markup(text: str) -> str:
     """Return a text of a service without its markup."""
     return html.unescape(_MARKUP.sub("", text))
 
@@ -280,7 +280,7 @@ class WebPages:
     async def _read(self, answer: HttpAnswer) -> WebPage:
         target = network.parse_url(answer.url)
         if answer.redirect:
-            where = f"{target.host} redirects to {one_line(answer.redirect, 300)}"
+            where = f"{target.host} redirects to {to_one_line(answer.redirect, 300)}"
             raise ToolError(f"{where}, on another host. Call webfetch with that URL; the user is asked about the host.")
         if answer.status >= HTTPStatus.BAD_REQUEST:
             phrase = HTTPStatus(answer.status).phrase if answer.status in list(HTTPStatus) else ""
@@ -310,7 +310,7 @@ class WebPages:
         fetched = datetime.datetime.fromtimestamp(page.fetched_at // 1000, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body = _TAG.sub("&lt;", shown) or "(no text)"
         content = f'<web-page url="{page.target.url}" fetched="{fetched}">\n{body}\n</web-page>{note}'
-        size = f"{byte_size(page.size)} · {self._counter.count(shown):,} tokens"
+        size = f"{format_bytes(page.size)} · {self._counter.count(shown):,} tokens"
         details = {"url": page.target.url, "fetched": size, **({"output_file": file} if file else {})}
         return Outcome(content, details=details, images=page.images, is_limited=True)
 
@@ -333,12 +333,12 @@ def _decode(answer: HttpAnswer) -> tuple[str, str]:
     header = answer.headers.get("content-type", "")
     media_type = header.partition(";")[0].strip().lower()
     if media_type and not _TEXT.fullmatch(media_type) and media_type not in _HTML:
-        raise _unreadable(answer, media_type)
+        raise _make_unreadable_error(answer, media_type)
     text = _decode_by_header(answer.body, header)
     if text is None:
         decoded = textfile.decode(answer.body)
         if decoded is None:
-            raise _unreadable(answer, media_type or "binary data")
+            raise _make_unreadable_error(answer, media_type or "binary data")
         text = decoded.text
     if not media_type and text.lstrip()[:15].lower().startswith(("<!doctype html", "<html")):
         media_type = _HTML[0]
@@ -355,8 +355,8 @@ def _decode_by_header(data: bytes, header: str) -> str | None:
         return None
 
 
-def _unreadable(answer: HttpAnswer, media_type: str) -> ToolError:
-    what = f"{answer.url} is {one_line(media_type, 60)} ({byte_size(len(answer.body))})"
+def _make_unreadable_error(answer: HttpAnswer, media_type: str) -> ToolError:
+    what = f"{answer.url} is {to_one_line(media_type, 60)} ({format_bytes(len(answer.body))})"
     return ToolError(f"{what}; only HTML, text, JSON, XML, PDF and images can be read.")
 
 

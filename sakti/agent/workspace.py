@@ -17,10 +17,10 @@ from sakti.agent import repository
 from sakti.agent.options import Options
 from sakti.agent.project import files as project_files
 from sakti.agent.project import trust
-from sakti.agent.repository import GitState, git_state, scrub_env
+from sakti.agent.repository import GitState, read_git_state, scrub_env
 from sakti.core import resources
 from sakti.core.clock import Clock, SystemClock
-from sakti.core.config import SessionMode, model_choices
+from sakti.core.config import SessionMode, parse_model_choices
 from sakti.core.errors import SaktiError, StoreError
 from sakti.core.events import Event, Notice, StoreWaiting
 from sakti.core.lazy import lazy_imports, load
@@ -132,21 +132,25 @@ class WorkspaceFiles:
     def may_have_hooks(self) -> bool:
         """Return whether there may be hooks; nothing of them is loaded if not."""
         options = self._options
-        files = bool(project_files.hook_files(options.files))
+        files = bool(project_files.select_hook_files(options.files))
         return bool(options.config.hooks) or files or (Path.home() / ".claude" / "settings.json").is_file()
 
     def load_hooks(self) -> hook_settings.HookList:
         """Return the hooks in force."""
-        return hook_settings.load_hooks(self._options.config.hooks, project_files.hook_files(self._options.files))
+        return hook_settings.load_hooks(
+            self._options.config.hooks, project_files.select_hook_files(self._options.files)
+        )
 
     def may_have_servers(self) -> bool:
         """Return whether MCP servers are configured; nothing of them is loaded if not."""
-        return bool(self._options.config.mcp or project_files.server_files(self._options.files))
+        return bool(self._options.config.mcp or project_files.select_server_files(self._options.files))
 
     def load_servers(self) -> mcp_config.ServerList:
         """Return the MCP servers in force, those that do not start included."""
         context = mcp_config.ServerContext(self.root, self._options.env, trust.read_answers(self.root))
-        return mcp_config.collect(self._options.config.mcp, project_files.server_files(self._options.files), context)
+        return mcp_config.collect(
+            self._options.config.mcp, project_files.select_server_files(self._options.files), context
+        )
 
     @property
     def hashes(self) -> dict[str, str]:
@@ -155,7 +159,7 @@ class WorkspaceFiles:
 
     async def look_at_git(self) -> None:
         """Read branch and changes; git is not asked in a workspace that is not trusted."""
-        self.git = await git_state(self.root) if self._options.trusted else None
+        self.git = await read_git_state(self.root) if self._options.trusted else None
 
     async def load_summary(self) -> None:
         """Read the summary, once."""
@@ -186,7 +190,7 @@ class Workspace:
         self.level: Level | None = None
         self._sandbox: Sandbox | None = None
         self._store, self._owns_store = store, store is None
-        self._processors = tuple(processing.as_processor(p) for p in processors)
+        self._processors = tuple(processing.make_processor(p) for p in processors)
         self._named_processors: tuple[Processor, ...] | None = None  # None: not loaded yet
 
     def _use_options(self, options: Options) -> None:
@@ -230,7 +234,7 @@ class Workspace:
     def board_id(self) -> str:
         """Return the id that tasks and the page of this workspace are stored under."""
         shared = self.config.store.share_worktrees
-        return self.options.resource_id or str(repository.board_root(self.root, shared=shared))
+        return self.options.resource_id or str(repository.find_board_root(self.root, shared=shared))
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -306,7 +310,7 @@ class Workspace:
         self._owns_store = self._owns_store or store is not injected
         store.on_wait = lambda seconds: self.emit(StoreWaiting(seconds))
         store.on_damage = lambda reason: self.emit(Notice("error", "Not saved", reason))
-        self.owner = leases.new_owner()
+        self.owner = leases.make_owner()
         for warning in (*self.options.warnings, *store.notices, store.not_saved):
             if warning:
                 self.emit(Notice("warning", "Start", warning))
@@ -390,19 +394,19 @@ class Workspace:
         memory, models = self.config.memory, self.models
         usual = models.choose_observer()
         default = ((usual, None),) if usual and models.can_observe(usual) else ()
-        observing = model_choices(memory.model or memory.observation.model) or default
-        reflecting = model_choices(memory.model or memory.reflection.model) or observing
+        observing = parse_model_choices(memory.model or memory.observation.model) or default
+        reflecting = parse_model_choices(memory.model or memory.reflection.model) or observing
         return memory_factory.build(
             memory,
-            self._candidates(observing),
-            self._candidates((name, None) for name, _ in reflecting)
+            self._list_candidates(observing),
+            self._list_candidates((name, None) for name, _ in reflecting)
             if reflecting is observing
-            else self._candidates(reflecting),
+            else self._list_candidates(reflecting),
             counter=self.counter,
             clock=self.clock,
         )
 
-    def _candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.ModelCandidate]:
+    def _list_candidates(self, names: Iterable[tuple[str, int | None]]) -> list[memory_factory.ModelCandidate]:
         info = self.models.info
         out: list[memory_factory.ModelCandidate] = []
         for name, up_to in names:
@@ -437,7 +441,7 @@ class Workspace:
         state = tool_context.ToolState(
             self.root,
             self.root,
-            self._output_folder(),
+            self._get_output_folder(),
             self.clock,
             self.store.ids,
             environment.choose_variables(env, settings.sandbox.env),
@@ -463,7 +467,7 @@ class Workspace:
             state.recorder = recording.TurnRecorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))
         return state
 
-    def _output_folder(self) -> Path:
+    def _get_output_folder(self) -> Path:
         """Return where long outputs are kept; an unsaved session has a private folder, deleted when it closes."""
         if not self.saved:
             return Path(tempfile.mkdtemp(prefix=f"sakti-{os.getpid()}-"))
@@ -490,9 +494,9 @@ class Workspace:
 
     def hidden_paths(self) -> tuple[Path, ...]:
         """Return the folders and files of sakti, and the closed ones, that no command sees."""
-        folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
+        folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.get_trust_folder())
         named = self.config.store.path
-        database = _database_files(Path(named).expanduser().resolve()) if named else ()
+        database = _list_database_files(Path(named).expanduser().resolve()) if named else ()
         return (*folders, *database, *self.options.closed)
 
     def try_sandbox(self) -> Level:
@@ -512,8 +516,8 @@ class Workspace:
     def forbidden_paths(self) -> tuple[Path, ...]:
         """Return sakti's folders, the database with SQLite's files beside it, and the closed paths: no tool's."""
         checkpoints_folder = resources.state_home() / "checkpoints"
-        folders = (resources.data_home(), resources.config_home(), trust.folder(), checkpoints_folder)
-        return (*folders, *_database_files(self.store.path.resolve()), *self.options.closed)
+        folders = (resources.data_home(), resources.config_home(), trust.get_trust_folder(), checkpoints_folder)
+        return (*folders, *_list_database_files(self.store.path.resolve()), *self.options.closed)
 
     # --- servers ----------------------------------------------------------------------------------------------
 
@@ -581,5 +585,5 @@ def make_sandbox(workspace: Workspace) -> Sandbox:
     )
 
 
-def _database_files(path: Path) -> tuple[Path, ...]:
+def _list_database_files(path: Path) -> tuple[Path, ...]:
     return tuple(path.with_name(path.name + end) for end in ("", "-wal", "-shm", "-journal"))

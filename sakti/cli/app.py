@@ -129,7 +129,7 @@ def _build(args: Sequence[Arg], name: str, help: str, result: Callable[..., Any]
     def call(**values: Any) -> Any:
         return result(**{a.name: (values[a.name] or []) if a.many else values[a.name] for a in args})
 
-    call.__dict__["__signature__"] = inspect.Signature([_parameter(a) for a in args])
+    call.__dict__["__signature__"] = inspect.Signature([_make_parameter(a) for a in args])
     app = typer.Typer(add_completion=False)
     app.command(name, cls=ActionCommand, help=_escape(help), short_help=_shorten(help), context_settings=SETTINGS,
                 rich_help_panel=panel or None)(call)  # fmt: skip
@@ -157,7 +157,7 @@ def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, v
     return [spec.convert_text(a, text, name) for text in value or ()] if a.many else value
 
 
-def _parameter(a: Arg) -> inspect.Parameter:
+def _make_parameter(a: Arg) -> inspect.Parameter:
     word = bool if a.kind == "flag" else str
     settings: dict[str, Any] = {"help": _escape(a.help), "show_default": False, "min": a.low, "max": a.high}
     settings["metavar"] = a.label if a.metavar or not a.choices else "|".join(a.choices)

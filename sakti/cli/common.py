@@ -18,8 +18,7 @@ from sakti.core.config import LoadedConfig, load, refuse_mode
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
-from sakti.core.text import counted as counted
-from sakti.core.text import json_line, sanitise
+from sakti.core.text import encode_json_line, sanitize_text
 
 with lazy_imports:
     from sakti.agent import repository
@@ -47,13 +46,13 @@ OK, FAILED, USAGE, LIMIT, REFUSED, NO_MODEL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
     """Print one sentence on standard error and exit."""
-    print(f"sakti: {sanitise(message)}", file=sys.stderr)
+    print(f"sakti: {sanitize_text(message)}", file=sys.stderr)
     raise SystemExit(code)
 
 
 def say(text: str) -> None:
     """Print text for people, with control characters made visible."""
-    print(sanitise(text))
+    print(sanitize_text(text))
 
 
 def say_markdown(text: str) -> None:
@@ -65,7 +64,7 @@ def say_markdown(text: str) -> None:
 
     plain_code = theme.Theme({"markdown.code": "cyan"})  # without a background, for light terminals
     screen = console.Console(theme=plain_code)
-    screen.print(markdown.Markdown(sanitise(text), code_theme="ansi_dark"), width=min(screen.width, WIDEST))
+    screen.print(markdown.Markdown(sanitize_text(text), code_theme="ansi_dark"), width=min(screen.width, WIDEST))
 
 
 _SIGNS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red
@@ -77,16 +76,16 @@ def say_finding(text: str) -> None:
     if sign not in _SIGNS or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         say(text)
     else:
-        print(f"\x1b[{_SIGNS[sign]}m{sign}\x1b[0m {sanitise(rest)}")
+        print(f"\x1b[{_SIGNS[sign]}m{sign}\x1b[0m {sanitize_text(rest)}")
 
 
 def say_document(text: str) -> None:
     """Print a file as `say` does, but in UTF-8 whatever the locale."""
-    print_document(sanitise(text))
+    print_document(sanitize_text(text))
 
 
 def say_json(value: Any) -> None:
-    print_document(json_line(value))
+    print_document(encode_json_line(value))
 
 
 @contextlib.contextmanager
@@ -155,7 +154,7 @@ def _resolve_added(name: str) -> Path:
         raise Refused(f"--add-dir takes a folder; {name!r} is not one.", code=values.USAGE)
     if Path.home().resolve().is_relative_to(folder) or boundary.explain_impossible(folder):
         raise Refused(f"{folder} is too wide for --add-dir: name the folder that is needed.", code=values.USAGE)
-    sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.folder())
+    sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.get_trust_folder())
     if any(folder.is_relative_to(o.resolve()) for o in sakti_folders):
         raise Refused(f"{folder} holds sakti's own data, which no tool may touch.", code=values.USAGE)
     return folder
@@ -186,7 +185,7 @@ def run_in_store(work: Callable[[Store], Awaitable[T]]) -> T:
             find_database(), synchronous=chosen.synchronous, wait=chosen.wait, on_wait=waits.on_wait
         )
         for notice in store.notices:
-            print(f"sakti: {sanitise(notice)}", file=sys.stderr)
+            print(f"sakti: {sanitize_text(notice)}", file=sys.stderr)
         try:
             return await work(store)
         except StoreError as e:

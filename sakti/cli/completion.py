@@ -28,7 +28,7 @@ def complete() -> None:
 
 def install(name: str) -> None:
     """Write the script where the shell loads it, and the line that loads it into its start-up file."""
-    name = name or _user_shell()
+    name = name or _find_user_shell()
     try:
         _, path = typer_completion.install(name, "sakti")  # pyright: ignore[reportPrivateImportUsage]
     except OSError as e:
@@ -41,12 +41,12 @@ def install(name: str) -> None:
 def show(name: str) -> None:
     """Print the script."""
     script = typer_completion.get_completion_script(  # pyright: ignore[reportPrivateImportUsage]
-        prog_name="sakti", complete_var="_SAKTI_COMPLETE", shell=name or _user_shell()
+        prog_name="sakti", complete_var="_SAKTI_COMPLETE", shell=name or _find_user_shell()
     )
     common.say(script)
 
 
-def _user_shell() -> str:
+def _find_user_shell() -> str:
     """Return the shell of the user. Raises `Refused`."""
     name = Path(os.environ.get("SHELL", "")).name
     if name not in SHELLS:

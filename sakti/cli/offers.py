@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, TypeAlias
 
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 
 with lazy_imports:
     from sakti.agent.reports import mcp_view
@@ -37,12 +37,12 @@ def make_completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
     return complete
 
 
-def _threads(*, deleted: bool = False, whole: bool = False) -> Iterable[Offer]:
+def _list_threads(*, deleted: bool = False, whole: bool = False) -> Iterable[Offer]:
     named = _query(lambda db, resource: opening.list_newest_threads(db, resource, MANY, deleted))
     return ((i if whole else i[-8:], _format_title(title)) for i, title in named)
 
 
-def _tasks() -> Iterable[Offer]:
+def _list_tasks() -> Iterable[Offer]:
     def list_names(db: Connection, resource: str) -> list[Offer]:
         return [(t["handle"], t["title"]) for t in queries.list_tasks(db, resource, limit=MANY)["tasks"]]
 
@@ -50,7 +50,7 @@ def _tasks() -> Iterable[Offer]:
 
 
 def _format_title(title: str) -> str:
-    return one_line(sanitise(title), TITLE)
+    return to_one_line(sanitize_text(title), TITLE)
 
 
 def _query(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
@@ -61,39 +61,39 @@ def _query(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
         return []
 
 
-def _setting_names(sign: str = "") -> Iterable[Offer]:
-    return ((name + sign, config.meaning(name).help) for name in config.names())
+def _list_setting_names(sign: str = "") -> Iterable[Offer]:
+    return ((name + sign, config.get_meaning(name).help) for name in config.iter_names())
 
 
 def list_values(name: str) -> tuple[str, ...]:
     """Return the values that a setting may have, if they can be counted."""
     if name == "ui.theme":
-        return resources.theme_names()
-    return resources.mode_names() if name == "mode" else config.choices(name)
+        return resources.list_themes()
+    return resources.list_modes() if name == "mode" else config.list_choices(name)
 
 
-def _modes() -> Iterable[Offer]:
-    return ((name, "") for name in resources.mode_names())
+def _list_modes() -> Iterable[Offer]:
+    return ((name, "") for name in resources.list_modes())
 
 
-def _providers() -> Iterable[Offer]:
+def _list_providers() -> Iterable[Offer]:
     return ((f"{name}/", "") for name in sorted({*presets.PRESETS, *common.load_settings().config.providers}))
 
 
-def _servers() -> Iterable[Offer]:
+def _list_servers() -> Iterable[Offer]:
     listed = mcp_view.load_all(common.find_workspace(), common.load_settings().config.mcp, os.environ)
     return ((entry.server.name, mcp_view.describe_way(entry)) for entry in listed.entries)
 
 
 _LOOKUPS: dict[str, Callable[[], Iterable[Offer]]] = {
-    "threads": _threads,
-    "deleted threads": lambda: _threads(deleted=True),
-    "thread ids": lambda: _threads(whole=True),
-    "tasks": _tasks,
-    "settings": lambda: _setting_names("="),
-    "setting names": _setting_names,
-    "modes": _modes,
-    "providers": _providers,
-    "servers": _servers,
+    "threads": _list_threads,
+    "deleted threads": lambda: _list_threads(deleted=True),
+    "thread ids": lambda: _list_threads(whole=True),
+    "tasks": _list_tasks,
+    "settings": lambda: _list_setting_names("="),
+    "setting names": _list_setting_names,
+    "modes": _list_modes,
+    "providers": _list_providers,
+    "servers": _list_servers,
     "files": list,
 }

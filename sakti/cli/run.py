@@ -206,6 +206,6 @@ async def tour(scope: Scope) -> None:
         raise Refused("the tour needs a terminal.", code=USAGE)
     common.log_to_file()
     with tempfile.TemporaryDirectory(prefix="sakti-tour-") as folder:
-        session = scripted_tour.tour_session(Path(folder), env=dict(os.environ))
+        session = scripted_tour.make_tour_session(Path(folder), env=dict(os.environ))
         code = show_chat(session, prompt=scripted_tour.FIRST)
     terminal.end_process(code)

@@ -19,7 +19,7 @@ from sakti.actions.values import Open, Text, Value
 from sakti.cli import common
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import sanitise
+from sakti.core.text import sanitize_text
 
 if TYPE_CHECKING:
     from sakti.actions.registry import Subject
@@ -64,7 +64,7 @@ class ShellScope(Scope):
     @property
     def board(self) -> str:
         shared = common.load_own_settings().config.store.share_worktrees
-        return str(repository.board_root(self.workspace, shared=shared))
+        return str(repository.find_board_root(self.workspace, shared=shared))
 
     @property
     def database(self) -> Path:
@@ -117,7 +117,7 @@ class ShellScope(Scope):
 
         session = make_session(thread)
         for warning in session.workspace.options.warnings:
-            print(f"sakti: {sanitise(warning)}", file=sys.stderr)
+            print(f"sakti: {sanitize_text(warning)}", file=sys.stderr)
         if models == "chosen":
             await session.workspace.models.select(None)
         await initial_thread.open_read_only(session.current)
@@ -153,7 +153,7 @@ def find_subject(word: str) -> Subject | None:
 
 def list_words() -> list[str]:
     """Return the first words of all commands."""
-    return sorted({*OWN, *registry.shell_words()})
+    return sorted({*OWN, *registry.list_shell_words()})
 
 
 def explain_unknown(word: str) -> str:

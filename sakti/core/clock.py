@@ -52,6 +52,6 @@ class TimeIds:
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def short(identifier: str) -> str:
+def shorten_id(identifier: str) -> str:
     """Return the last eight characters, as users see and type an id (its start is only the time)."""
     return identifier[-8:]

@@ -46,7 +46,7 @@ def guess_encodings(data: bytes) -> list[str]:
     best = matches[0]
     close = [m for m in matches if _is_close(m, best)]
     rest = [m for m in matches if not _is_close(m, best)]
-    names = [CANDIDATES[_index(m)] for m in (*sorted(close, key=_rank), *rest)]
+    names = [CANDIDATES[_find_usual_encoding(m)] for m in (*sorted(close, key=_rank), *rest)]
     # cp1252 has quotation marks where latin_1 has control characters, which no text uses
     return [name for one in names for name in (("cp1252", one) if one == "latin_1" else (one,))]
 
@@ -55,7 +55,7 @@ def _is_close(match: CharsetMatch, best: CharsetMatch) -> bool:
     return match.coherence >= best.coherence - CLOSE_COHERENCE and match.chaos <= best.chaos + CLOSE_CHAOS
 
 
-def _index(match: CharsetMatch) -> int:
+def _find_usual_encoding(match: CharsetMatch) -> int:
     """Return the place of the usual encoding among those that read the sample as this one does."""
     return min(CANDIDATES.index(name) for name in match.could_be_from_charset if name in CANDIDATES)
 
@@ -76,10 +76,10 @@ def _sample(data: bytes) -> bytes:
 def _rank(match: CharsetMatch) -> tuple[float, int, int]:
     text = str(match)
     capitals = sum(a.isalpha() and b.isupper() and not b.isascii() for a, b in pairwise(text))  # KOI8 read as cp1251
-    return -_alphabet_share(text), len(_ODD.findall(text)) + capitals, _index(match)
+    return -_measure_alphabet_share(text), len(_ODD.findall(text)) + capitals, _find_usual_encoding(match)
 
 
-def _alphabet_share(text: str) -> float:
+def _measure_alphabet_share(text: str) -> float:
     """Return the largest share (0 to 1) of letters beyond ASCII that one language's alphabet has."""
     counts = Counter(sign for sign in text.lower() if not sign.isascii() and sign.isalpha())
     held = max(sum(n for sign, n in counts.items() if sign in alphabet) for alphabet in _ALPHABETS)

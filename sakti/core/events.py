@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from sakti.core.config import SessionMode
 from sakti.core.errors import NOT_SAVED
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.core.types import ChildState, Json, Message, Thread, ToolCallPart, ToolResultPart, Usage
 
 TurnStatus: TypeAlias = Literal[
@@ -132,7 +132,7 @@ class RetryScheduled(ThreadEvent, frozen=True):
     @property
     def in_words(self) -> str:
         attempt = f"attempt {self.attempt} of {self.max_attempts}"
-        return f"{one_line(self.reason, 200)} Trying again in {self.delay:.0f} seconds, {attempt}."
+        return f"{to_one_line(self.reason, 200)} Trying again in {self.delay:.0f} seconds, {attempt}."
 
 
 # Titles of turns that end without an answer, if the error has none of its own.
@@ -173,8 +173,8 @@ class TurnFinished(Struct, frozen=True):
     @property
     def in_words(self) -> str:
         """Name how a turn ended, with its error; "" for an answer."""
-        title = one_line(self.error_title or TURN_ENDS.get(self.status, ""), 100)
-        return f"{title}: {sanitise(self.error)}" if self.error else title
+        title = to_one_line(self.error_title or TURN_ENDS.get(self.status, ""), 100)
+        return f"{title}: {sanitize_text(self.error)}" if self.error else title
 
 
 # --- the user ---------------------------------------------------------------------------------------------
@@ -239,7 +239,7 @@ class ApprovalRequested(ThreadEvent, frozen=True):
     @property
     def asker(self) -> str:
         """Return the child thread that asks; "" for the thread itself."""
-        return f"child thread {one_line(self.agent, 80)}" if self.agent else ""
+        return f"child thread {to_one_line(self.agent, 80)}" if self.agent else ""
 
     @property
     def is_plan(self) -> bool:
@@ -311,7 +311,7 @@ class AgentStarted(ThreadEvent, frozen=True):
 
     @property
     def in_words(self) -> str:
-        return f"child thread {one_line(self.agent, 40)}: {one_line(self.goal, 200)}"
+        return f"child thread {to_one_line(self.agent, 40)}: {to_one_line(self.goal, 200)}"
 
 
 class AgentProgress(ThreadEvent, frozen=True):
@@ -347,7 +347,7 @@ class AgentFinished(ThreadEvent, frozen=True):
 
     @property
     def in_words(self) -> str:
-        return f"child thread ended: {one_line(self.marks, 200)}"
+        return f"child thread ended: {to_one_line(self.marks, 200)}"
 
 
 class ModelChanged(Struct, frozen=True):
@@ -391,7 +391,7 @@ class Notice(ThreadEvent, frozen=True):
 
     @property
     def in_words(self) -> str:
-        return f"{one_line(self.title, 80)}: {one_line(self.message, 600)}"
+        return f"{to_one_line(self.title, 80)}: {to_one_line(self.message, 600)}"
 
 
 # --- memory -----------------------------------------------------------------------------------------------
@@ -544,7 +544,7 @@ def assign_thread(event: Event, thread_id: str) -> Event:
     return event
 
 
-def event_name(event: Event) -> str:
+def get_event_name(event: Event) -> str:
     """Return an event's public name: `text_delta` for TextDelta, `data-om-…` for the events of memory."""
     if isinstance(event, MemoryOperation):
         return f"data-om-{event.operation}-{event.kind}"
@@ -555,9 +555,9 @@ def event_name(event: Event) -> str:
 
 def to_json(event: Event) -> Json:
     """Convert an event to one JSON object, `type` first."""
-    out: Json = {"type": event_name(event)}
+    out: Json = {"type": get_event_name(event)}
     if isinstance(event, MemoryStatus):
-        return out | _status_json(event)
+        return out | _status_to_json(event)
     if isinstance(event, MemoryOperation):
         return out | {
             "thread_id": event.thread_id,
@@ -571,7 +571,7 @@ def to_json(event: Event) -> Json:
     return out | to_builtins(event, str_keys=True)
 
 
-def _status_json(event: MemoryStatus) -> Json:
+def _status_to_json(event: MemoryStatus) -> Json:
     return {
         "record_id": event.record_id,
         "thread_id": event.thread_id,

@@ -20,8 +20,8 @@ from msgspec import Struct, field
 
 from sakti.core import network
 from sakti.core.errors import HttpError, SaktiError
-from sakti.core.network import Target, parse_url, private_refusal
-from sakti.core.text import one_line
+from sakti.core.network import Target, make_private_refusal, parse_url
+from sakti.core.text import to_one_line
 from sakti.version import __version__
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -96,7 +96,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         if not addresses:
             raise httpcore2.ConnectError("its name has no address")
         if host not in self._private and not all(map(network.is_public, addresses)):
-            raise private_refusal(host)
+            raise make_private_refusal(host)
         return addresses[:_MOST_ADDRESSES]
 
 
@@ -118,7 +118,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
         async for chunk in self._stream:
             size += len(chunk)
             if size > self._limit:
-                raise _too_large(self._limit)
+                raise _make_size_error(self._limit)
             yield chunk
 
     async def aclose(self) -> None:
@@ -138,14 +138,14 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         target = parse_url(str(request.url), self._limits.private)
-        response = await self._transport_for(target).handle_async_request(request)
+        response = await self._choose_transport(target).handle_async_request(request)
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _BoundedStream(response.stream, self._limits.size)
         return response
 
-    def _transport_for(self, target: Target) -> httpx2.AsyncHTTPTransport:
+    def _choose_transport(self, target: Target) -> httpx2.AsyncHTTPTransport:
         """Return the transport to a host, direct or through a proxy. Raises ProviderError."""
-        options = network.client_options(target.url)
+        options = network.build_client_options(target.url)
         proxy, context = options["proxy"] or "", options["verify"]
         if (proxy, target.scheme) not in self._transports:
             self._transports[proxy, target.scheme] = (
@@ -200,7 +200,7 @@ class HttpClient(Struct, frozen=True):
                     if target.rule_host != first.rule_host and not may_open(target):
                         return HttpAnswer(answer.url, answer.status, answer.headers, answer.body, target.url)
         except TimeoutError as e:
-            raise _timeout(target.host, self.limits.seconds) from e
+            raise _make_timeout_error(target.host, self.limits.seconds) from e
         raise HttpError(f"{first.host} redirects more than {MOST_REDIRECTS} times.", code="redirect")
 
     def _follow(self, target: Target, location: str) -> Target:
@@ -208,7 +208,7 @@ class HttpClient(Struct, frozen=True):
             return parse_url(urljoin(target.url, location), self.limits.private)
         except (HttpError, ValueError) as e:
             why = e.message if isinstance(e, HttpError) else "The address is not valid."
-            raise HttpError(f"{target.host} redirects to {one_line(location, 200)}. {why}", code="redirect") from e
+            raise HttpError(f"{target.host} redirects to {to_one_line(location, 200)}. {why}", code="redirect") from e
 
     async def send(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, content: bytes = b""
@@ -224,11 +224,11 @@ class HttpClient(Struct, frozen=True):
                 response = await transport.handle_async_request(request)
                 body = await self._read_body(response)
         except (TimeoutError, httpx2.TimeoutException) as e:
-            raise _timeout(target.host, self.limits.seconds) from e
+            raise _make_timeout_error(target.host, self.limits.seconds) from e
         except SaktiError:
             raise
         except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as e:
-            raise _failure(target.host, e) from e
+            raise _make_connection_error(target.host, e) from e
         answered = {name.lower(): value for name, value in response.headers.items()}
         return HttpAnswer(target.url, response.status_code, answered, body)
 
@@ -236,7 +236,9 @@ class HttpClient(Struct, frozen=True):
         """Read a body, decompressed by pieces that never exceed the limit. Raises HttpError."""
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", "x-gzip", "deflate"):
-            raise HttpError(f"The answer is compressed in an unknown way ({one_line(encoding, 40)}).", code="encoding")
+            raise HttpError(
+                f"The answer is compressed in an unknown way ({to_one_line(encoding, 40)}).", code="encoding"
+            )
         unpack = None if encoding == "identity" else zlib.decompressobj(_GZIP_OR_ZLIB)
         body = bytearray()
         async for chunk in response.aiter_raw():
@@ -245,15 +247,15 @@ class HttpClient(Struct, frozen=True):
             except zlib.error as e:
                 raise HttpError("The answer is damaged: it cannot be decompressed.", code="encoding") from e
             if len(body) > self.limits.size:
-                raise _too_large(self.limits.size)
+                raise _make_size_error(self.limits.size)
         return bytes(body)
 
 
-def _too_large(limit: int) -> HttpError:
+def _make_size_error(limit: int) -> HttpError:
     return HttpError(f"The answer is larger than {limit // 1_000_000} MB.", code="size")
 
 
-def _timeout(host: str, seconds: float) -> HttpError:
+def _make_timeout_error(host: str, seconds: float) -> HttpError:
     return HttpError(f"{host} did not answer completely within {seconds:.0f} s.", code="timeout", retryable=True)
 
 
@@ -263,18 +265,18 @@ def explain_failure(host: str, error: BaseException) -> str:
         return f"{host} did not answer in time"
     if not isinstance(error, httpx2.HTTPError | httpx2.InvalidURL):
         return ""
-    return _failure(host, error).message.removesuffix(".")
+    return _make_connection_error(host, error).message.removesuffix(".")
 
 
-def _failure(host: str, error: Exception) -> HttpError:
+def _make_connection_error(host: str, error: Exception) -> HttpError:
     """Describe why a host could not be reached."""
     why = str(error) or type(error).__name__
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, ssl.SSLError):
-            why = one_line(getattr(cause, "verify_message", "") or str(cause.reason or cause), 100)
+            why = to_one_line(getattr(cause, "verify_message", "") or str(cause.reason or cause), 100)
             return HttpError(f"The TLS connection to {host} failed: {why}.", code="certificate")
         if isinstance(cause, ConnectionError):
             why = (os.strerror(cause.errno) if cause.errno else str(cause)).lower()
         cause = cause.__cause__ or cause.__context__
-    return HttpError(f"{host} cannot be reached: {one_line(why, 100)}.", retryable=True)
+    return HttpError(f"{host} cannot be reached: {to_one_line(why, 100)}.", retryable=True)

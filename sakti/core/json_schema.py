@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, cast
 
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 LIMIT = 10.0  # seconds for a check with patterns, which may backtrack without end: a process of its own makes it
 _PATTERNS = frozenset({"pattern", "patternProperties"})
@@ -25,7 +25,7 @@ def check_schema(schema: Any) -> None:
     try:
         _import_library("jsonschema.validators").validator_for(schema).check_schema(schema)
     except errors.SchemaError as e:
-        raise UnusableSchema(f"is not a JSON schema: {one_line(e.message, 200)} at {e.json_path}") from e
+        raise UnusableSchema(f"is not a JSON schema: {to_one_line(e.message, 200)} at {e.json_path}") from e
     except RecursionError as e:
         raise UnusableSchema("is not a JSON schema: nested too deep") from e
 
@@ -37,7 +37,7 @@ def find_violations(value: Any, schema: Any) -> list[tuple[str, str]]:
     cannot be checked.
     """
     if not _has_patterns(schema):
-        return list(_violations(value, schema))
+        return list(_iter_violations(value, schema))
     command = [sys.executable, "-P", "-m", __name__]
     try:
         done = subprocess.run(command, input=json.dumps([value, schema]).encode(), capture_output=True, timeout=LIMIT)
@@ -47,18 +47,18 @@ def find_violations(value: Any, schema: Any) -> list[tuple[str, str]]:
         raise UnusableSchema(done.stdout.decode("utf-8", "replace"))
     if done.returncode:
         last = done.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        raise UnusableSchema(f"cannot be checked: {one_line(last, 200) or f'exit code {done.returncode}'}")
+        raise UnusableSchema(f"cannot be checked: {to_one_line(last, 200) or f'exit code {done.returncode}'}")
     return [(path, message) for path, message in json.loads(done.stdout)]
 
 
-def _violations(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
+def _iter_violations(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
     best_match, referencing = _import_library("jsonschema.exceptions").best_match, _import_library("referencing")
     # an empty registry: nothing is fetched from an address that a schema names
     validator = _import_library("jsonschema.validators").validator_for(schema)(schema, registry=referencing.Registry())
     try:
         for error in sorted(validator.iter_errors(value), key=lambda e: e.json_path):
             nearest = best_match([error])  # of "not valid under any of the given schemas" the part that is nearest
-            yield nearest.json_path, one_line(nearest.message, 300)
+            yield nearest.json_path, to_one_line(nearest.message, 300)
     except _import_library("referencing.exceptions").Unresolvable as e:
         raise UnusableSchema(f"refers to {e.ref}, which is not in it") from e
     except RecursionError:
@@ -93,7 +93,7 @@ _UNUSABLE = 3
 def _main() -> None:
     value, schema = json.load(sys.stdin.buffer)
     try:
-        print(json.dumps(list(_violations(value, schema))))
+        print(json.dumps(list(_iter_violations(value, schema))))
     except UnusableSchema as e:
         print(e, end="")
         sys.exit(_UNUSABLE)

@@ -27,7 +27,7 @@ class LazyModule(ModuleType):
 
     def __getattribute__(self, name: str) -> Any:
         if name not in _PLACE:
-            if lazy_imports.active and (child := _child(self, name)) is not None:
+            if lazy_imports.active and (child := _import_child(self, name)) is not None:
                 return child
             load(self)
         return ModuleType.__getattribute__(self, name)
@@ -38,7 +38,7 @@ class LazyModule(ModuleType):
         ModuleType.__setattr__(self, name, value)
 
 
-def _child(package: ModuleType, name: str) -> ModuleType | None:
+def _import_child(package: ModuleType, name: str) -> ModuleType | None:
     """Import a module of a package without executing the package; None if it does not exist."""
     full = f"{package.__name__}.{name}"
     try:

@@ -17,26 +17,26 @@ from typing import Any, NamedTuple
 from urllib.parse import SplitResult, quote, urlsplit
 
 from sakti.core.errors import HttpError, ProviderError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 
 
-def client_options(url: str) -> dict[str, Any]:
+def build_client_options(url: str) -> dict[str, Any]:
     """Return the arguments of an httpx2 client for `url`.
 
     The proxy is chosen here and not by httpx2, so that an error message can name the proxy that was really used.
     Raises ProviderError: certificate if a variable names certificates that cannot be read, proxy for a kind of proxy
     that is not supported.
     """
-    proxy = proxy_for(url)
+    proxy = find_proxy(url)
     parts = urlsplit(proxy)
     if proxy and parts.scheme not in _PROXY_SCHEMES:
         host = parts.netloc.rpartition("@")[2]
         kinds = ", ".join(_PROXY_SCHEMES)
         raise ProviderError(f"The proxy {host} has the scheme {parts.scheme}; use one of {kinds}.", code="proxy")
-    return {"proxy": proxy or None, "verify": tls_context(url), "trust_env": False, "follow_redirects": True}
+    return {"proxy": proxy or None, "verify": get_tls_context(url), "trust_env": False, "follow_redirects": True}
 
 
 def is_loopback(url: str) -> bool:
@@ -48,7 +48,7 @@ def is_loopback(url: str) -> bool:
         return False
 
 
-def proxy_for(url: str) -> str:
+def find_proxy(url: str) -> str:
     """Return the proxy that the environment names for `url`; empty for a direct connection.
 
     Loopback is always reached directly. Variables in lower case win over those in upper case.
@@ -95,7 +95,7 @@ def _is_named(host: str, port: int, entry: str) -> bool:
     return host == domain or host.endswith(f".{domain}")
 
 
-def tls_context(url: str, env: Mapping[str, str] = environ) -> ssl.SSLContext:
+def get_tls_context(url: str, env: Mapping[str, str] = environ) -> ssl.SSLContext:
     """Return the TLS context for `url`. Reading the certificates takes 50 ms, so it is done once.
 
     Plain HTTP to this machine needs none; if such a server redirects to HTTPS, its certificate is refused.
@@ -105,15 +105,15 @@ def tls_context(url: str, env: Mapping[str, str] = environ) -> ssl.SSLContext:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     for name in _CERTIFICATES:
         if (path := env.get(name)) and not Path(path).exists():
-            raise _certificate_error(name, path, "does not exist")
+            raise _make_certificate_error(name, path, "does not exist")
     try:
         return _make_tls_context(*(env.get(name) for name in _CERTIFICATES))
     except OSError as e:
         name = next((n for n in _CERTIFICATES if env.get(n)), _CERTIFICATES[0])
-        raise _certificate_error(name, env.get(name, ""), f"cannot be read ({e.strerror or e})") from e
+        raise _make_certificate_error(name, env.get(name, ""), f"cannot be read ({e.strerror or e})") from e
 
 
-def _certificate_error(name: str, path: str, problem: str) -> ProviderError:
+def _make_certificate_error(name: str, path: str, problem: str) -> ProviderError:
     return ProviderError(f"{name} names {path}, which {problem}: fix the variable or unset it.", code="certificate")
 
 
@@ -214,7 +214,7 @@ def find_uncovered(wanted: Iterable[str], allowed: Collection[str]) -> list[str]
     return list(dict.fromkeys(out))
 
 
-def _embedded_address(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+def _get_embedded_address(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
     """Return the IPv4 address that is reached by `ip`: mapped, by 6to4, or translated."""
     if ip in _TRANSLATED:
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
@@ -228,7 +228,7 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(ip, ipaddress.IPv6Address):
-        if (inner := _embedded_address(ip)) is not None:
+        if (inner := _get_embedded_address(ip)) is not None:
             return is_public(str(inner))
         if ip.teredo is not None or ip in _TRANSLATED_LOCALLY or ip not in _UNICAST:
             return False
@@ -263,14 +263,14 @@ def parse_url(text: str, private: Sequence[str] = ()) -> Target:
         parts = urlsplit(text)
         name, port = parts.hostname or "", parts.port
     except ValueError as e:
-        raise HttpError(f"{one_line(text, 100)!r} is not a valid URL.", code="address") from e
+        raise HttpError(f"{to_one_line(text, 100)!r} is not a valid URL.", code="address") from e
     if parts.scheme not in _DEFAULT_PORTS:
         raise HttpError("Only http:// and https:// URLs can be opened.", code="address")
     if "@" in parts.netloc:
         raise HttpError("A URL with a user name or password is not opened.", code="address")
     host = _parse_host(name, "[" in parts.netloc)
     if host not in private and _is_local(host):
-        raise private_refusal(host)
+        raise make_private_refusal(host)
     return _make_target(parts, host, _DEFAULT_PORTS[parts.scheme] if port is None else port)
 
 
@@ -285,7 +285,7 @@ def _make_target(parts: SplitResult, host: str, port: int) -> Target:
 
 def _parse_host(name: str, is_bracketed: bool) -> str:
     """Return a host as it is resolved; addresses in any notation in their usual form. Raises HttpError."""
-    invalid = HttpError(f"{one_line(name, 100)!r} is not a host name.", code="address")
+    invalid = HttpError(f"{to_one_line(name, 100)!r} is not a host name.", code="address")
     if is_bracketed:
         try:
             address = ipaddress.IPv6Address(name)
@@ -316,7 +316,7 @@ def _is_local(host: str) -> bool:
     return not is_public(host)
 
 
-def private_refusal(host: str) -> HttpError:
+def make_private_refusal(host: str) -> HttpError:
     """Return the error for a host of this machine or its networks."""
     what = f"{host} is a local or private address, which is not opened."
     return HttpError(f"{what} For a server on this machine, use bash with curl.", code="address")

@@ -23,7 +23,7 @@ def config_home() -> Path:
 
     `$XDG_CONFIG_HOME/sakti` or `~/.config/sakti`; on macOS and Windows the platform's.
     """
-    return _home("XDG_CONFIG_HOME", ".config", "config")
+    return _choose_home("XDG_CONFIG_HOME", ".config", "config")
 
 
 def data_home() -> Path:
@@ -31,7 +31,7 @@ def data_home() -> Path:
 
     `$XDG_DATA_HOME/sakti` or `~/.local/share/sakti`; on macOS and Windows the platform's.
     """
-    return _home("XDG_DATA_HOME", ".local/share", "data")
+    return _choose_home("XDG_DATA_HOME", ".local/share", "data")
 
 
 def state_home() -> Path:
@@ -39,10 +39,10 @@ def state_home() -> Path:
 
     `$XDG_STATE_HOME/sakti` or `~/.local/state/sakti`; on macOS and Windows the platform's.
     """
-    return _home("XDG_STATE_HOME", ".local/state", "state")
+    return _choose_home("XDG_STATE_HOME", ".local/state", "state")
 
 
-def _home(variable: str, usual: str, kind: str) -> Path:
+def _choose_home(variable: str, usual: str, kind: str) -> Path:
     """Return the XDG folder if it is set or exists, else the platform's."""
     xdg_folder = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
     if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or xdg_folder.is_dir():
@@ -57,7 +57,7 @@ def _home(variable: str, usual: str, kind: str) -> Path:
     return places[kind]
 
 
-def folders(kind: str) -> Iterator[Path]:
+def iter_folders(kind: str) -> Iterator[Path]:
     """Yield the existing folders that hold `kind` ("prompts" or "themes"), the one with precedence first."""
     for folder in (config_home() / kind, PACKAGE / "resources" / kind, PACKAGE.parent / kind):
         if folder.is_dir():
@@ -72,8 +72,8 @@ def read_prompt(name: str) -> str:
     `ConfigError` for a file that cannot be read as text.
     """
     file, _, part = name.partition("#")
-    for folder in folders("prompts"):
-        if part in (parts := _parts(folder / f"{file}.md")):
+    for folder in iter_folders("prompts"):
+        if part in (parts := _split_parts(folder / f"{file}.md")):
             return parts[part]
     raise FileNotFoundError(f"prompt {name} is neither installed nor in {config_home() / 'prompts'}")
 
@@ -81,18 +81,18 @@ def read_prompt(name: str) -> str:
 @lru_cache(maxsize=256)
 def has_prompt(name: str) -> bool:
     file, _, part = name.partition("#")
-    return any(part in _parts(folder / f"{file}.md") for folder in folders("prompts"))
+    return any(part in _split_parts(folder / f"{file}.md") for folder in iter_folders("prompts"))
 
 
-def mode_names() -> tuple[str, ...]:
+def list_modes() -> tuple[str, ...]:
     """Return the name of every mode that has a file."""
-    files = (p for folder in folders("prompts") for p in (folder / "modes").glob("*.md") if p.is_file())
+    files = (p for folder in iter_folders("prompts") for p in (folder / "modes").glob("*.md") if p.is_file())
     return tuple(sorted({p.stem for p in files}))
 
 
-def theme_names() -> tuple[str, ...]:
+def list_themes() -> tuple[str, ...]:
     """Return the name of every theme that has a file."""
-    return tuple(sorted({p.stem for folder in folders("themes") for p in folder.glob("*.toml")}))
+    return tuple(sorted({p.stem for folder in iter_folders("themes") for p in folder.glob("*.toml")}))
 
 
 def fill_prompt(name: str, **values: str) -> str:
@@ -100,7 +100,7 @@ def fill_prompt(name: str, **values: str) -> str:
     return string.Template(read_prompt(name)).safe_substitute(values)
 
 
-def _parts(path: Path) -> dict[str, str]:
+def _split_parts(path: Path) -> dict[str, str]:
     """Split a prompt file into its parts by name; "" is the text before the first. Raises `ConfigError`."""
     if not path.is_file():
         return {}
@@ -139,7 +139,7 @@ def find_program(name: str, workspace: Path, path: str | None = None) -> str | N
     return None
 
 
-def safe_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
+def build_safe_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     """Return `env` with a safe PATH, for a program that looks up others itself."""
     # an empty PATH means the current folder to the C library
     return {**env, "PATH": search_path(workspace, env.get("PATH", os.defpath)) or os.defpath}
@@ -154,10 +154,10 @@ def _is_outside(folder: str, workspace: Path) -> bool:
         top = workspace.stat()
     except OSError:
         return True  # nothing is in a folder that is not there
-    return not any(os.path.samestat(top, seen) for seen in _stat_parents(Path(os.path.realpath(folder))))
+    return not any(os.path.samestat(top, seen) for seen in _iter_parent_stats(Path(os.path.realpath(folder))))
 
 
-def _stat_parents(folder: Path) -> Iterator[os.stat_result]:
+def _iter_parent_stats(folder: Path) -> Iterator[os.stat_result]:
     """Yield the stat of `folder` and its parents: files are compared by identity, not by spelling."""
     for place in (folder, *folder.parents):
         try:

@@ -1,8 +1,8 @@
 """Make text from outside safe to show: no control sequence reaches the terminal.
 
-Models, tools, files, titles, branch names and errors all pass through `sanitise` before a widget or a print. Control
-characters become visible signs: ESC is shown as ␛. `reveal` does the same for
-hidden characters, long runs of spaces and lookalike letters in a command.
+Models, tools, files, titles, branch names and errors all pass through `sanitize_text` before a widget or a print.
+Control characters become visible signs: ESC is shown as ␛. `show_hidden` does the same for hidden characters, long
+runs of spaces and lookalike letters in a command.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _is_symbol(sign: str) -> bool:
     return unicodedata.category(sign) in ("So", "Sm", "Sk")
 
 
-def sanitise(text: str) -> str:
+def sanitize_text(text: str) -> str:
     r"""Return `text` with \n as line ends; tabs and newlines stay, other control characters become visible.
 
     So do characters without width, as ⟨U+200B⟩, except joiners and variants that change letters or emoji.
@@ -112,7 +112,7 @@ def remove_invisible(text: str) -> tuple[str, int]:
     return clean, len(text) - len(clean)
 
 
-def json_line(value: object) -> str:
+def encode_json_line(value: object) -> str:
     """Encode `value` as JSON on one line that is safe to print.
 
     Control characters, invisible ones and what no encoding can carry are escaped inside its strings.
@@ -121,9 +121,9 @@ def json_line(value: object) -> str:
     return _UNSAFE_IN_JSON.sub(lambda m: json.dumps(m[0])[1:-1], text)
 
 
-def one_line(text: str, limit: int = 80) -> str:
+def to_one_line(text: str, limit: int = 80) -> str:
     """Return the first `limit` characters of `text` on one safe line, with … where something was cut."""
-    flat = " ".join(sanitise(text[: limit * 4]).split())
+    flat = " ".join(sanitize_text(text[: limit * 4]).split())
     return flat if len(flat) <= limit and len(text) <= limit * 4 else flat[: limit - 1].rstrip() + "…"
 
 
@@ -131,8 +131,8 @@ def display_path(path: Path, workspace: Path | None = None) -> str:
     """Return a path as people write it: relative to the workspace, or with `~` for the home folder."""
     for root, prefix in ((workspace, ""), (Path.home(), "~/")):
         if root is not None and path.is_relative_to(root):
-            return one_line(prefix + path.relative_to(root).as_posix(), 200)
-    return one_line(path.as_posix(), 200)
+            return to_one_line(prefix + path.relative_to(root).as_posix(), 200)
+    return to_one_line(path.as_posix(), 200)
 
 
 def clean_surrogates(text: str) -> str:
@@ -152,12 +152,12 @@ def join_surrogates(text: str) -> str:
     return text
 
 
-def phrase_pattern(text: str) -> re.Pattern[str]:
+def compile_phrase(text: str) -> re.Pattern[str]:
     """Compile a case-insensitive pattern for `text`; white space matches any white space."""
     return re.compile(r"\s+".join(map(re.escape, text.split())), re.IGNORECASE)
 
 
-def head_and_tail(text: str, limit: int) -> tuple[str, int]:
+def cut_middle(text: str, limit: int) -> tuple[str, int]:
     """Cut `text` in the middle to about `limit` characters; return it and how many were left out."""
     if len(text) <= limit:
         return text, 0
@@ -175,7 +175,7 @@ def count_k(tokens: int) -> str:
     return f"{tokens / 1_000_000:.2f}M"
 
 
-def byte_size(size: int) -> str:
+def format_bytes(size: int) -> str:
     """Return a number of bytes for people: "3.1 GB"."""
     for unit, name in ((10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
         if size >= unit:
@@ -191,7 +191,7 @@ def format_duration(ms: int) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 or not ms % 1000 else f"{seconds:.1f} s"
 
 
-def whole_seconds(since: float, now: float) -> int:
+def count_seconds(since: float, now: float) -> int:
     """Return the seconds of a running clock; two that began or tick some milliseconds apart agree."""
     return max(0, int(now - since + 0.05))
 
@@ -209,13 +209,13 @@ def count_lines(text: str) -> int:
     return text.rstrip("\n").count("\n") + 1 if text.strip() else 0
 
 
-def pasted_size(text: str) -> str:
+def describe_paste(text: str) -> str:
     """Return the label of a folded pasted block."""
     lines = count_lines(text)
     return f"pasted {lines} lines" if lines > 1 else f"pasted {len(text):,} characters"
 
 
-def counted(count: int, one: str, many: str = "") -> str:
+def format_count(count: int, one: str, many: str = "") -> str:
     """Format a count with its noun: `1 row`, `1,000 rows`; `many` where the plural is not `one` with an s."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
@@ -246,7 +246,7 @@ def _count_spaces(line: str) -> str:
     return line[:width] + _RUN.sub(lambda m: f"␠×{len(m[0])} ", line[width:])
 
 
-def lookalikes(text: str) -> tuple[str, ...]:
+def find_lookalikes(text: str) -> tuple[str, ...]:
     """Return words with letters that only look Latin: wide forms and mixed scripts."""
     words: list[str] = []
     for word in _WORD.findall(text):
@@ -262,6 +262,6 @@ def lookalikes(text: str) -> tuple[str, ...]:
 def show_value(value: Any) -> str:
     """Write a value for a message: on one line, cut, whatever it is."""
     try:
-        return one_line(repr(value), 80)
+        return to_one_line(repr(value), 80)
     except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list …
         return "that"

@@ -18,7 +18,7 @@ from typing import Protocol
 
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import PACKAGE
-from sakti.core.text import head_and_tail
+from sakti.core.text import cut_middle
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -94,7 +94,7 @@ class O200k:
             if self._count is not None:
                 return
             try:
-                encode = _o200k()
+                encode = _build_o200k_encoder()
             except (ImportError, OSError, ValueError) as e:
                 log.warning("tokens are estimated: %s", e)
                 self.name, self.approximate, self._count = Estimator.name, True, estimate_tokens
@@ -108,7 +108,7 @@ class O200k:
         return self._count(text)
 
 
-def o200k_tokens() -> list[bytes]:
+def load_o200k_tokens() -> list[bytes]:
     """Return all tokens by rank. Raises OSError or ValueError if the file is missing or damaged.
 
     The file is the public one in half the space, and read in a tenth of the time: all tokens, separated by two bytes
@@ -120,11 +120,11 @@ def o200k_tokens() -> list[bytes]:
     return data.split(b"\xff\x00")
 
 
-def _o200k() -> Callable[[str], list[int]]:
+def _build_o200k_encoder() -> Callable[[str], list[int]]:
     """Build the encoder. Raises ImportError, OSError or ValueError."""
     import tiktoken
 
-    ranks = {token: rank for rank, token in enumerate(o200k_tokens())}
+    ranks = {token: rank for rank, token in enumerate(load_o200k_tokens())}
     encoding = tiktoken.Encoding(
         "o200k_base",
         pat_str=O200K_PATTERN,
@@ -207,10 +207,10 @@ def cut_to_tokens(counter: Counter, text: str, most: int) -> str:
     if tokens <= most and len(text) <= looked_at:
         return text
     size = min(len(text), looked_at) * (most - 200) // max(tokens, 1)
-    shown, _ = head_and_tail(text, size)
+    shown, _ = cut_middle(text, size)
     while counter.count(shown) > most - 100:
         size = size * 9 // 10
-        shown, _ = head_and_tail(text, size)
+        shown, _ = cut_middle(text, size)
     return shown
 
 
@@ -234,7 +234,7 @@ def count_part(counter: Counter, part: Part, rule: ImageRule = "") -> int:
         case FilePart(path, text):
             return counter.count(path) + counter.count(text) + MESSAGE_OVERHEAD
         case ImagePart(width=width, height=height):
-            return image_tokens(width, height, rule)
+            return count_image_tokens(width, height, rule)
         case MarkerPart():
             return 0
 
@@ -243,7 +243,7 @@ def count_parts(counter: Counter, parts: Sequence[Part], rule: ImageRule = "") -
     return tuple(count_part(counter, part, rule) for part in parts)
 
 
-def message_tokens(part_tokens: Sequence[int]) -> int:
+def sum_message_tokens(part_tokens: Sequence[int]) -> int:
     """Add up a message's tokens: its parts and its overhead; 0 for a message of which nothing is sent."""
     total = sum(part_tokens)
     return total + MESSAGE_OVERHEAD if total else 0
@@ -259,7 +259,7 @@ def count_tools(counter: Counter, tools: Sequence[ToolSpec]) -> int:
     )
 
 
-def image_tokens(width: int, height: int, rule: ImageRule = "") -> int:
+def count_image_tokens(width: int, height: int, rule: ImageRule = "") -> int:
     """Return the tokens of an image by a provider's formula; `width` and `height` in pixels.
 
     Without a formula the larger of OpenAI's and Anthropic's; an unknown size costs as much as a usual one.
@@ -268,28 +268,28 @@ def image_tokens(width: int, height: int, rule: ImageRule = "") -> int:
         return GEMINI_TILE_TOKENS * 4 if rule == "gemini" else IMAGE_UNKNOWN
     match rule:
         case "openai":
-            return _openai_image(width, height)
+            return _count_openai_image(width, height)
         case "anthropic":
-            return _anthropic_image(width, height)
+            return _count_anthropic_image(width, height)
         case "gemini":
-            return _gemini_image(width, height)
+            return _count_gemini_image(width, height)
         case _:
-            return max(_openai_image(width, height), _anthropic_image(width, height))
+            return max(_count_openai_image(width, height), _count_anthropic_image(width, height))
 
 
-def _openai_image(width: int, height: int) -> int:
+def _count_openai_image(width: int, height: int) -> int:
     shrink = min(1.0, 2048 / max(width, height))
     w, h = width * shrink, height * shrink
     shrink = min(1.0, 768 / min(w, h))
     return OPENAI_IMAGE_BASE + OPENAI_IMAGE_TILE * math.ceil(w * shrink / 512) * math.ceil(h * shrink / 512)
 
 
-def _anthropic_image(width: int, height: int) -> int:
+def _count_anthropic_image(width: int, height: int) -> int:
     shrink = min(1.0, ANTHROPIC_LONG_EDGE / max(width, height))
     return math.ceil(width * shrink * height * shrink / ANTHROPIC_PIXELS_PER_TOKEN)
 
 
-def _gemini_image(width: int, height: int) -> int:
+def _count_gemini_image(width: int, height: int) -> int:
     if max(width, height) <= GEMINI_SMALL:
         return GEMINI_TILE_TOKENS
     return GEMINI_TILE_TOKENS * math.ceil(width / GEMINI_TILE) * math.ceil(height / GEMINI_TILE)

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from msgspec import Struct, field, structs
 
-from sakti.core.text import clean_surrogates, one_line
+from sakti.core.text import clean_surrogates, to_one_line
 
 DEEPEST = 64  # levels of a call's arguments
 BRIEF_BELOW = 32_000  # tokens of a window
@@ -60,7 +60,7 @@ class ToolCallPart(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.arguments is not None and not is_storable(self.arguments):
-            structs.force_setattr(self, "raw", self.raw or _value_text(self.arguments))
+            structs.force_setattr(self, "raw", self.raw or _format_value(self.arguments))
             structs.force_setattr(self, "arguments", None)
         for name in ("id", "name", "raw"):
             structs.force_setattr(self, name, clean_surrogates(getattr(self, name)))
@@ -91,7 +91,7 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _value_text(value: Json) -> str:
+def _format_value(value: Json) -> str:
     try:
         return json.dumps(value)  # in ASCII: half of a pair stays what it is, as an escape
     except RecursionError:
@@ -371,7 +371,7 @@ def join_values(value: Any) -> str:
     return str(value)
 
 
-def plain_text(parts: Sequence[Part]) -> str:
+def join_plain_text(parts: Sequence[Part]) -> str:
     """Join the searchable text of `parts`, without thinking."""
     out: list[str] = []
     for part in parts:
@@ -438,7 +438,7 @@ def unwrap_call(call: ToolCallPart) -> ToolCallPart:
 
 def list_arguments(arguments: Json) -> str:
     """Return arguments in one line, as `repo_path=., max_count=3`."""
-    return one_line(", ".join(f"{name}={value}" for name, value in arguments.items()), 300)
+    return to_one_line(", ".join(f"{name}={value}" for name, value in arguments.items()), 300)
 
 
 def make_tool_pattern(name: str) -> str:

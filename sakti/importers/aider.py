@@ -90,7 +90,7 @@ def _make_entry(
     body = "\n".join(text).strip()
     if thread is None or not body:
         return
-    entry_id = f"{thread.id}:{inputs.short_hash(start, index, body)}"
+    entry_id = f"{thread.id}:{inputs.compute_short_hash(start, index, body)}"
     if kind == "printed":
         yield Entry(thread, entry_id, parts=(MarkerPart("output", body),), time=time, kind="raw", counted=False)
     else:

@@ -12,7 +12,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, TextPart, ThinkingPart
 from sakti.importers import entries, inputs
 from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo, TodoItem
@@ -49,13 +49,15 @@ class ClaudeCode(Importer):
             yield Source(self.program, root, root.parent)
             return
         for pattern in (_SESSIONS, _CHILDREN):
-            for path in inputs.files_below(root, pattern, findings):
+            for path in inputs.list_files_below(root, pattern, findings):
                 session = path.parent.parent.name if pattern is _CHILDREN else path.stem
                 side = (
-                    tuple(inputs.files_below(root, f"tasks/{session}/*.json", findings)) if pattern is _SESSIONS else ()
+                    tuple(inputs.list_files_below(root, f"tasks/{session}/*.json", findings))
+                    if pattern is _SESSIONS
+                    else ()
                 )
                 yield Source(self.program, path, root, side)
-        for path in inputs.files_below(root, PROMPTS, findings):
+        for path in inputs.list_files_below(root, PROMPTS, findings):
             yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
@@ -64,7 +66,7 @@ class ClaudeCode(Importer):
         elif offset:
             yield from _read_session(source.path, offset, findings)
         else:
-            yield from entries.newest_first(lambda some: _read_session(source.path, 0, some), findings)
+            yield from entries.iter_newest_first(lambda some: _read_session(source.path, 0, some), findings)
 
     def todos(self, source: Source, findings: Findings) -> Iterator[TodoItem]:
         info = ThreadInfo(source.path.stem)
@@ -89,7 +91,7 @@ def _make_thread(path: Path, findings: Findings) -> ThreadInfo:
         return ThreadInfo(path.stem, file=str(path))
     session = path.parent.parent.name
     meta = inputs.as_dict(inputs.read_json(path.with_name(f"{path.stem}.meta.json"), findings))
-    title = one_line(inputs.as_text(meta, "description"), 60)
+    title = to_one_line(inputs.as_text(meta, "description"), 60)
     return ThreadInfo(f"{session}/{path.stem}", file=str(path), title=title, parent=session)
 
 
@@ -98,7 +100,7 @@ def _read_session(path: Path, offset: int, findings: Findings) -> Iterator[Entry
     for line in inputs.read_lines(path, offset, findings):
         value = line.value
         if value is None:
-            yield inputs.raw_entry(thread, line, path)
+            yield inputs.make_raw_entry(thread, line, path)
             continue
         if is_first and value.get("cwd"):
             is_first = False
@@ -128,8 +130,10 @@ def _line_entries(
     parent = inputs.as_text(value, "parentUuid") or inputs.as_text(value, "logicalParentUuid")
     base = Entry(thread, uuid, parent=parent, time=inputs.read_time(value.get("timestamp")), kind="note", end=line.end)
     if kind in _TITLES:
-        title = one_line(inputs.as_text(value, _TITLES[kind]), 60)
-        yield Entry(thread, f"title:{inputs.short_hash(path, line.start)}", kind="note", title=title, end=line.end)
+        title = to_one_line(inputs.as_text(value, _TITLES[kind]), 60)
+        yield Entry(
+            thread, f"title:{inputs.compute_short_hash(path, line.start)}", kind="note", title=title, end=line.end
+        )
     elif kind == "system" and value.get("subtype") == "compact_boundary" and uuid:
         yield _with_parts(base, "system", (COMPACTED,))
     elif kind == "assistant" and uuid:
@@ -163,7 +167,7 @@ def _read_answer(base: Entry, value: Json, findings: Findings) -> Iterator[Entry
 def _read_answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
     kind, text = block.get("type"), inputs.as_text(block, "text")
     if kind == "text":
-        return inputs.text_part(text)
+        return inputs.make_text_part(text)
     if kind in ("thinking", "redacted_thinking"):
         thought = inputs.as_text(block, "thinking")
         findings.dropped_thinking += not thought.strip()
@@ -193,14 +197,14 @@ def _read_user(base: Entry, value: Json, line: inputs.Line, path: Path, findings
 
 def _report_unknown(blocks: Iterable[Json], line: inputs.Line, path: Path, findings: Findings) -> None:
     for kind in {str(block.get("type")) for block in blocks} - _BLOCKS:
-        findings.add(path, line.number, f"unknown block {one_line(kind, 40)}")
+        findings.add(path, line.number, f"unknown block {to_one_line(kind, 40)}")
 
 
 def _read_prompt_part(block: Json) -> tuple[Part, ...]:
     if block.get("type") == "text":
         return _find_typed(inputs.as_text(block, "text"))
     source = inputs.as_dict(block, "source")
-    return inputs.image_part(source.get("media_type"), source.get("data"))
+    return inputs.make_image_part(source.get("media_type"), source.get("data"))
 
 
 def _read_result(block: Json) -> tuple[Part, ...]:
@@ -211,28 +215,28 @@ def _read_result(block: Json) -> tuple[Part, ...]:
     for one in map(inputs.as_dict, inputs.as_list(content)):
         if one.get("type") == "image":
             where = inputs.as_dict(one, "source")
-            images += inputs.image_part(where.get("media_type"), where.get("data"))
-    return (inputs.result_part(block.get("tool_use_id"), "", content, bool(block.get("is_error"))), *images)
+            images += inputs.make_image_part(where.get("media_type"), where.get("data"))
+    return (inputs.make_result_part(block.get("tool_use_id"), "", content, bool(block.get("is_error"))), *images)
 
 
 def _find_typed(text: str) -> tuple[Part, ...]:
     """Return the text that the user typed as parts: none if the program wrote it."""
     text = _REMINDER.sub("", text)
-    return () if _NOTICE.match(text) else inputs.text_part(text)
+    return () if _NOTICE.match(text) else inputs.make_text_part(text)
 
 
 def _report_unknown_line(
     thread: ThreadInfo, line: inputs.Line, value: Json, path: Path, findings: Findings
 ) -> Iterator[Entry]:
     """Report a line of an unknown type; its text is kept."""
-    name = one_line(str(value.get("type")), 40)
+    name = to_one_line(str(value.get("type")), 40)
     findings.add(path, line.number, f"unknown type {name}")
     texts = (
         inputs.join_texts(value, "content", "text", "message", "display"),
         inputs.as_text(value, "message", "content"),
     )
     if text := "\n".join(filter(None, texts)):
-        yield inputs.raw_entry(thread, line, path, text)
+        yield inputs.make_raw_entry(thread, line, path, text)
 
 
 def _read_prompts(source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
@@ -255,4 +259,4 @@ def _make_prompt(path: Path, value: Json, end: int) -> Entry:
     thread = ThreadInfo(f"prompts/{name}", project, file=str(path), unless=unless, metadata={"prompts_only": True})
     pasted = [inputs.as_text(p, "content") for p in inputs.as_dict(value, "pastedContents").values()]
     parts = tuple(TextPart(t) for t in (text, *pasted) if t.strip())
-    return Entry(thread, f"prompt:{inputs.short_hash(name, time, text)}", "user", parts, time, end=end)
+    return Entry(thread, f"prompt:{inputs.compute_short_hash(name, time, text)}", "user", parts, time, end=end)

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Json, MarkerPart, Part, Role, ThinkingPart, ToolCallPart
 from sakti.importers import inputs
 from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
@@ -48,7 +48,7 @@ class Codex(Importer):
             yield Source(self.program, root, root.parent)
             return
         copies = _find_copies(root, findings)
-        paths = [path for pattern in _SESSIONS for path in inputs.files_below(root, pattern, findings)]
+        paths = [path for pattern in _SESSIONS for path in inputs.list_files_below(root, pattern, findings)]
         for path in sorted(paths, key=lambda path: path.name):  # by time: parents first
             if not any(session in path.name for session in copies):
                 yield Source(self.program, path, root)
@@ -79,7 +79,7 @@ def _read_originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[E
     if not name or depth > _DEEPEST or not _ID.fullmatch(name):
         return
     for pattern in _SESSIONS:
-        for path in inputs.files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
+        for path in inputs.list_files_below(root, pattern.replace(".jsonl", f"{name}.jsonl"), Findings()):
             before, end = _Rollout(path, Findings()), base.get("end_ordinal_exclusive")
             originals = _read_originals(before, root, depth + 1)
             entries = before.entries(0, end if isinstance(end, int) else math.inf)
@@ -127,7 +127,7 @@ class _Rollout:
         for line in inputs.read_lines(self._path, offset, self._findings):
             value = line.value
             if value is None:
-                yield inputs.raw_entry(self.thread, line, self._path)
+                yield inputs.make_raw_entry(self.thread, line, self._path)
                 continue
             ordinal = value.get("ordinal")
             if isinstance(ordinal, int) and ordinal >= end:
@@ -207,10 +207,10 @@ class _Rollout:
             yield from self._report_unknown(line, payload, f"item {kind}")
 
     def _report_unknown(self, line: inputs.Line, value: Json, kind: str) -> Iterator[Entry]:
-        self._findings.add(self._path, line.number, f"unknown type {one_line(kind, 40)}")
+        self._findings.add(self._path, line.number, f"unknown type {to_one_line(kind, 40)}")
         payload = inputs.as_dict(value, "payload") or value
         if text := inputs.join_texts(payload, "text", "message", "content"):
-            yield inputs.raw_entry(self.thread, line, self._path, text)
+            yield inputs.make_raw_entry(self.thread, line, self._path, text)
 
 
 def _read_message(payload: Json) -> tuple[Part, ...]:
@@ -223,9 +223,9 @@ def _read_message(payload: Json) -> tuple[Part, ...]:
         written_by = inputs.as_text(source, "provenance", "type") or "user"
         text = inputs.as_text(block, "text")
         if block.get("type") == "input_image":
-            parts += inputs.image_part("", block.get("image_url"))
+            parts += inputs.make_image_part("", block.get("image_url"))
         elif is_answer or (written_by == "user" and not _NOTICE.match(text)):
-            parts += inputs.text_part(text)
+            parts += inputs.make_text_part(text)
     return tuple(parts)
 
 
@@ -248,4 +248,4 @@ def _read_result(payload: Json, name: str) -> Part:
     inner = inputs.as_dict(output)
     failed = inner.get("success") is False
     content = inner.get("content", inner.get("output", output)) if inner else output
-    return inputs.result_part(payload.get("call_id"), name, content, failed)
+    return inputs.make_result_part(payload.get("call_id"), name, content, failed)

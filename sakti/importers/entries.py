@@ -115,7 +115,7 @@ class Importer(Protocol):
         return iter(())
 
 
-def newest_first(read: Callable[[Findings], Iterable[Entry]], findings: Findings) -> Iterator[Entry]:
+def iter_newest_first(read: Callable[[Findings], Iterable[Entry]], findings: Findings) -> Iterator[Entry]:
     """Yield the entries of the branch with the newest leaf, then the others.
 
     Parents stay before their children. `read` reads the source from its beginning. A source without branches is read
@@ -124,7 +124,7 @@ def newest_first(read: Callable[[Findings], Iterable[Entry]], findings: Findings
     if not _has_branches(read(Findings())):
         yield from read(findings)
         return
-    newest = _newest_branch(read(Findings()))
+    newest = _find_newest_branch(read(Findings()))
     # read in two passes, so the offset of an entry is not that up to which the source was imported
     yield from (replace(entry, end=0) for entry in read(findings) if entry.id in newest)
     yield from (replace(entry, end=0) for entry in read(Findings()) if entry.id not in newest)
@@ -148,7 +148,7 @@ def _has_branches(entries: Iterable[Entry]) -> bool:
     return False
 
 
-def _newest_branch(entries: Iterable[Entry]) -> set[str]:
+def _find_newest_branch(entries: Iterable[Entry]) -> set[str]:
     """Return the ids of the entries from the root to the last message, with the results of their calls."""
     parents: dict[str, str] = {}
     beside: list[str] = []  # entries that belong to the step of their parent
@@ -162,7 +162,7 @@ def _newest_branch(entries: Iterable[Entry]) -> set[str]:
         if _belongs_to_parent(entry, answer):
             beside.append(entry.id)
         answer = entry.answer or answer
-    branch = _path_to(leaf, parents)
+    branch = _find_path_to(leaf, parents)
     branch.update(entry_id for entry_id in beside if parents[entry_id] in branch)
     return branch
 
@@ -172,7 +172,7 @@ def _belongs_to_parent(entry: Entry, answer: str) -> bool:
     return entry.kind != "message" or entry.role == "tool" or (bool(entry.answer) and entry.answer == answer)
 
 
-def _path_to(leaf: str, parents: dict[str, str]) -> set[str]:
+def _find_path_to(leaf: str, parents: dict[str, str]) -> set[str]:
     path: set[str] = set()
     while leaf and leaf not in path:
         path.add(leaf)

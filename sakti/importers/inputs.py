@@ -28,7 +28,7 @@ LONGEST = 16 << 20  # bytes of a line that are kept
 RAW_LIMIT = 100_000  # characters of a text that could not be interpreted
 
 
-def files_below(root: Path, pattern: str, findings: Findings) -> list[Path]:
+def list_files_below(root: Path, pattern: str, findings: Findings) -> list[Path]:
     """Return the regular files of a pattern below a folder; links out of it are reported."""
     listed: list[Path] = []
     try:
@@ -195,7 +195,7 @@ def to_role(value: Any) -> Literal["user", "assistant"] | None:
     return value if value in ("user", "assistant") else None
 
 
-def text_part(text: str) -> tuple[Part, ...]:
+def make_text_part(text: str) -> tuple[Part, ...]:
     """Return a text as parts: none if it is blank."""
     return (TextPart(text),) if text.strip() else ()
 
@@ -211,11 +211,11 @@ def call_part(call_id: Any, name: Any, arguments: Any) -> ToolCallPart:
     return ToolCallPart(str(call_id or ""), str(name or ""), as_dict(arguments))
 
 
-def result_part(call_id: Any, name: Any, content: Any, is_error: bool = False) -> ToolResultPart:
+def make_result_part(call_id: Any, name: Any, content: Any, is_error: bool = False) -> ToolResultPart:
     return ToolResultPart(str(call_id or ""), str(name or ""), to_text(content), is_error)
 
 
-def image_part(media_type: Any, data: Any, name: str = "") -> tuple[Part, ...]:
+def make_image_part(media_type: Any, data: Any, name: str = "") -> tuple[Part, ...]:
     """Return an image of base64 or a data URL as parts: none if it is something else."""
     text = as_text(data)
     if text.startswith("data:"):
@@ -225,7 +225,7 @@ def image_part(media_type: Any, data: Any, name: str = "") -> tuple[Part, ...]:
     return (ImagePart(str(media_type), text, name),) if is_image else ()
 
 
-def short_hash(*pieces: object) -> str:
+def compute_short_hash(*pieces: object) -> str:
     """Return a hash of some values, for ids."""
     return hashlib.sha256("\0".join(map(str, pieces)).encode("utf-8", "replace")).hexdigest()[:24]
 
@@ -303,11 +303,11 @@ def _parse_line(data: bytes, dropped: int, line: Line, path: Path, findings: Fin
     return replace(line, text=data[: RAW_LIMIT * 4].decode("utf-8", "replace")[:RAW_LIMIT])
 
 
-def raw_entry(thread: ThreadInfo, line: Line, path: Path, text: str = "") -> Entry:
+def make_raw_entry(thread: ThreadInfo, line: Line, path: Path, text: str = "") -> Entry:
     """Return the entry of a line that could not be interpreted: its text is found by search."""
     return Entry(
         thread,
-        raw_id(path, line.start),
+        make_raw_id(path, line.start),
         parts=(MarkerPart("raw", text or line.text),),
         kind="raw",
         counted=False,
@@ -316,6 +316,6 @@ def raw_entry(thread: ThreadInfo, line: Line, path: Path, text: str = "") -> Ent
     )
 
 
-def raw_id(path: Path, offset: int) -> str:
+def make_raw_id(path: Path, offset: int) -> str:
     """Return the id of a line that could not be interpreted."""
-    return f"raw:{short_hash(path, offset)}"
+    return f"raw:{compute_short_hash(path, offset)}"

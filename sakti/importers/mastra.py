@@ -74,7 +74,7 @@ def read_threads(db: copies.ForeignDatabase, source: Source) -> dict[str, Thread
         others = {k: v for k, v in metadata.items() if k not in ("mastra", "workingMemory")}
         task = {"current_task": om.get("currentTask"), "suggested_response": om.get("suggestedResponse")}
         threads[str(row["id"])] = ThreadInfo(
-            thread_key(source, str(row["id"])),
+            make_thread_key(source, str(row["id"])),
             f"{prefix}{inputs.as_text(row.get('resourceId'))}",
             inputs.as_text(row, "title"),
             file=str(source.path),
@@ -83,7 +83,7 @@ def read_threads(db: copies.ForeignDatabase, source: Source) -> dict[str, Thread
     return threads
 
 
-def thread_key(source: Source, thread: str) -> str:
+def make_thread_key(source: Source, thread: str) -> str:
     """Return the id of a thread that no other database has."""
     return f"{source.key or source.path}:{thread}"
 
@@ -103,16 +103,16 @@ def _read_entries(db: copies.ForeignDatabase, source: Source, findings: Findings
         if thread is None:
             findings.add(source.path, 0, f"message {row.get('id')} belongs to a missing thread")
             thread = threads[thread_id] = ThreadInfo(
-                thread_key(source, thread_id), f"{RESOURCE}", file=str(source.path)
+                make_thread_key(source, thread_id), f"{RESOURCE}", file=str(source.path)
             )
         yield from _read_message(thread, row)
 
 
-def entry_id(thread: ThreadInfo, message: str) -> str:
+def make_entry_id(thread: ThreadInfo, message: str) -> str:
     return f"{thread.id}:{message}"
 
 
-def results_id(thread: ThreadInfo, message: str) -> str:
+def make_results_id(thread: ThreadInfo, message: str) -> str:
     """Return the id of the entry with the results of a message's calls."""
     return f"{thread.id}:{message}#results"
 
@@ -122,7 +122,7 @@ def _read_message(thread: ThreadInfo, row: Json) -> Iterator[Entry]:
     content = row.get("content")
     role = inputs.as_text(row, "role")
     parts, results = _read_content(content)
-    own_id = entry_id(thread, message_id)
+    own_id = make_entry_id(thread, message_id)
     if role == "tool" or (results and not parts):
         yield Entry(thread, own_id, "tool", tuple(results), time)
         return
@@ -133,7 +133,7 @@ def _read_message(thread: ThreadInfo, row: Json) -> Iterator[Entry]:
     shown = tuple(parts) or (MarkerPart("interrupted"),)
     yield Entry(thread, own_id, speaking, shown, time, answer=own_id)
     if results:
-        yield Entry(thread, results_id(thread, message_id), "tool", tuple(results), time, counted=False)
+        yield Entry(thread, make_results_id(thread, message_id), "tool", tuple(results), time, counted=False)
 
 
 def _read_content(content: Any) -> tuple[list[Part], list[Part]]:
@@ -149,7 +149,7 @@ def _read_content(content: Any) -> tuple[list[Part], list[Part]]:
     elif isinstance(value, list):
         blocks = inputs.as_list(value)
     else:
-        return list(inputs.text_part(text)), []
+        return list(inputs.make_text_part(text)), []
     return _read_blocks([inputs.as_dict(block) for block in blocks])
 
 
@@ -170,7 +170,7 @@ def _read_blocks(blocks: Sequence[Json]) -> tuple[list[Part], list[Part]]:
 def _read_part(kind: str, block: Json) -> tuple[Part, ...]:
     """Return a text, thought, image or file; not the notes that Mastra's memory adds."""
     if kind == "text":
-        return inputs.text_part(inputs.as_text(block, "text"))
+        return inputs.make_text_part(inputs.as_text(block, "text"))
     if kind == "reasoning":
         details = "".join(inputs.as_text(d, "text") for d in inputs.as_list(block, "details"))
         text = inputs.as_text(block, "reasoning") or inputs.as_text(block, "text") or details
@@ -181,7 +181,7 @@ def _read_part(kind: str, block: Json) -> tuple[Part, ...]:
 def _read_file(block: Json) -> tuple[Part, ...]:
     name = inputs.as_text(block, "filename")
     data = block.get("data") or block.get("image") or block.get("url")
-    image = inputs.image_part(block.get("mimeType") or block.get("mediaType"), data, name)
+    image = inputs.make_image_part(block.get("mimeType") or block.get("mediaType"), data, name)
     return image or (FilePart(name or inputs.as_text(data)[:200], ""),)
 
 
@@ -194,7 +194,7 @@ def _read_call(block: Json) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
         return (call,), ()
     failed = "error" in inputs.as_text(value, "state") or bool(value.get("isError"))
     content = value.get("errorText") or value.get("error") if failed else value.get("result", value.get("output"))
-    result = inputs.result_part(call_id, name, content, failed)
+    result = inputs.make_result_part(call_id, name, content, failed)
     if block.get("type") == "tool-result":
         return (), (result,)
     return (call,), (result,) if value.get("state") in _DONE else ()
@@ -299,7 +299,7 @@ def _write_record(db: Database, writer: ImportWriter, record: Generations) -> st
     """Store the groups of a record; return the reason if that is impossible, else ""."""
     newest = record.rows[-1]
     covered = [c for i, t in record.threads if (c := _find_covered(db, writer, record, i, t)) is not None]
-    state = inputs.short_hash(newest.get("activeObservations"), newest.get("bufferedObservationChunks"))
+    state = inputs.compute_short_hash(newest.get("activeObservations"), newest.get("bufferedObservationChunks"))
     mark = f"log:{record.threads[0][1].id}:{newest.get('id')}:{state}" if record.threads else ""
     if not covered or imports.find_entries(db, writer.program, [mark]):
         return ""
@@ -350,7 +350,7 @@ def _find_covered(
         return None
     until = record.observed_at.get(thread_id, 0)
     ahead = {str(i) for row in record.rows for i in _read_list(row.get("observedMessageIds"))}
-    known_ahead = _message_ids(db, writer, thread, ahead)
+    known_ahead = _find_message_ids(db, writer, thread, ahead)
     listed: list[Message] = []
     resource = ""
     for message in messages.list_after(db, origin.thread_id, -1):
@@ -361,9 +361,9 @@ def _find_covered(
     return _Covered(origin.thread_id, resource, tuple(listed))
 
 
-def _message_ids(db: Database, writer: ImportWriter, thread: ThreadInfo, ids: Iterable[str]) -> set[str]:
+def _find_message_ids(db: Database, writer: ImportWriter, thread: ThreadInfo, ids: Iterable[str]) -> set[str]:
     """Return the ids that messages of Mastra have here, with those of the results of their calls."""
-    keys = [key for i in ids for key in (entry_id(thread, i), results_id(thread, i))]
+    keys = [key for i in ids for key in (make_entry_id(thread, i), make_results_id(thread, i))]
     return {o.message_id for o in imports.find_entries(db, writer.program, keys).values() if o.message_id}
 
 
@@ -406,7 +406,7 @@ class _Groups:
         end = covered.last
         thread = record.threads[0][1]
         for chunk in map(inputs.as_dict, chunks if not self._is_shared else ()):
-            ids = _message_ids(db, self._writer, thread, map(str, inputs.as_list(chunk, "messageIds")))
+            ids = _find_message_ids(db, self._writer, thread, map(str, inputs.as_list(chunk, "messageIds")))
             span = tuple(sorted(messages.get_many(db, list(ids)), key=lambda m: m.index))
             if not span or any(m.index != end + 1 + n for n, m in enumerate(span)):
                 break
@@ -440,7 +440,7 @@ class _Groups:
     def make_lines(self, group: Group) -> list[NewLine]:
         return [
             NewLine(self._writer.ids.new(), r.line, r.depth, r.date, r.time, r.priority, r.content, r.metadata)
-            for r in lines.rows(group.text)
+            for r in lines.iter_rows(group.text)
             if not r.content.startswith(("<thread", "</thread"))
         ]
 

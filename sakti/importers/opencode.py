@@ -83,10 +83,10 @@ def _read_prompt(base: Entry, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
     shown: list[Part] = []
     for _, part in parts:
         if part.get("type") == "text" and not part.get("synthetic") and not part.get("ignored"):
-            shown += inputs.text_part(_unquote(inputs.as_text(part, "text")))
+            shown += inputs.make_text_part(_unquote(inputs.as_text(part, "text")))
         elif part.get("type") == "file":
             url, name = inputs.as_text(part, "url"), inputs.as_text(part, "filename")
-            shown += inputs.image_part(part.get("mime"), url, name) or (FilePart(name or url[:200], ""),)
+            shown += inputs.make_image_part(part.get("mime"), url, name) or (FilePart(name or url[:200], ""),)
     if shown:
         yield _make_entry(base, base.id, tuple(shown))
 
@@ -117,7 +117,7 @@ def _read_result(part: Json) -> tuple[Part, ...]:
         return ()
     failed = state.get("status") == "error"
     content = state.get("error") if failed else state.get("output")
-    return (inputs.result_part(part.get("callID"), part.get("tool"), content, failed),)
+    return (inputs.make_result_part(part.get("callID"), part.get("tool"), content, failed),)
 
 
 def _read_part(part: Json) -> tuple[Part, ...] | None:

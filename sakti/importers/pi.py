@@ -7,7 +7,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Json, MarkerPart, OutputPart, Part, ThinkingPart, ToolCallPart
 from sakti.importers import entries, inputs
 from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
@@ -29,14 +29,14 @@ class Pi(Importer):
         if root.is_file():
             yield Source(self.program, root, root.parent)
             return
-        for path in inputs.files_below(root, "sessions/*/*.jsonl", findings):
+        for path in inputs.list_files_below(root, "sessions/*/*.jsonl", findings):
             yield Source(self.program, path, root)
 
     def entries(self, source: Source, offset: int, findings: Findings) -> Iterator[Entry]:
         if offset:
             yield from _read_session(source, offset, findings)
         else:
-            yield from entries.newest_first(lambda some: _read_session(source, 0, some), findings)
+            yield from entries.iter_newest_first(lambda some: _read_session(source, 0, some), findings)
 
 
 def _read_header(path: Path) -> Json:
@@ -85,7 +85,7 @@ def _read_session(source: Source, offset: int, findings: Findings) -> Iterator[E
     for line in inputs.read_lines(path, offset, findings):
         value = line.value
         if value is None:
-            yield inputs.raw_entry(thread, line, path)
+            yield inputs.make_raw_entry(thread, line, path)
         elif value.get("type") != "session":
             yield from _line_entries(thread, prefix, line, value, path, findings)
 
@@ -107,9 +107,9 @@ def _line_entries(
     elif kind == "compaction":
         yield replace(base, kind="boundary", parts=(COMPACTED,), counted=False)
     elif kind in _NOTES:
-        yield (replace(base, title=one_line(inputs.as_text(value, "name"), 60)) if kind == "session_info" else base)
+        yield (replace(base, title=to_one_line(inputs.as_text(value, "name"), 60)) if kind == "session_info" else base)
     else:
-        findings.add(path, line.number, f"unknown type {one_line(kind, 40)}")
+        findings.add(path, line.number, f"unknown type {to_one_line(kind, 40)}")
         if text := inputs.join_texts(value, "text", "content", "summary", "message"):
             yield replace(base, kind="raw", parts=(MarkerPart("raw", text),), counted=False)
         else:
@@ -122,10 +122,10 @@ def _read_message(base: Entry, message: Json, findings: Findings) -> Entry:
     blocks = inputs.read_blocks(content)
     time = inputs.read_time(message.get("timestamp")) or base.time
     if role == "toolResult":
-        result = inputs.result_part(
+        result = inputs.make_result_part(
             message.get("toolCallId"), message.get("toolName"), content, bool(message.get("isError"))
         )
-        images = [p for b in blocks for p in inputs.image_part(b.get("mimeType"), b.get("data"))]
+        images = [p for b in blocks for p in inputs.make_image_part(b.get("mimeType"), b.get("data"))]
         return replace(base, role="tool", parts=(result, *images), time=time, kind="message", counted=False)
     if role == "bashExecution":
         output = OutputPart(inputs.as_text(message, "command"), inputs.as_text(message, "output"))
@@ -142,7 +142,7 @@ def _read_parts(blocks: Sequence[Json], findings: Findings) -> tuple[Part, ...]:
     for block in blocks:
         match block.get("type"):
             case "text":
-                parts += inputs.text_part(inputs.as_text(block, "text"))
+                parts += inputs.make_text_part(inputs.as_text(block, "text"))
             case "thinking" if inputs.as_text(block, "thinking").strip():
                 parts.append(ThinkingPart(inputs.as_text(block, "thinking")))
             case "thinking":
@@ -150,5 +150,5 @@ def _read_parts(blocks: Sequence[Json], findings: Findings) -> tuple[Part, ...]:
             case "toolCall":
                 parts.append(inputs.call_part(block.get("id"), block.get("name"), block.get("arguments")))
             case _:
-                parts += inputs.image_part(block.get("mimeType"), block.get("data"))
+                parts += inputs.make_image_part(block.get("mimeType"), block.get("data"))
     return tuple(parts)

@@ -216,7 +216,7 @@ class _ProgramImport:
         before = await store.read(imports.get_source, source.program, str(source.path))
         offset = _resume_at(before, now)
         if offset and not options.dry_run:
-            await store.write(imports.remove_entry, source.program, inputs.raw_id(source.path, offset))
+            await store.write(imports.remove_entry, source.program, inputs.make_raw_id(source.path, offset))
         earlier = before if offset else None
         self._messages = earlier.counts.get("messages", 0) if earlier is not None else 0
         self._start, self._skipped = self._read_figures(), False

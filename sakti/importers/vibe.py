@@ -25,7 +25,7 @@ class Vibe(Importer):
 
     def find(self, root: Path, findings: Findings) -> Iterable[Source]:
         for pattern in ("unified/*/CURRENT", "*/CURRENT", "CURRENT"):
-            paths = inputs.files_below(root, pattern, findings)
+            paths = inputs.list_files_below(root, pattern, findings)
             for path in paths:
                 folder = path.parent
                 journals = (*sorted(folder.glob("journal/*.jsonl")), folder / "meta.json")
@@ -47,7 +47,7 @@ class Vibe(Importer):
         )
         items = _read_items(folder, current, findings)
         for item in items.values():
-            yield from _item_entries(thread, item, source.path, findings)
+            yield from _iter_item_entries(thread, item, source.path, findings)
 
 
 def _read_items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
@@ -59,7 +59,7 @@ def _read_items(folder: Path, current: Json, findings: Findings) -> dict[str, Js
     items = _read_snapshot(folder, manifest, findings)
     end = current.get("snapshot_sequence")
     after = end if manifest and isinstance(end, int) else 0
-    for path in inputs.files_below(folder, "journal/*.jsonl", findings):
+    for path in inputs.list_files_below(folder, "journal/*.jsonl", findings):
         for line in inputs.read_lines(path, 0, findings):
             record = line.value or {}
             number = record.get("sequence")
@@ -88,7 +88,7 @@ def _apply(items: dict[str, Json], delta: Any) -> None:
             items[inputs.as_text(item, "id")] = item
 
 
-def _item_entries(thread: ThreadInfo, item: Json, path: Path, findings: Findings) -> Iterator[Entry]:
+def _iter_item_entries(thread: ThreadInfo, item: Json, path: Path, findings: Findings) -> Iterator[Entry]:
     item_id, time = inputs.as_text(item, "id"), inputs.read_time(item.get("createdAt"))
     step = inputs.as_text(item, "turnId")
     is_open = inputs.as_text(item, "generationStatus") not in _DONE
@@ -113,7 +113,7 @@ def _call_and_result(item_id: str, item: Json) -> tuple[Part, Part]:
     name = inputs.as_text(detail, "toolName") or inputs.as_text(item, "title")
     failed = inputs.lookup(state, "display", "success") is False or item.get("generationStatus") != "completed"
     call = inputs.call_part(item_id, name, detail.get("input"))
-    return call, inputs.result_part(item_id, name, _read_output(state), failed)
+    return call, inputs.make_result_part(item_id, name, _read_output(state), failed)
 
 
 def _read_parts(item: Json, findings: Findings) -> tuple[Part, ...]:
@@ -121,13 +121,13 @@ def _read_parts(item: Json, findings: Findings) -> tuple[Part, ...]:
     for block in map(inputs.as_dict, inputs.as_list(item, "content")):
         match block.get("type"):
             case "text":
-                parts += inputs.text_part(inputs.as_text(block, "text"))
+                parts += inputs.make_text_part(inputs.as_text(block, "text"))
             case "thinking" | "reasoning":
                 text = inputs.as_text(block, "text") or inputs.as_text(block, "thinking")
                 findings.dropped_thinking += not text.strip()
                 parts += (ThinkingPart(text),) if text.strip() else ()
             case _:
-                parts += inputs.image_part(block.get("mimeType") or block.get("media_type"), block.get("data"))
+                parts += inputs.make_image_part(block.get("mimeType") or block.get("media_type"), block.get("data"))
     return tuple(parts)
 
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from sakti.agent.titles import make_first_title
 from sakti.core.clock import Ids
-from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.tokens import Counter, count_parts, sum_message_tokens
 from sakti.core.types import MarkerPart, Message, Part, Thread
 from sakti.importers.entries import Entry, ThreadInfo
 from sakti.store import imports
@@ -244,7 +244,7 @@ class _Batch:
             first.role,
             parts,
             time,
-            tokens=message_tokens(part_tokens),
+            tokens=sum_message_tokens(part_tokens),
             part_tokens=part_tokens,
             token_counter=self._writer.counter.name,
             metadata={IMPORTED: self._writer.run},

@@ -16,7 +16,7 @@ from msgspec import to_builtins
 
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart, plain_text
+from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart, join_plain_text
 from sakti.store.secrets import MARK, mask_secrets
 
 WORD = "word"  # one token, as is each " word" behind it, in o200k_base
@@ -51,14 +51,14 @@ class Redactor:
         return self.text(prefix + value).removeprefix(prefix) if self._counter is None and name else self.text(value)
 
 
-def bundle(
+def iter_bundle(
     messages: Sequence[Message], actors: Sequence[tuple[int, str]], settings: MemorySettings, redactor: Redactor
 ) -> Iterator[Json]:
     """Yield the lines of the file.
 
     `actors`: (time, model) of the agent's calls. `settings` as they are in force.
     """
-    yield {"type": "config", "config": config(settings)}
+    yield {"type": "convert_settings", "convert_settings": convert_settings(settings)}
     saved = [m for m in messages if m.state == "saved"]
     dialogue = [m for m in saved if m.role in ("user", "assistant")]
     results = {r.call_id: r for m in saved for r in m.tool_results}
@@ -70,7 +70,7 @@ def bundle(
             "turn": number,
             "gapMs": max(0, begin - dialogue[start - 1].created_at) if start else 0,
             **_turn(dialogue[start:end], results, redactor),
-            **_model(actors, begin, until),
+            **_find_model(actors, begin, until),
         }
 
 
@@ -80,7 +80,7 @@ def _turn_bounds(dialogue: Sequence[Message]) -> list[int]:
     return [*starts, len(dialogue)]
 
 
-def _model(actors: Sequence[tuple[int, str]], begin: int, until: float) -> Json:
+def _find_model(actors: Sequence[tuple[int, str]], begin: int, until: float) -> Json:
     """Return the model that was called last within a time."""
     models = [model for time, model in actors if begin <= time < until]
     return {"model": models[-1]} if models else {}
@@ -89,12 +89,12 @@ def _model(actors: Sequence[tuple[int, str]], begin: int, until: float) -> Json:
 def _turn(turn: Sequence[Message], results: Mapping[str, ToolResultPart], redactor: Redactor) -> Json:
     """Return the user's message of a turn and the agent's steps."""
     return {
-        "user": redactor.text(plain_text(turn[0].parts)) if turn[0].role == "user" else "",
-        "steps": [s for m in turn if m.role == "assistant" for s in _steps(m, results, redactor)],
+        "user": redactor.text(join_plain_text(turn[0].parts)) if turn[0].role == "user" else "",
+        "steps": [s for m in turn if m.role == "assistant" for s in _iter_steps(m, results, redactor)],
     }
 
 
-def _steps(message: Message, results: Mapping[str, ToolResultPart], redactor: Redactor) -> Iterator[Json]:
+def _iter_steps(message: Message, results: Mapping[str, ToolResultPart], redactor: Redactor) -> Iterator[Json]:
     text = ""
     for part in message.parts:
         if isinstance(part, TextPart):
@@ -110,7 +110,7 @@ def _steps(message: Message, results: Mapping[str, ToolResultPart], redactor: Re
         yield {"text": redactor.text(text)}
 
 
-def config(settings: MemorySettings) -> Json:
+def convert_settings(settings: MemorySettings) -> Json:
     """Convert the engine's settings to the names of the recorded format."""
 
     def camel(name: str) -> str:

@@ -8,12 +8,12 @@ from typing import Any
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import CompactionFinished, Notice
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.core.types import Json, Message
 from sakti.memory import policy
 from sakti.memory.jobs.observation import Observation
 from sakti.memory.state import MemoryState
-from sakti.memory.worker import observable
+from sakti.memory.worker import is_observable
 from sakti.store.database import Database
 from sakti.store.memory import Group, UndoCompaction, moves
 from sakti.store.memory.moves import Compaction
@@ -34,7 +34,7 @@ def select_messages(state: MemoryState, *, whole_turn: bool = True) -> list[Mess
             return list(messages[:newest_prompt])
         if state.window.pending < state.numbers.threshold:
             return []
-    cuts = policy.inner_cuts(messages)
+    cuts = policy.list_inner_cuts(messages)
     return list(messages[: cuts[-1]]) if cuts else []
 
 
@@ -122,7 +122,7 @@ def _report_unchanged(state: MemoryState, tokens: int, why: str | None, *, stopp
 
 def warn_of_rest(unobserved: int, *, stopped: bool) -> tuple[str, ...]:
     """Return the warning of a compaction that left messages `unobserved`, or that was `stopped`."""
-    messages = f"{counted(unobserved, 'message')} {'is' if unobserved == 1 else 'are'}"
+    messages = f"{format_count(unobserved, 'message')} {'is' if unobserved == 1 else 'are'}"
     if stopped:
         rest = f"; {messages} not observed and unchanged" if unobserved else ""
         return (f"You stopped it: the part that is shown here was finished and is in effect{rest}.",)
@@ -219,7 +219,7 @@ def _snapshot(state: MemoryState) -> Json:
 def count_unobserved(state: MemoryState) -> int:
     """Return the tokens of the messages that are in no group yet and may be observed."""
     messages = state.window.observable()
-    return sum(m.tokens for m in messages) if any(observable(m) for m in messages) else 0
+    return sum(m.tokens for m in messages) if any(is_observable(m) for m in messages) else 0
 
 
 async def observe_rest(observation: Observation) -> bool:

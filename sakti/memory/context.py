@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 
 from msgspec import structs
 
-from sakti.core.clock import short
+from sakti.core.clock import shorten_id
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
-from sakti.core.text import one_line
-from sakti.core.tokens import MESSAGE_OVERHEAD, Counter, count_part, cut_to_tokens, message_tokens
+from sakti.core.text import to_one_line
+from sakti.core.tokens import MESSAGE_OVERHEAD, Counter, count_part, cut_to_tokens, sum_message_tokens
 from sakti.core.types import (
     Block,
     ContextPart,
@@ -42,7 +42,7 @@ _MINOR = lazy_pattern(r"^([ \t]*[*-] )[🟡🟢]\ufe0f? ?", re.MULTILINE)
 _ARROW = lazy_pattern(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
 
 
-def for_actor(text: str) -> str:
+def strip_for_actor(text: str) -> str:
     """Remove 🟡 and 🟢 and the arrows that open nested lines, and repeated heads; 🔴 and ✅ stay."""
     return share_heads(_ARROW.sub(r"\1", _MINOR.sub(r"\1", text)))
 
@@ -56,17 +56,17 @@ def render_group(group: Group, now: int, previous_date: int | None, *, tagged: b
     """
     if threads:
         blocks: list[str] = []
-        for text, spans in shared.pieces(group):
+        for text, spans in shared.split_sections(group):
             if text:
-                shown = dates.add_relative_time_to_observations(for_actor(text), now, previous_date).strip("\n")
+                shown = dates.add_relative_time_to_observations(strip_for_actor(text), now, previous_date).strip("\n")
                 blocks.append(f"{shared.format_tag(group, spans, ranges=tagged)}\n{shown}\n</observation-group>")
                 previous_date = None  # the next thread starts its own dates
         return "\n".join(blocks)
-    text = dates.add_relative_time_to_observations(for_actor(group.text), now, previous_date).strip("\n")
+    text = dates.add_relative_time_to_observations(strip_for_actor(group.text), now, previous_date).strip("\n")
     if not tagged or group.first_index is None:
         return text
     span = f"{group.first_index}-{group.last_index}"
-    head = f'<observation-group id="{short(group.id)}" kind="{group.kind}" messages="{span}">'
+    head = f'<observation-group id="{shorten_id(group.id)}" kind="{group.kind}" messages="{span}">'
     return f"{head}\n{text}\n</observation-group>"
 
 
@@ -124,7 +124,7 @@ class ContextBuilder:
         # blocks of groups that are about to enter the log stay cached, so that they are counted once
         self._cache = self._cache | fresh if len(self._cache) <= 2 * len(fresh) + SPARE_BLOCKS else fresh
         *rest, newest = fresh.values()
-        blocks = (self.text("memory", self._instructions()), *rest, structs.replace(newest, edge=True))
+        blocks = (self.text("memory", self._join_instructions()), *rest, structs.replace(newest, edge=True))
         self._made = (active, now, blocks, sum(b.tokens for b in fresh.values()))
         return self._made
 
@@ -148,19 +148,19 @@ class ContextBuilder:
             self._excerpts[key] = shorten_message(message, tokens, self._counter)
         return self._excerpts[key]
 
-    def _instructions(self) -> str:
+    def _join_instructions(self) -> str:
         parts = [read_prompt("memory")]
         if self._tagged:
             parts.insert(1, read_prompt("memory#recall"))
         if self._thread is not None:
-            parts.append(shared.shared_instructions(self._thread, recall=self._tagged))
+            parts.append(shared.build_shared_instructions(self._thread, recall=self._tagged))
         return "\n\n".join(p for p in parts if p)
 
     def reminder(self, thread_id: str, resource_id: str) -> Message:
         """Return the message that replaces removed raw messages: never stored, shown, searched or observed."""
         words = read_prompt("memory#reminder")
         if self._thread is not None:
-            words = fill_prompt("memory#reminder-shared", thread=shared.thread_alias(self._thread.id))
+            words = fill_prompt("memory#reminder-shared", thread=shared.make_thread_alias(self._thread.id))
         text = f"<system-reminder>\n{words}\n</system-reminder>"
         tokens = self.text("reminder", text).tokens
         return Message(
@@ -194,9 +194,9 @@ def shorten_message(message: Message, tokens: int, counter: Counter) -> Message:
     parts = tuple(_cut_part(part, cut) for part in message.parts)
     pairs = zip(parts, message.parts, message.part_tokens, strict=False)
     sizes = [size if new == old else count_part(counter, new) for new, old, size in pairs]
-    if parts == message.parts or message_tokens(sizes) >= message.tokens:
+    if parts == message.parts or sum_message_tokens(sizes) >= message.tokens:
         return message
-    return structs.replace(message, parts=parts, part_tokens=tuple(sizes), tokens=message_tokens(sizes))
+    return structs.replace(message, parts=parts, part_tokens=tuple(sizes), tokens=sum_message_tokens(sizes))
 
 
 def _has_text(part: Part) -> bool:
@@ -232,7 +232,7 @@ def _cut_part(part: Part, cut: Callable[[str], str]) -> Part:
             return part
 
 
-def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) -> dict[str, str]:
+def collect_changing_parts(current_task: str | None, suggested_response: str | None, gap_ms: int) -> dict[str, str]:
     """Return what changes from step to step: a pause before the newest prompt, task, suggested response."""
     out: dict[str, str] = {}
     if gap := dates.format_temporal_gap(gap_ms):
@@ -244,16 +244,16 @@ def tail(current_task: str | None, suggested_response: str | None, gap_ms: int) 
     return out
 
 
-def carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) -> list[CarriedPiece]:
+def select_carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) -> list[CarriedPiece]:
     """Return the lines below `head` that a new thread starts with, at most `limit` tokens in total.
 
     Newest threads and pinned lines come first; what does not fit is left out.
     """
     pieces: list[CarriedPiece] = []
     if earlier.title:
-        pieces.append(CarriedPiece("thread", earlier.thread_id, f"Last thread: {one_line(earlier.title)}"))
+        pieces.append(CarriedPiece("thread", earlier.thread_id, f"Last thread: {to_one_line(earlier.title)}"))
     if earlier.current_task:
-        pieces.append(CarriedPiece("thread", earlier.thread_id, f"Its task: {one_line(earlier.current_task, 300)}"))
+        pieces.append(CarriedPiece("thread", earlier.thread_id, f"Its task: {to_one_line(earlier.current_task, 300)}"))
     pieces += [CarriedPiece("task", task_id, f"Open task: {text}") for task_id, text in earlier.tasks]
     pieces += [CarriedPiece("line", line_id, f"{LINE}{text}") for line_id, text in earlier.lines]
     tokens = counter.count(head)

@@ -27,7 +27,7 @@ from sakti.memory.phases import Phase, ReflectionPhase
 from sakti.memory.protocol import Observer, Reflector
 from sakti.memory.request import RequestBuilder
 from sakti.memory.state import MemoryOptions, MemoryServices, MemoryState, Trigger
-from sakti.memory.window import first_window, newest_prompt, open_record
+from sakti.memory.window import find_newest_prompt, load_first_window, open_record
 from sakti.memory.worker import MemoryWorker
 from sakti.store import leases
 from sakti.store import memory as memory_store
@@ -58,10 +58,10 @@ class MemoryEngine:
     ) -> None:
         self._services, self._store, self._emit = services, services.store, services.emit
         self._counter, self._clock, self._ids = services.counter, services.store.clock, services.store.ids
-        self._options = structs.replace(options, settings=modes.settings_for(options.settings, options.mode))
+        self._options = structs.replace(options, settings=modes.apply_mode(options.settings, options.mode))
         self._settings = self._options.settings
         self._last_messages = modes.last_messages(options.settings, options.mode)
-        self._leases = Leases(self._store, options.owner or leases.new_owner(), options.patience)
+        self._leases = Leases(self._store, options.owner or leases.make_owner(), options.patience)
         self._chosen = observer.name
         self._worker = MemoryWorker(services, observer, reflector)
         self._patience = Patience(options.turn_wait, self._stop_waiting_for_model)
@@ -135,7 +135,7 @@ class MemoryEngine:
             self._request.use_page_of(self._options.page_of)
         record = await self._open_record(thread)
         few = None if self._settings.enabled else max(200, self._last_messages * 4)
-        window = await first_window(self._store, thread, record, newest=few)
+        window = await load_first_window(self._store, thread, record, newest=few)
         self._state = state = MemoryState(self._services, self._options, self._request.log, window, self._announce)
         state.is_late = lambda: self._patience.is_over
         state.budget = self._budget
@@ -150,7 +150,7 @@ class MemoryEngine:
         self._actor = str(record.metadata.get("actor") or "")
         newest = window.messages[-1:] or await self._store.read(message_store.list_page, thread.id, limit=1)
         self._last_message_at = newest[-1].created_at if newest else None
-        prompt = await newest_prompt(self._store, window)
+        prompt = await find_newest_prompt(self._store, window)
         state.prompts = [prompt] if prompt else []
         self._new_thread = not newest
         await self._request.open(state)
@@ -184,7 +184,7 @@ class MemoryEngine:
 
     async def _find_rates(self) -> None:
         """Look up the Observer's price; the price list is slow to load, so nothing waits for it."""
-        self._rates = status.rates(self._worker.observer.name)
+        self._rates = status.find_rates(self._worker.observer.name)
         self._announce()
 
     # --- a turn -----------------------------------------------------------------------------------------
@@ -288,7 +288,9 @@ class MemoryEngine:
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
         """Return the facts, memory's included, that the next request would add to the stored ones."""
         state, request = self.state, self._request
-        return memory_request.due_next(self._messages(), {**facts, **request.tail(state)}, self._clock.now())
+        return memory_request.select_next_facts(
+            self._build_messages(), {**facts, **request.tail(state)}, self._clock.now()
+        )
 
     def preview(self) -> Prepared:
         """Return the window as it would be sent now, without changing or writing anything."""
@@ -296,9 +298,9 @@ class MemoryEngine:
 
     def _prepare(self, state: MemoryState, now: MemoryStatus) -> Prepared:
         request = self._request
-        return Prepared(request.blocks(state), self._messages(), tuple(request.tail(state).values()), now)
+        return Prepared(request.blocks(state), self._build_messages(), tuple(request.tail(state).values()), now)
 
-    def _messages(self) -> tuple[Message, ...]:
+    def _build_messages(self) -> tuple[Message, ...]:
         return self._request.messages(self.state, is_idle=self._step == 0)
 
     async def _move(self, state: MemoryState, facts: Mapping[str, str] | None) -> None:
@@ -364,10 +366,10 @@ class MemoryEngine:
         observer = self._worker.observer.name
         reason = self._options.reason if observer == self._chosen else f"{self._chosen} could not observe"
         models = status.MemoryModels(observer, self._worker.reflector.name, self._rates, reason)
-        now = status.status(self.state, models, self._step, running=self._observation.running() is not None)
+        now = status.build_status(self.state, models, self._step, running=self._observation.running() is not None)
         if not (self._settings.enabled and self._writes):  # nothing is ever observed here
             now = structs.replace(now, phase="read-only" if self._settings.enabled else "off", next_buffer_at=None)
-        messages, log = self._request.count_unsent(self.state, self._messages())
+        messages, log = self._request.count_unsent(self.state, self._build_messages())
         return structs.replace(now, unsent=messages, unsent_observations=log)
 
     def _announce(self) -> None:
@@ -414,7 +416,7 @@ class MemoryEngine:
         if state.window.pending < before:
             return True
         messages = state.window.messages
-        if len(policy.inner_cuts(messages)) < 2:
+        if len(policy.list_inner_cuts(messages)) < 2:
             return False
         self._request.halve(before)
         return True

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from sakti.core.clock import Clock
 from sakti.core.config import MAX_OUTPUT_TOKENS, ModelSettings
 from sakti.core.errors import MemoryFailure, ProviderError
-from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.tokens import Counter, count_parts, sum_message_tokens
 from sakti.core.types import Block, ImagePart, Message, ModelCall, Part, Request, TextPart
 from sakti.providers import limits
 from sakti.providers.facts import takes_images
@@ -96,7 +96,7 @@ class MemoryModel:
             "user",
             parts,
             self.clock.now(),
-            tokens=message_tokens(counted_parts),
+            tokens=sum_message_tokens(counted_parts),
             part_tokens=counted_parts,
         )
         counted = self.counter.count(system) + message.tokens
@@ -112,7 +112,7 @@ class MemoryModel:
         retries = Retries(self._random.random)
         while True:
             try:
-                return await self._once(request, counted)
+                return await self._ask_once(request, counted)
             except ProviderError as e:
                 seconds = retries.wait(e)
                 if seconds is None:
@@ -120,7 +120,7 @@ class MemoryModel:
                 log.info("%s is asked again in %.0f s: %s", self.full_name, seconds, e.message)
                 await self.clock.sleep(seconds)
 
-    async def _once(self, request: Request, counted: int) -> tuple[str, ModelCall]:
+    async def _ask_once(self, request: Request, counted: int) -> tuple[str, ModelCall]:
         started = self.clock.monotonic()
         stream = self.provider.stream(request)
         try:

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.errors import ConfigError
-from sakti.core.resources import has_prompt, mode_names, read_prompt
+from sakti.core.resources import has_prompt, list_modes, read_prompt
 from sakti.core.types import Json
-from sakti.memory.log.lines import fields as named_fields
+from sakti.memory.log.lines import parse_fields as named_fields
 
 DEFAULT = "default"
 FieldType: TypeAlias = Literal["text", "list", "table"]
@@ -40,7 +40,7 @@ class ModeNumbers(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 @lru_cache(maxsize=64)
-def numbers(mode: str) -> ModeNumbers:
+def read_numbers(mode: str) -> ModeNumbers:
     """Return the front matter of a mode, without a file the default one. Raises `ConfigError`."""
     name = f"modes/{mode}"
     if not has_prompt(name):
@@ -56,13 +56,13 @@ def numbers(mode: str) -> ModeNumbers:
 
 def describe(mode: str) -> str:
     """Return one sentence about a mode: its description, else the first sentence of its task."""
-    sentence = numbers(mode).description or prompt(mode, "task").partition(". ")[0]
+    sentence = read_numbers(mode).description or prompt(mode, "task").partition(". ")[0]
     return f"{sentence.strip().removesuffix('.')}."
 
 
-def descriptions() -> dict[str, str]:
+def read_descriptions() -> dict[str, str]:
     """Return one sentence for each mode, by name; a broken file is described by its fault."""
-    return {name: find_problem(name) or describe(name) for name in mode_names()}
+    return {name: find_problem(name) or describe(name) for name in list_modes()}
 
 
 def find_problem(mode: str) -> str:
@@ -74,12 +74,12 @@ def find_problem(mode: str) -> str:
     return ""
 
 
-def typed_fields(mode: str, section: str, content: str) -> Json:
+def convert_fields(mode: str, section: str, content: str) -> Json:
     """Return the `mode_specific` values of a line: declared keys typed, others in a section as text.
 
     The section fills the key of its name: a text, one entry of a list, or with its pairs a table.
     """
-    declared = numbers(mode).fields
+    declared = read_numbers(mode).fields
     pairs = named_fields(content)
     out: Json = {_key(n): _read_value(v, declared[_key(n)]) for n, v in pairs.items() if _key(n) in declared}
     extra: Json = {n: v for n, v in pairs.items() if _key(n) not in declared} if section else {}
@@ -110,16 +110,16 @@ def prompt(mode: str, name: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def sections(mode: str) -> tuple[str, ...]:
+def list_sections(mode: str) -> tuple[str, ...]:
     """Return the sections that a mode's Observer writes beside the observations: the tags in its `output`."""
     return tuple(dict.fromkeys(re.findall(r"^<([a-z][a-z-]*)>", prompt(mode, "output"), re.MULTILINE)))
 
 
-def settings_for(settings: MemorySettings, mode: str) -> MemorySettings:
+def apply_mode(settings: MemorySettings, mode: str) -> MemorySettings:
     """Return the settings with the mode's numbers in place of those left at their defaults."""
     if mode == DEFAULT:
         return settings
-    row, observation, reflection = numbers(mode), settings.observation, settings.reflection
+    row, observation, reflection = read_numbers(mode), settings.observation, settings.reflection
     usual, usual_reflection = ObservationSettings(), ReflectionSettings()
     if observation.message_tokens == usual.message_tokens:
         observation = replace(observation, message_tokens=row.message_tokens)
@@ -131,4 +131,4 @@ def settings_for(settings: MemorySettings, mode: str) -> MemorySettings:
 
 
 def last_messages(settings: MemorySettings, mode: str) -> int:
-    return settings.last_messages if settings.last_messages is not None else numbers(mode).last_messages
+    return settings.last_messages if settings.last_messages is not None else read_numbers(mode).last_messages

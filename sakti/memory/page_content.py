@@ -96,7 +96,7 @@ def check_schema(page: str, schema: Json) -> None:
         raise MemoryFailure(f"Working memory would break its schema at {path}: {message}.", code="schema")
 
 
-def schema_instructions(schema: Json | None) -> str:
+def make_schema_instructions(schema: Json | None) -> str:
     """Return the instructions on the schema, empty without one."""
     if schema is None:
         return ""
@@ -125,13 +125,13 @@ def split_sections(page: str) -> list[tuple[str, str]]:
     return [(heading, "\n".join(body).strip("\n")) for heading, body in out if heading or "".join(body).strip()]
 
 
-def _title(heading: str) -> str:
+def _get_title(heading: str) -> str:
     match = _HEADING.match(heading)
     return match[2] if match else ""
 
 
 def normalize_heading(heading: str) -> str:
-    return _title(heading).strip().casefold()
+    return _get_title(heading).strip().casefold()
 
 
 def merge_sections(page: str, update: str) -> tuple[str, tuple[str, ...]]:
@@ -152,7 +152,7 @@ def merge_sections(page: str, update: str) -> tuple[str, tuple[str, ...]]:
             continue
         else:
             out[place] = (out[place][0], body)
-        changed.append(_title(heading))
+        changed.append(_get_title(heading))
     return "\n\n".join(f"{heading}\n{body}".strip("\n") for heading, body in out), tuple(changed)
 
 
@@ -173,7 +173,7 @@ def merge_json(page: Json, update: Json) -> tuple[Json, tuple[str, ...]]:
     return out, tuple(k for k in {**page, **out} if page.get(k) != out.get(k) or (k in page) != (k in out))
 
 
-def as_json(text: str) -> Json | None:
+def parse_json(text: str) -> Json | None:
     """Parse a page or an update as a JSON object; None for Markdown."""
     if not text.lstrip().startswith("{"):
         return None
@@ -189,7 +189,7 @@ def merge_update(page: str, update: str, *, needs_json: bool) -> tuple[str, tupl
 
     Raises `MemoryFailure` (bad_json) if the two differ, or the page `needs_json`.
     """
-    old, new = as_json(page), as_json(update)
+    old, new = parse_json(page), parse_json(update)
     if needs_json and old is None:
         raise MemoryFailure(
             "The page is Markdown, but its schema requires JSON: replace the whole page.", code="bad_json"
@@ -208,7 +208,7 @@ def _merge_objects(old: Json, new: Json) -> tuple[str, tuple[str, ...]]:
 
 def start_page(template: str, content: str) -> tuple[str, tuple[str, ...]]:
     """Return a new page, of JSON or of Markdown over its `template`, and its headings or keys."""
-    values = as_json(content)
+    values = parse_json(content)
     return merge_sections(template, content) if values is None else _merge_objects({}, values)
 
 

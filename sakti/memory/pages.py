@@ -19,13 +19,13 @@ from sakti.core.resources import read_prompt
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.page_content import (
-    as_json,
     check_schema,
     check_size,
     load_schema,
     load_template,
     merge_update,
     normalize_heading,
+    parse_json,
     split_sections,
     start_page,
 )
@@ -66,7 +66,7 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
         if not content.strip():
             raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
         before, version = await self.read()
-        if self.schema is not None and as_json(content) is None:
+        if self.schema is not None and parse_json(content) is None:
             raise MemoryFailure("The page follows a JSON schema: give a JSON object.", code="bad_json")
         if replace or not version:
             page, changed = start_page("" if replace else before, content)
@@ -99,7 +99,7 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
         body = next((b for h, b in split_sections(page) if normalize_heading(h) == NOTES.casefold()), "")
         line = f"- {' '.join(note.split())}"
         content = f"# {NOTES}\n{f'{body}{chr(10)}{line}' if body else line}"
-        facts = as_json(page)
+        facts = parse_json(page)
         if facts is not None or self.schema is not None:
             old: Any = (facts or {}).get(NOTES)
             notes = [*(cast("list[Any]", old) if isinstance(old, list) else []), " ".join(note.split())]
@@ -147,7 +147,7 @@ class Pages:
         usual = self.settings.working_memory
         texts: list[str] = []
         for scope in SCOPES:
-            page = await self.store.read(rows.read_working_memory, scope, self._owner(scope, thread_id))
+            page = await self.store.read(rows.read_working_memory, scope, self._get_owner(scope, thread_id))
             text = page[0] if page else await self.template() if usual.template and scope == usual.scope else ""
             if text.strip():
                 texts.append(f'<working-memory scope="{scope}">\n{mask_secrets(text.strip())}\n</working-memory>')
@@ -156,7 +156,7 @@ class Pages:
     async def read(self, thread_id: str | None = None) -> str:
         """Return the page of the workspace or of a thread; the template before the first version."""
         scope: Scope = "thread" if thread_id else "resource"
-        page = await self.store.read(rows.read_working_memory, scope, self._owner(scope, thread_id or ""))
+        page = await self.store.read(rows.read_working_memory, scope, self._get_owner(scope, thread_id or ""))
         return page[0] if page else await self.template()
 
     async def read_thread_page(self, thread_id: str) -> str:
@@ -191,14 +191,14 @@ class Pages:
         return WorkingPage(
             store=self.store,
             counter=self.counter,
-            owner_id=self._owner(scope, thread_id),
+            owner_id=self._get_owner(scope, thread_id),
             scope=scope,
             resource_id=self.resource_id,
             schema=await asyncio.to_thread(self.schema),
             template=await self.template(),
         )
 
-    def _owner(self, scope: Scope, thread_id: str) -> str:
+    def _get_owner(self, scope: Scope, thread_id: str) -> str:
         return self.resource_id if scope == "resource" else thread_id
 
     def must_write(self) -> None:

@@ -201,7 +201,7 @@ def select_safe_buffer_prefix(messages: Sequence[Message]) -> tuple[Message, ...
     return tuple(messages)
 
 
-def safe_cuts(messages: Sequence[Message]) -> list[int]:
+def list_safe_cuts(messages: Sequence[Message]) -> list[int]:
     """Return each prefix length of `messages` that keeps calls with results, ascending from 0.
 
     Unanswered calls are over at the next message that is not a result.
@@ -220,9 +220,9 @@ def safe_cuts(messages: Sequence[Message]) -> list[int]:
     return sorted(set(cuts))
 
 
-def inner_cuts(messages: Sequence[Message]) -> list[int]:
+def list_inner_cuts(messages: Sequence[Message]) -> list[int]:
     """Return the safe cuts that leave at least one message behind them."""
-    return [cut for cut in safe_cuts(messages) if cut < len(messages)]
+    return [cut for cut in list_safe_cuts(messages) if cut < len(messages)]
 
 
 # --- effective numbers --------------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ class Numbers(Struct, frozen=True):
     why: str = ""
 
 
-def effective_numbers(settings: MemorySettings, observation_tokens: int, budget: int | None) -> Numbers:
+def compute_effective_numbers(settings: MemorySettings, observation_tokens: int, budget: int | None) -> Numbers:
     """Return the thresholds for a model whose window leaves `budget` tokens for log and messages.
 
     None: no limit is known. A budget smaller than both thresholds together is split 3 : 4 between messages and log.

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import (
     ContextPart,
@@ -27,7 +27,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.memory.observe.transcript import cut
-from sakti.memory.shared import thread_alias
+from sakti.memory.shared import make_thread_alias
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.threads import messages as message_store
@@ -75,7 +75,7 @@ async def recall(store: Store, counter: Counter, asking: AskingThread, request: 
         return _read_part(messages, request.part_index, request.char_offset, counter)
     rows = await _read_page(store, thread, first, request.page)
     total = await store.read(message_store.count_messages, thread)
-    shown = _rows_that_fit(rows, request, counter)
+    shown = _select_fitting_rows(rows, request, counter)
     indexes = [int(r["index"]) for r in shown]
     out: Json = {
         "thread_id": thread,
@@ -104,12 +104,12 @@ async def _read_page(store: Store, thread_id: str, first: int, page: int) -> Seq
     return await store.read(message_store.list_between, thread_id, start, start + PAGE_MESSAGES - 1)
 
 
-def _rows_that_fit(messages: Sequence[Message], request: RecallRequest, counter: Counter) -> list[Json]:
+def _select_fitting_rows(messages: Sequence[Message], request: RecallRequest, counter: Counter) -> list[Json]:
     """Return the rows nearest to the place that fit the limit, at least one, in their order."""
     shown: list[Json] = []
     tokens = 0
     for message in messages if request.page >= 0 else reversed(messages):
-        row = _row(message, request.detail, counter)
+        row = _make_row(message, request.detail, counter)
         size = counter.count(json.dumps(row, ensure_ascii=False))
         if shown and tokens + size > request.limit_tokens:
             break
@@ -124,7 +124,7 @@ _RANGE = lazy_pattern(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
 async def _resolve_alias(store: Store, resource_id: str, alias: str) -> str:
     """Return the id of the thread with that short name in a shared log."""
     threads = await store.read(memory_log.list_thread_ids, resource_id)
-    thread = next((t for t in threads if thread_alias(t) == alias), None)
+    thread = next((t for t in threads if make_thread_alias(t) == alias), None)
     if thread is None:
         raise MemoryFailure(f"No thread of this workspace has the id {alias}.", code="not_found")
     return thread
@@ -138,7 +138,7 @@ async def _resolve_place(store: Store, asking: AskingThread, text: str) -> tuple
     spans = await store.read(memory_log.find_group, asking.resource_id, text)
     if spans:
         meant = next((s for s in spans if s.thread_id == asking.thread_id), spans[-1])
-        others = [f"{thread_alias(s.thread_id)}/{s.first}-{s.last}" for s in spans if s is not meant]
+        others = [f"{make_thread_alias(s.thread_id)}/{s.first}-{s.last}" for s in spans if s is not meant]
         return (meant.thread_id, meant.first, meant.last), others
     message = await store.read(memory_log.find_message, asking.resource_id, text)
     if message is None:
@@ -146,13 +146,13 @@ async def _resolve_place(store: Store, asking: AskingThread, text: str) -> tuple
     return (message[1], message[2], message[2]), []
 
 
-def _row(message: Message, detail: str, counter: Counter) -> Json:
+def _make_row(message: Message, detail: str, counter: Counter) -> Json:
     parts: list[Json] = []
     for index, part in enumerate(message.parts):
-        kind, text = _text(part)
+        kind, text = _describe_part(part)
         if not kind:
             continue
-        shown = one_line(text, LOW_CHARACTERS) if detail == "low" else cut(text, PART_TOKENS, counter.count)
+        shown = to_one_line(text, LOW_CHARACTERS) if detail == "low" else cut(text, PART_TOKENS, counter.count)
         entry: Json = {"part": index, "kind": kind, "text": shown}
         if shown != text:
             entry["characters"] = len(text)
@@ -166,7 +166,7 @@ def _row(message: Message, detail: str, counter: Counter) -> Json:
     }
 
 
-def _text(part: Part) -> tuple[str, str]:
+def _describe_part(part: Part) -> tuple[str, str]:
     """Return (kind, text) of a part; the kind is empty for parts that are not recalled."""
     match part:
         case TextPart(text):
@@ -191,7 +191,7 @@ def _text(part: Part) -> tuple[str, str]:
 def _read_part(messages: list[Message], index: int, offset: int, counter: Counter) -> Json:
     if not messages or not 0 <= index < len(messages[0].parts):
         raise MemoryFailure(f"That message has no part {index}.", code="not_found")
-    kind, text = _text(messages[0].parts[index])
+    kind, text = _describe_part(messages[0].parts[index])
     rest = text[max(0, offset) :]
     low, high = 0, len(rest)
     if counter.count(rest) > PAGE_TOKENS:

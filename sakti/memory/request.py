@@ -15,14 +15,14 @@ from msgspec import structs
 from sakti.core.config import MemorySettings
 from sakti.core.errors import StoreError
 from sakti.core.resources import read_prompt
-from sakti.core.text import counted
-from sakti.core.tokens import Counter, count_part, message_tokens
+from sakti.core.text import format_count
+from sakti.core.tokens import Counter, count_part, sum_message_tokens
 from sakti.core.types import Block, ContextPart, Message, Thread
 from sakti.memory import context, shared
 from sakti.memory.pages import Pages
 from sakti.memory.state import MemoryState
 from sakti.memory.summaries import Levels
-from sakti.memory.window import Window, newest_from, newest_messages, newest_that_fit
+from sakti.memory.window import Window, find_first_fitting, select_newest, select_newest_fitting
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
@@ -38,20 +38,22 @@ ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "j
 STALE_MS = 10 * 60_000  # age of the time at which a turn sends it again
 
 
-def due_next(messages: Sequence[Message], facts: Mapping[str, str], now: int) -> dict[str, str]:
+def select_next_facts(messages: Sequence[Message], facts: Mapping[str, str], now: int) -> dict[str, str]:
     """Return the facts that the next request adds.
 
     They go with the newest message, or after an answer with the user's next one.
     """
     last = messages[-1] if messages else None
     if last is not None and last.role != "assistant":
-        return due(messages, facts, now, begins=False)
+        return select_due_facts(messages, facts, now, begins=False)
     thread_id, resource_id = (last.thread_id, last.resource_id) if last is not None else ("", "")
     prompt = Message("", thread_id, resource_id, "user", (), now)
-    return due((*messages, prompt), facts, now, begins=True)
+    return select_due_facts((*messages, prompt), facts, now, begins=True)
 
 
-def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begins: bool) -> dict[str, str]:
+def select_due_facts(
+    messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begins: bool
+) -> dict[str, str]:
     """Return the facts to send with the last of `messages`, secrets masked: they are stored with it.
 
     `begins`: it begins a turn, so that all but the long ones are sent again; else those that changed since they were
@@ -60,7 +62,7 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
     if not messages or messages[-1].role == "assistant":
         return {}
     facts = mask_value(dict(facts))
-    current, time = _sent_facts(messages)
+    current, time = _find_sent_facts(messages)
     changed = {name: fact for name, fact in facts.items() if current.get(name) != fact}
     if begins and _has_no_facts(messages[-1], facts):
         return {name: fact for name, fact in facts.items() if name.partition(" ")[0] not in ONCE or name in changed}
@@ -71,10 +73,10 @@ def due(messages: Sequence[Message], facts: Mapping[str, str], now: int, *, begi
 
 def _has_no_facts(message: Message, facts: Mapping[str, str]) -> bool:
     """Return whether a message is the user's and was sent without any of these facts."""
-    return message.role == "user" and not _sent_facts([message])[0].keys() & facts.keys()
+    return message.role == "user" and not _find_sent_facts([message])[0].keys() & facts.keys()
 
 
-def _sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
+def _find_sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
     """Return the facts as they were sent last, and when the time was sent."""
     current: dict[str, str] = {}
     time = 0
@@ -100,7 +102,7 @@ def count_unsent(window: Window, sent: Sequence[Message]) -> tuple[int, int]:
 
 def describe_unsent(messages: int, tokens: int) -> str:
     """Return the sentence about messages that are neither observed yet nor sent in full; "" without any."""
-    size = f"{counted(messages, 'message')}, {tokens:,} tokens"
+    size = f"{format_count(messages, 'message')}, {tokens:,} tokens"
     note = (
         f"Too long for the request ({size}): of the newest only the beginning and the end are sent, until they are"
         " observed. /compact observes now; search finds them in full."
@@ -191,7 +193,7 @@ class RequestBuilder:
     async def _find_pieces(self, thread: Thread) -> list[fork.CarriedPiece]:
         earlier = await self._store.read(memory_log.build_carry_over, thread.resource_id, thread.id)
         head = read_prompt("memory#carry-over")
-        return context.carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
+        return context.select_carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
 
     async def carried_lines(self, state: MemoryState, *, is_new: bool) -> list[fork.CarriedLine]:
         """Return the lines of the carry-over; of a thread that `is_new`, as its first turn would send them."""
@@ -284,7 +286,7 @@ class RequestBuilder:
         log = self.log.log(state.window.active, state.today)
         if not log or state.budget is None:
             return log
-        self._start = newest_from([b.tokens for b in log[1:]], int(state.budget * LOG_SHARE), self._start)
+        self._start = find_first_fitting([b.tokens for b in log[1:]], int(state.budget * LOG_SHARE), self._start)
         if not self._start:
             return log
         return (log[0], self.log.text("memory", read_prompt("memory#cut")), *log[1 + self._start :])
@@ -300,7 +302,7 @@ class RequestBuilder:
         ended = is_idle and _ends_with_answer(messages)
         prompts = [] if ended else state.prompts
         messages = [*(m for m in prompts if m.index <= state.window.cursor), *messages]
-        reminder = self._reminder(state.window)
+        reminder = self._make_reminder(state.window)
         return (*reminder, *self._fit(state, messages, prompts, reminder, ended=ended))
 
     def _fit(
@@ -316,15 +318,15 @@ class RequestBuilder:
 
         `ended`: the last exchange is complete and another one follows.
         """
-        most = self._most_for_messages(state, reminder)
+        most = self._compute_message_limit(state, reminder)
         room = min((r for r in (state.message_limit, most) if r is not None), default=None)
         if room is None or sum(m.tokens for m in messages) <= room:
             return messages
         limit = max(context.LEAST_EXCERPT, room // EXCERPT_SHARE)
         most = room if ended else most
-        return newest_that_fit(messages, room, prompts, lambda m: self.log.cut_message(m, limit), most=most)
+        return select_newest_fitting(messages, room, prompts, lambda m: self.log.cut_message(m, limit), most=most)
 
-    def _reminder(self, window: Window) -> tuple[Message, ...]:
+    def _make_reminder(self, window: Window) -> tuple[Message, ...]:
         """Return the message in place of observed ones; none if no message was observed."""
         if window.cursor < 0 or not window.active:
             return ()
@@ -333,10 +335,10 @@ class RequestBuilder:
     def _last_by_number(self, state: MemoryState, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the newest messages, as many as the settings say, and summaries of older ones."""
         raw = self._levels.select_uncovered_messages(messages, state.prompts)
-        sent = [*self._levels.blocks, *newest_messages(raw, self._last_messages, state.prompts)]
+        sent = [*self._levels.blocks, *select_newest(raw, self._last_messages, state.prompts)]
         return tuple(sorted(sent, key=lambda m: m.index))
 
-    def _most_for_messages(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
+    def _compute_message_limit(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
         """Return the tokens that messages may take in the model's window; None without a limit."""
         limits = [] if self._room is None else [self._room]
         if state.budget is not None:
@@ -356,10 +358,10 @@ class RequestBuilder:
         metadata = state.window.thread.metadata
         tasks_line = {"tasks": self._tasks} if self._tasks else {}
         if not self._settings.enabled:
-            return context.tail(None, None, self.gap) | tasks_line
+            return context.collect_changing_parts(None, None, self.gap) | tasks_line
         newest = max((m.index for m in state.prompts), default=-1)
         response = metadata.get("suggested_response") if metadata.get("task_index", -1) >= newest else None
-        return context.tail(metadata.get("current_task"), response, self.gap) | tasks_line
+        return context.collect_changing_parts(metadata.get("current_task"), response, self.gap) | tasks_line
 
     async def attach_facts(self, state: MemoryState, facts: Mapping[str, str], now: int, *, begins: bool) -> None:
         """Attach the changed facts, memory's included, to the newest message.
@@ -369,13 +371,15 @@ class RequestBuilder:
         `begins`: the message begins a turn.
         """
         sent = self.messages(state)
-        changed = due(sent, {**facts, **self.tail(state)}, now, begins=begins)
+        changed = select_due_facts(sent, {**facts, **self.tail(state)}, now, begins=begins)
         if not sent or not changed or sent[-1].index < 0:
             return
         last = next((m for m in state.window.messages if m.id == sent[-1].id), sent[-1])  # it may be sent shortened
         part = ContextPart(changed)
         counted = (*last.part_tokens, count_part(self._counter, part))
-        amended = structs.replace(last, parts=(*last.parts, part), part_tokens=counted, tokens=message_tokens(counted))
+        amended = structs.replace(
+            last, parts=(*last.parts, part), part_tokens=counted, tokens=sum_message_tokens(counted)
+        )
 
         def store(db: Database) -> bool:
             stored = message_store.add_context(db, amended)

@@ -13,43 +13,43 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct, structs
 
-from sakti.core.clock import short
+from sakti.core.clock import shorten_id
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, read_prompt
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Thread
 from sakti.memory.log import dates, lines
 from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
-from sakti.store.memory.group_rows import Section, Span, merge_spans, read_sections, section_metadata, spans
+from sakti.store.memory.group_rows import Section, Span, list_spans, make_section_metadata, merge_spans, read_sections
 
 OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
 _TITLE = 60  # characters
 _UNSAFE = lazy_pattern(r'["<>]')
 
 
-def thread_alias(thread_id: str) -> str:
+def make_thread_alias(thread_id: str) -> str:
     """Return a stable name for a thread that does not reveal its id."""
     return hashlib.sha256(thread_id.encode()).hexdigest()[:8]
 
 
-def safe_title(title: str) -> str:
+def escape_title(title: str) -> str:
     """Escape a thread's title for use in a tag."""
-    return _UNSAFE.sub("'", one_line(title, _TITLE))
+    return _UNSAFE.sub("'", to_one_line(title, _TITLE))
 
 
 def format_tag(group: Group, covered: Sequence[Span], *, ranges: bool) -> str:
     """Return the opening tag of a block; `ranges` adds what recall needs."""
-    values = {"id": short(group.id)} if ranges else {}
+    values = {"id": shorten_id(group.id)} if ranges else {}
     values["kind"] = group.kind
     if len(covered) == 1:
         span = covered[0]
-        values |= {"thread": thread_alias(span.thread_id), "title": safe_title(span.title)}
+        values |= {"thread": make_thread_alias(span.thread_id), "title": escape_title(span.title)}
         values |= {"messages": f"{span.first}-{span.last}"} if ranges else {}
     elif covered:
         places = ((x, f"/{x.first}-{x.last}" if ranges else "") for x in covered)
-        named = (f"{thread_alias(x.thread_id)}{place} {safe_title(x.title)}".strip() for x, place in places)
+        named = (f"{make_thread_alias(x.thread_id)}{place} {escape_title(x.title)}".strip() for x, place in places)
         values["threads"] = "; ".join(named)
     attributes = "".join(f' {name}="{value}"' for name, value in values.items() if value)
     return f"<observation-group{attributes}>"
@@ -57,7 +57,7 @@ def format_tag(group: Group, covered: Sequence[Span], *, ranges: bool) -> str:
 
 def format_label(covered: Sequence[Span]) -> str:
     """Return the heading that tells the Reflector which thread the following lines are of."""
-    named = [f"{thread_alias(x.thread_id)} {safe_title(x.title)}".strip() for x in covered]
+    named = [f"{make_thread_alias(x.thread_id)} {escape_title(x.title)}".strip() for x in covered]
     return f"Thread{'s' * (len(named) > 1)} {'; '.join(named)}" if named else ""
 
 
@@ -73,7 +73,7 @@ def remove_labels(text: str) -> str:
 # --- a thread and its past -------------------------------------------------------------------------------------
 
 
-def lineage_of(thread: Thread) -> Mapping[str, int | None]:
+def get_lineage(thread: Thread) -> Mapping[str, int | None]:
     """Return the threads whose notes are this one's past: itself, and those it was forked from.
 
     The value is the last message index of it that counts; None: all.
@@ -95,31 +95,31 @@ def is_of_lineage(covered: Sequence[Span], past: Mapping[str, int | None]) -> bo
     return bool(covered) and all(map(is_past, covered))
 
 
-def text_of_lineage(group: Group, past: Mapping[str, int | None]) -> str:
+def select_lineage_text(group: Group, past: Mapping[str, int | None]) -> str:
     """Return the parts of a group's text that are of a thread's own past."""
-    return "\n".join(text for text, covered in pieces(group) if is_of_lineage(covered, past))
+    return "\n".join(text for text, covered in split_sections(group) if is_of_lineage(covered, past))
 
 
-def shared_instructions(thread: Thread, *, recall: bool) -> str:
+def build_shared_instructions(thread: Thread, *, recall: bool) -> str:
     """Return the instructions on a shared log; they never change for a thread."""
     forked = "".join(
-        f" It was forked from thread {thread_alias(parent)}: notes on that thread's messages up to {last}"
+        f" It was forked from thread {make_thread_alias(parent)}: notes on that thread's messages up to {last}"
         " count as its own."
-        for parent, last in lineage_of(thread).items()
+        for parent, last in get_lineage(thread).items()
         if last is not None
     )
-    text = fill_prompt("memory#shared", thread=thread_alias(thread.id), forked=forked)
+    text = fill_prompt("memory#shared", thread=make_thread_alias(thread.id), forked=forked)
     return f"{text}\n\n{fill_prompt('memory#recall-shared')}" if recall else text
 
 
 # --- parts of a text --------------------------------------------------------------------------------------
 
 
-def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
+def split_sections(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
     """Split a group's text into sections, each with the messages it covers."""
     ranges = read_sections(group)
     if not ranges:
-        return [(group.text, spans(group))]
+        return [(group.text, list_spans(group))]
     rest = group.text.split("\n")
     out: list[tuple[str, tuple[Span, ...]]] = []
     for section in ranges:
@@ -131,7 +131,7 @@ def pieces(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
 def join_texts(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
     """Join texts to one, with its sections."""
     out = [
-        Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.rows(text)), covered)
+        Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.iter_rows(text)), covered)
         for text, covered in texts
     ]
     return "\n".join(text for text, _ in texts if text), tuple(out)
@@ -144,12 +144,12 @@ def correct_group(group: Group, changes: Mapping[int, str | None]) -> Group:
         return structs.replace(group, text=lines.apply_corrections(group.text, changes))
     start = 0
     out: list[tuple[str, tuple[Span, ...]]] = []
-    for section, (text, owned) in zip(ranges, pieces(group), strict=True):
+    for section, (text, owned) in zip(ranges, split_sections(group), strict=True):
         local_changes = {n - start: change for n, change in changes.items() if start <= n < start + section.rows}
         out.append((lines.apply_corrections(text, local_changes) if local_changes else text, owned))
         start += section.rows
     text, new_sections = join_texts(out)
-    return structs.replace(group, text=text, metadata={**group.metadata, **section_metadata(new_sections)})
+    return structs.replace(group, text=text, metadata={**group.metadata, **make_section_metadata(new_sections)})
 
 
 class CondensedPart(Struct, frozen=True):
@@ -161,7 +161,7 @@ class CondensedPart(Struct, frozen=True):
     tokens: int
 
 
-def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[CondensedPart]:
+def split_by_thread(groups: Sequence[Group], count: Callable[[str], int]) -> list[CondensedPart]:
     """Split groups by thread, so that no reflection mixes threads; the newest notes come last.
 
     Threads with little text share one part: each part is a call of the Reflector. A group without text (it covers
@@ -170,7 +170,7 @@ def parts(groups: Sequence[Group], count: Callable[[str], int]) -> list[Condense
     named = [
         _NamedSection(f"{group.id}/{number}", text, covered, count(text) if text else 0)
         for group in groups
-        for number, (text, covered) in enumerate(pieces(group))
+        for number, (text, covered) in enumerate(split_sections(group))
     ]
     sizes = collections.Counter[str]()
     for section in named:
@@ -228,12 +228,12 @@ def format_other_threads(excerpts: Sequence[MessageExcerpt], counter: Counter, l
     head = read_prompt("memory#other-threads")
     used = counter.count(head) + 20
     by_thread: dict[str, list[str]] = {}
-    titles = {one.thread_id: f' title="{safe_title(one.title)}"' if one.title.strip() else "" for one in excerpts}
+    titles = {one.thread_id: f' title="{escape_title(one.title)}"' if one.title.strip() else "" for one in excerpts}
     for one in sorted(excerpts, key=lambda s: (s.created_at, s.index), reverse=True):
-        words = one_line(one.text, LINE_CHARACTERS)
+        words = to_one_line(one.text, LINE_CHARACTERS)
         if not words:
             continue
-        line = f"{_ROLES.get(one.role, one.role)} ({dates.clock_text(one.created_at, timezone)}): {words}"
+        line = f"{_ROLES.get(one.role, one.role)} ({dates.format_clock(one.created_at, timezone)}): {words}"
         size = counter.count(line) + (1 if one.thread_id in by_thread else 20 + counter.count(titles[one.thread_id]))
         if used + size > limit:
             break
@@ -242,7 +242,7 @@ def format_other_threads(excerpts: Sequence[MessageExcerpt], counter: Counter, l
     if not by_thread:
         return ""
     parts = [
-        "\n".join([f'<thread id="{thread_alias(thread)}"{titles[thread]}>', *reversed(lines), "</thread>"])
+        "\n".join([f'<thread id="{make_thread_alias(thread)}"{titles[thread]}>', *reversed(lines), "</thread>"])
         for thread, lines in reversed(by_thread.items())
     ]
     return "\n".join(["<other-threads>", head, *parts, "</other-threads>"])

@@ -156,7 +156,7 @@ class MemoryState:
     def today(self) -> int:
         minute = self.clock.now() // policy.MINUTE
         if self._today[0] != minute:  # days begin with a minute, in every zone; asked for many times a step
-            self._today = minute, dates.noon(self.clock.now(), self.timezone)
+            self._today = minute, dates.get_noon(self.clock.now(), self.timezone)
         return self._today[1]
 
     @property
@@ -169,7 +169,7 @@ class MemoryState:
         """Return the thresholds in force at this size of the log."""
         state = (self.observation_tokens, self.budget)
         if self._numbers is None or self._numbers[0] != state:  # asked for many times a step
-            self._numbers = state, policy.effective_numbers(self.settings, *state)
+            self._numbers = state, policy.compute_effective_numbers(self.settings, *state)
         return self._numbers[1]
 
     @property
@@ -355,11 +355,11 @@ class MemoryState:
         groups = (*done.groups, done.reflection) if done.reflection else done.groups
         cycle = groups[0].cycle_id if groups else ""
         if done.groups:
-            self.emit(self._activation("observation", cycle, done.groups, trigger, removed_messages))
+            self.emit(self._make_activation("observation", cycle, done.groups, trigger, removed_messages))
         if done.reflection:
-            self.emit(self._activation("reflection", cycle, (done.reflection,), trigger, 0))
+            self.emit(self._make_activation("reflection", cycle, (done.reflection,), trigger, 0))
 
-    def _activation(
+    def _make_activation(
         self,
         kind: Literal["observation", "reflection"],
         cycle: str,

@@ -34,7 +34,7 @@ class MemoryModels(Struct, frozen=True):
     reason: str = ""
 
 
-def status(state: MemoryState, models: MemoryModels, step: int, *, running: bool) -> MemoryStatus:
+def build_status(state: MemoryState, models: MemoryModels, step: int, *, running: bool) -> MemoryStatus:
     """Return what the panes show; `running`: this process is observing."""
     window, numbers = state.window, state.numbers
     ready = window.ready()
@@ -63,7 +63,7 @@ def status(state: MemoryState, models: MemoryModels, step: int, *, running: bool
         models.observer,
         models.reflector,
         state.counter.approximate,
-        _next_boundary(state, numbers),
+        _find_next_boundary(state, numbers),
         _explain(state, numbers, waits=running or bool(ready)),
         models.reason,
         estimate_backlog(state, models.observer, models.rates),
@@ -78,9 +78,9 @@ _REFLECTION: dict[ReflectionPhase, Literal["running", "complete"]] = {
 }
 
 
-def _next_boundary(state: MemoryState, numbers: policy.Numbers) -> int | None:
+def _find_next_boundary(state: MemoryState, numbers: policy.Numbers) -> int | None:
     last = state.window.record.last_buffered_at_tokens
-    return None if state.phase in RESTING else next_boundary(state.window.pending, last, numbers)
+    return None if state.phase in RESTING else compute_next_boundary(state.window.pending, last, numbers)
 
 
 def _retry_at(state: MemoryState) -> int | None:
@@ -88,7 +88,7 @@ def _retry_at(state: MemoryState) -> int | None:
 
 
 def _explain(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
-    return _explain_rest(state) or state.note or _held_up(state, numbers, waits=waits) or numbers.why
+    return _explain_rest(state) or state.note or _explain_delay(state, numbers, waits=waits) or numbers.why
 
 
 def _explain_rest(state: MemoryState) -> str:
@@ -102,7 +102,7 @@ def _explain_rest(state: MemoryState) -> str:
     return ""
 
 
-def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
+def _explain_delay(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
     """Explain why much is pending although nothing is buffered or running; empty if that is not so."""
     window = state.window
     if state.settings.read_only:
@@ -121,7 +121,7 @@ def _held_up(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
     return ""
 
 
-def next_boundary(pending: int, last: int, numbers: policy.Numbers) -> int | None:
+def compute_next_boundary(pending: int, last: int, numbers: policy.Numbers) -> int | None:
     """Return the pending tokens at which the next background observation starts."""
     if numbers.buffer is None:
         return None
@@ -134,7 +134,7 @@ SAMPLE = 10_000  # tokens that a price is asked for: no tier for long inputs beg
 USUAL_SHARE = 0.1  # what an observation comes to, as a share of its messages, until the log tells
 
 
-def rates(observer: str) -> Rates | None:
+def find_rates(observer: str) -> Rates | None:
     """Return the prices of `observer` (provider/model); None if unknown, 0 without a model."""
     provider, slash, model = observer.partition("/")
     if not slash:
@@ -158,11 +158,11 @@ def estimate_backlog(state: MemoryState, observer: str, rates: Rates | None) -> 
         return None
     calls = math.ceil(tokens / numbers.threshold) if "/" in observer else 0
     previous = state.settings.observation.previous_observer_tokens
-    cost = None if rates is None else estimate_cost(tokens, calls, rates, previous, _output_share(state))
+    cost = None if rates is None else estimate_cost(tokens, calls, rates, previous, _compute_output_share(state))
     return Backlog(tokens, calls, cost, state.is_paused)
 
 
-def _output_share(state: MemoryState) -> float:
+def _compute_output_share(state: MemoryState) -> float:
     """Return the tokens of the thread's observations for each token of the messages that they are from."""
     groups = (*state.window.active, *state.window.buffered)
     observations = [g for g in groups if g.kind == "observation" and g.message_tokens]

@@ -22,7 +22,7 @@ from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import MESSAGE_OVERHEAD, Counter
 from sakti.core.types import Message, Part, TextPart, Thread, ToolCallPart, ToolResultPart
-from sakti.memory.log.lines import references
+from sakti.memory.log.lines import find_references
 from sakti.memory.window import Window
 from sakti.store.database import Database, Store
 from sakti.store.threads import messages as message_store
@@ -97,7 +97,7 @@ class _Extracts(Struct):
         self.sentences.setdefault(kind, []).append((message_id, sentence))
 
     def add_files(self, message_id: str, text: str) -> None:
-        for path in references(text)[0]:
+        for path in find_references(text)[0]:
             self.files.setdefault(path, message_id)
 
     def add_code(self, message_id: str, code: str) -> None:
@@ -185,20 +185,20 @@ def _extract_text(message: Message, text: str, extracts: _Extracts) -> None:
     text = clean_surrogates(text)
     for block in _FENCED.findall(text):
         extracts.add_code(message.id, block)
-    for sentence in _sentences(_FENCED.sub("\n", text)):
-        if kind := _kind(sentence, message.role):
+    for sentence in _iter_sentences(_FENCED.sub("\n", text)):
+        if kind := _classify(sentence, message.role):
             extracts.add_sentence(kind, message.id, sentence)
         extracts.add_files(message.id, sentence)
 
 
-def _sentences(text: str) -> Iterator[str]:
+def _iter_sentences(text: str) -> Iterator[str]:
     for raw in _SENTENCE.split(text):
         sentence = " ".join(_BULLET.sub("", raw).split()).rstrip(".。:; ")
         if len(sentence) > 2 and any(map(str.isalnum, sentence)):
             yield sentence
 
 
-def _kind(sentence: str, role: str) -> str:
+def _classify(sentence: str, role: str) -> str:
     if sentence.endswith(("?", "？")):
         return "open"
     if _DECIDED.search(sentence):
@@ -255,7 +255,7 @@ class Due(Struct, frozen=True):
     after: tuple[int, int]
 
 
-def next_due(db: Database, thread_id: str, seen: int) -> Due | None:
+def find_next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     """Return the next messages due for a summary; runs as a read, so that no write is delayed."""
     thread = threads.get(db, thread_id)
     marks = message_store.read_levels(thread.metadata if thread else {})
@@ -306,7 +306,7 @@ class Levels:
     async def _work(self, window: Window, seen: int) -> None:
         with contextlib.suppress(SaktiError):  # nothing is lost by it: it is due again after the next turn
             for _ in range(AT_ONCE):
-                due = await self._store.read(next_due, window.thread.id, seen)
+                due = await self._store.read(find_next_due, window.thread.id, seen)
                 if due is None or not await self._store.write(store_due, due):
                     break
                 changed = {**window.thread.metadata, message_store.LEVELS_KEY: list(due.after)}

@@ -45,7 +45,7 @@ class Window:
         self.messages = [m for m in messages if m.state != "withheld"]
         self.pending = sum(m.tokens for m in self.messages)
         self.active = [g for g in groups if g.state == "active"]
-        self.buffered = _buffered_of(thread.id, groups)
+        self.buffered = _select_buffered(thread.id, groups)
         self.reflection = next((g for g in groups if g.state == "buffered" and g.kind == "reflection"), None)
         self.stored = stored or {}  # the groups without corrections, by id
 
@@ -110,7 +110,7 @@ class Window:
         return messages
 
 
-def _buffered_of(thread_id: str, groups: Sequence[Group]) -> list[Group]:
+def _select_buffered(thread_id: str, groups: Sequence[Group]) -> list[Group]:
     """Return the observations of a thread that are not in the log yet, in their order."""
     buffered = [g for g in groups if g.state == "buffered" and g.observes and g.thread_id == thread_id]
     return sorted(buffered, key=lambda g: g.first_index or 0)
@@ -120,20 +120,20 @@ def load(db: Database, old: Window) -> Window:
     """Load the window from the database; unchanged messages and groups of `old` are not read again."""
     record = memory_store.get_record(db, old.record.lookup_key) or old.record
     thread = threads.get(db, old.thread.id) or old.thread
-    cursor = memory_store.cursor(db, record.id, thread.id)
+    cursor = memory_store.find_cursor(db, record.id, thread.id)
     same = record.corrections == old.record.corrections  # else tasks of groups may have been cleared
     groups = memory_store.list_current_groups(db, record.id, old.stored if same else {})
     return Window(
         thread,
         record,
         cursor,
-        messages=_messages(db, thread.id, cursor, old),
+        messages=_load_messages(db, thread.id, cursor, old),
         groups=_with_corrections(db, record.id, groups, old) if record.corrections else groups,
         stored={g.id: g for g in groups},
     )
 
 
-def _messages(db: Database, thread_id: str, cursor: int, old: Window) -> list[Message]:
+def _load_messages(db: Database, thread_id: str, cursor: int, old: Window) -> list[Message]:
     states = message_store.list_states_after(db, thread_id, cursor)
     loaded = {m.id: m for m in old.messages}
     fresh = [index for id, index, state in states if id not in loaded or loaded[id].state != state]
@@ -154,9 +154,9 @@ def _with_corrections(db: Database, record_id: str, groups: Sequence[Group], old
     return out
 
 
-def slices(messages: Sequence[Message], limit: int) -> list[list[Message]]:
+def split_into_slices(messages: Sequence[Message], limit: int) -> list[list[Message]]:
     """Split messages into consecutive pieces of at most `limit` tokens; a larger exchange stays one piece."""
-    cuts = policy.safe_cuts(messages)
+    cuts = policy.list_safe_cuts(messages)
     if cuts[-1] != len(messages):
         cuts.append(len(messages))
     out: list[list[Message]] = []
@@ -179,17 +179,17 @@ def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
     The newest `floor` tokens stay raw; if that is not enough to come below the threshold, as many messages as it takes
     are observed. The last exchange always stays.
     """
-    cuts = policy.inner_cuts(messages)
+    cuts = policy.list_inner_cuts(messages)
     if len(cuts) < 2:
         return 0
-    rest = _suffix_sums([m.tokens for m in messages])
+    rest = _compute_suffix_sums([m.tokens for m in messages])
     most = max((c for c in cuts if rest[c] >= floor), default=0)
     if most and rest[most] < threshold:
         return most
     return next((c for c in cuts[1:] if rest[c] < threshold), cuts[-1])
 
 
-def newest_that_fit(
+def select_newest_fitting(
     messages: Sequence[Message],
     room: int,
     keep: Sequence[Message],
@@ -222,7 +222,7 @@ def newest_that_fit(
 
 def _split_exchanges(messages: Sequence[Message], without: Collection[str]) -> list[list[Message]]:
     """Return the exchanges of messages, without those of some ids."""
-    bounds = itertools.pairwise([*policy.inner_cuts(messages), len(messages)])
+    bounds = itertools.pairwise([*policy.list_inner_cuts(messages), len(messages)])
     return [[m for m in messages[start:end] if m.id not in without] for start, end in bounds]
 
 
@@ -230,13 +230,13 @@ def _count_tokens(messages: Iterable[Message]) -> int:
     return sum(m.tokens for m in messages)
 
 
-def newest_from(sizes: Sequence[int], room: int, before: int) -> int:
+def find_first_fitting(sizes: Sequence[int], room: int, before: int) -> int:
     """Return the first group of a log to send, of groups of these sizes; 0 if all of them fit `room`.
 
     The start of the last request (`before`) stays as long as the rest fits, then half of the room is left free, so that
     the prompt's prefix changes seldom. The newest group is always sent.
     """
-    rest = _suffix_sums(sizes)
+    rest = _compute_suffix_sums(sizes)
     if rest[0] <= room:
         return 0
     if 0 < before < len(sizes) and rest[before] <= room:
@@ -244,15 +244,15 @@ def newest_from(sizes: Sequence[int], room: int, before: int) -> int:
     return next((i for i, tokens in enumerate(rest[:-1]) if tokens <= room // 2), len(sizes) - 1)
 
 
-def newest_messages(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:
+def select_newest(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:
     """Return the newest `count` messages, more if that would cut a tool exchange, and the prompt."""
     start = max(0, len(messages) - count)
-    start = max((c for c in policy.safe_cuts(messages) if c <= start), default=0)
+    start = max((c for c in policy.list_safe_cuts(messages) if c <= start), default=0)
     keep_ids = {m.id for m in keep}
     return [m for i, m in enumerate(messages) if i >= start or m.id in keep_ids]
 
 
-def _suffix_sums(sizes: Sequence[int]) -> list[int]:
+def _compute_suffix_sums(sizes: Sequence[int]) -> list[int]:
     return [*itertools.accumulate(reversed(sizes), initial=0)][::-1]
 
 
@@ -296,7 +296,7 @@ async def open_record(
     return OpenedRecord(existing or empty, failure=failure)
 
 
-async def first_window(store: Store, thread: Thread, record: Record, *, newest: int | None) -> Window:
+async def load_first_window(store: Store, thread: Thread, record: Record, *, newest: int | None) -> Window:
     """Return the thread's window; with `newest` (nothing is observed), only that many messages."""
     if newest is None:
         return await store.read(load, Window(thread, record))
@@ -304,7 +304,7 @@ async def first_window(store: Store, thread: Thread, record: Record, *, newest: 
     return Window(thread, record, messages=messages)
 
 
-async def newest_prompt(store: Store, window: Window) -> Message | None:
+async def find_newest_prompt(store: Store, window: Window) -> Message | None:
     """Return the newest prompt, which a turn continued after a crash has in every request."""
     prompt = next((m for m in reversed(window.messages) if m.role == "user"), None)
     if prompt is None and window.cursor >= 0:

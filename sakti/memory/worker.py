@@ -11,11 +11,11 @@ from msgspec import Struct, structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.events import Notice
-from sakti.core.types import Json, Message, ModelCall, plain_text
+from sakti.core.types import Json, Message, ModelCall, join_plain_text
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.observe import model, speaking
-from sakti.memory.observe.faithfulness import Dropped, EvidenceSource, find_losses, flags
+from sakti.memory.observe.faithfulness import Dropped, EvidenceSource, find_losses, find_unsupported
 from sakti.memory.observe.tool_facts import with_user_answers
 from sakti.memory.protocol import (
     ObserveInput,
@@ -28,7 +28,7 @@ from sakti.memory.protocol import (
 from sakti.memory.reflect import quality
 from sakti.memory.reflect.extractive import NAME as EXTRACTIVE
 from sakti.memory.reflect.extractive import ExtractiveReflector
-from sakti.memory.shared import pieces
+from sakti.memory.shared import split_sections
 from sakti.memory.state import MemoryServices
 from sakti.memory.statements import marking
 from sakti.store import memory as memory_store
@@ -36,7 +36,7 @@ from sakti.store.database import Database
 from sakti.store.log import lines as memory_log
 from sakti.store.log.replacements import remove_marks
 from sakti.store.memory import Group, NewLine, Record, ResultLease
-from sakti.store.memory.group_rows import Section, merge_spans, section_metadata, spans, thread_of_row
+from sakti.store.memory.group_rows import Section, get_row_thread, list_spans, make_section_metadata, merge_spans
 from sakti.store.secrets import mask_secrets
 from sakti.store.threads import messages
 
@@ -76,10 +76,10 @@ class MemoryWorker:
     def read_inputs(self, db: Database, record_id: str, merged: Sequence[str]) -> ReflectionInputs:
         """Return what a reflection of these groups has to keep."""
         return ReflectionInputs(
-            memory_store.pinned_lines(db, merged),
-            *memory_store.mode_data(db, merged),
-            marking.replaced_words(self.log(db, record_id)),
-            memory_store.verified_findings(db, merged),
+            memory_store.list_pinned_lines(db, merged),
+            *memory_store.load_mode_data(db, merged),
+            marking.list_replaced_words(self.log(db, record_id)),
+            memory_store.list_verified_findings(db, merged),
         )
 
     async def observe(
@@ -125,7 +125,7 @@ class MemoryWorker:
             suggested_response=_clean_state(result.suggested_response, request.suggested_response),
             metadata=metadata,
         )
-        return group, self._lines(request.mode, rows, claimed, result, marked.metadata)
+        return group, self._build_lines(request.mode, rows, claimed, result, marked.metadata)
 
     def empty_group(
         self, record: Record, request: ObserveInput | ReflectInput, held: ResultLease, cycle_id: str
@@ -161,22 +161,24 @@ class MemoryWorker:
         merged = [g.id for g in groups]
         inputs = [t for _, t in request.groups]
         result, text, sections = await self._condense_or_extract(record, groups, request, before)
-        group = self._as_reflection(self.empty_group(record, request, held, cycle_id), groups, result, text, sections)
+        group = self._fill_reflection(self.empty_group(record, request, held, cycle_id), groups, result, text, sections)
         group = structs.replace(group, generation=record.generation_count + 1, merged_group_ids=tuple(merged))
         pinned = {p.lstrip("* ").strip() for p in request.pinned}
-        lost, log_rows, claimed = await self._aside(_check_reflection, inputs, text, [t for t, _ in pieces(group)])
+        lost, log_rows, claimed = await self._aside(
+            _check_reflection, inputs, text, [t for t, _ in split_sections(group)]
+        )
         counts: Json = {
             "dropped": {"lines": list(lost.lines), "paths": list(lost.paths)},
             "input_tokens": sum(self.counter.count(t) for t in inputs),
         }
         group = structs.replace(group, metadata=group.metadata | counts)
-        rows = self._lines(
+        rows = self._build_lines(
             request.mode, log_rows, claimed, ObserveResult("", categories=before.sections, fields=before.fields)
         )
-        pinned_lines = {r.line for r in rows if _pinned_text(r) in pinned}
+        pinned_lines = {r.line for r in rows if _format_pinned(r) in pinned}
         return group, _mark_pinned(rows, group, pinned_lines) if pinned_lines or sections else rows
 
-    def _as_reflection(
+    def _fill_reflection(
         self, group: Group, groups: Sequence[Group], result: ReflectResult, text: str, sections: tuple[Section, ...]
     ) -> Group:
         """Fill an empty group with a reflection of other groups."""
@@ -196,7 +198,7 @@ class MemoryWorker:
             metadata={
                 **{k: v for g in groups for k, v in g.metadata.items() if k == "timezone"},
                 "level": result.level,
-                **(section_metadata(sections) if sections else {}),
+                **(make_section_metadata(sections) if sections else {}),
             },
         )
 
@@ -289,7 +291,7 @@ class MemoryWorker:
             self.emit(Notice("warning", "Memory", note))
         return text
 
-    def _lines(
+    def _build_lines(
         self,
         mode: str,
         rows: Sequence[lines.LogRow],
@@ -306,7 +308,7 @@ class MemoryWorker:
         for number, (r, doubts) in enumerate(zip(rows, claimed, strict=True)):
             bare_content = remove_marks(r.content).removesuffix(memory_log.UNVERIFIED)
             section = sections.get(bare_content, "")
-            fields = modes.typed_fields(mode, section, bare_content) | result.fields.get(bare_content, {})
+            fields = modes.convert_fields(mode, section, bare_content) | result.fields.get(bare_content, {})
             metadata = r.metadata | {"mode_specific": fields}
             out.append(
                 NewLine(
@@ -333,13 +335,13 @@ class MemoryWorker:
 
 def _mark_pinned(rows: Sequence[NewLine], group: Group, pinned: Container[int]) -> list[NewLine]:
     """Return the lines of a reflection, each with its thread and whether it is pinned."""
-    return [structs.replace(r, pinned=r.line in pinned, thread_id=thread_of_row(group, r.line)) for r in rows]
+    return [structs.replace(r, pinned=r.line in pinned, thread_id=get_row_thread(group, r.line)) for r in rows]
 
 
 def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:
     """Give a group the range of messages that other groups cover of a thread."""
     mine = [g for g in groups if g.thread_id == thread_id]
-    span = next((s for s in merge_spans(s for g in groups for s in spans(g)) if s.thread_id == thread_id), None)
+    span = next((s for s in merge_spans(s for g in groups for s in list_spans(g)) if s.thread_id == thread_id), None)
     return structs.replace(
         group,
         first_message_id=mine[0].first_message_id if mine else None,
@@ -349,7 +351,7 @@ def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:
     )
 
 
-def _pinned_text(row: NewLine) -> str:
+def _format_pinned(row: NewLine) -> str:
     return memory_store.format_line(row.content, row.priority, row.time).lstrip("* ").strip()
 
 
@@ -373,11 +375,11 @@ def _read_answer(
     if by_model:
         text = model.check_lines(text, request)
     marked = mark(with_zone(text, request))
-    rows = list(lines.rows(marked.text))
-    doubts = _flags(rows, source_of(request))
+    rows = list(lines.iter_rows(marked.text))
+    doubts = _flag_rows(rows, make_source(request))
     if by_model and any(doubts):
         marked.text = model.with_doubts(marked.text, (r.line for r, d in zip(rows, doubts, strict=True) if d))
-        rows = list(lines.rows(marked.text))
+        rows = list(lines.iter_rows(marked.text))
     return marked, rows, doubts
 
 
@@ -388,27 +390,29 @@ def _check_reflection(
 
     Losses and claims are measured against its input.
     """
-    rows = [row for one in texts for row in lines.rows(one)]
-    source = EvidenceSource(*inputs, said=(s for t in inputs for s in speaking.of_log(t)))
-    return find_losses(inputs, text), rows, _flags(rows, source)
+    rows = [row for one in texts for row in lines.iter_rows(one)]
+    source = EvidenceSource(*inputs, said=(s for t in inputs for s in speaking.iter_log_sayings(t)))
+    return find_losses(inputs, text), rows, _flag_rows(rows, source)
 
 
-def _flags(rows: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
+def _flag_rows(rows: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
     for row in rows:
         mask_secrets(row.content)  # remembered, so that the transaction that stores it is shorter
-    return [flags(remove_marks(row.content), source) for row in rows]
+    return [find_unsupported(remove_marks(row.content), source) for row in rows]
 
 
-def source_of(request: ObserveInput) -> EvidenceSource:
+def make_source(request: ObserveInput) -> EvidenceSource:
     """Return the source of an observation: the complete messages, and the log before them."""
-    texts = [plain_text(m.parts) for m in request.messages]
+    texts = [join_plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
     aims = [request.current_task or "", request.goal, request.focus]
-    moments = [datetime.fromtimestamp(m.created_at / 1000, dates.zone(request.timezone)) for m in request.messages]
+    moments = [datetime.fromtimestamp(m.created_at / 1000, dates.load_zone(request.timezone)) for m in request.messages]
     return EvidenceSource(
         *texts, request.log, *aims, zones,
         said=itertools.chain(
-            speaking.of_messages(request.messages), speaking.of_log(request.log), (("user", a) for a in aims)
+            speaking.iter_message_sayings(request.messages),
+            speaking.iter_log_sayings(request.log),
+            (("user", a) for a in aims),
         ),
         days={m.date() for m in moments},
         clocks={f"{m.hour}:{m.minute:02}" for m in moments},
@@ -419,12 +423,12 @@ def with_zone(text: str, request: ObserveInput) -> str:
     """Begin a log with a note if its time zone differs from the lines before; those stay as they are."""
     if not text or request.zone_before in ("", request.timezone):
         return text
-    time = dates.clock_text(request.messages[0].created_at, request.timezone)
+    time = dates.format_clock(request.messages[0].created_at, request.timezone)
     line = f"* 🟡 ({time}) Times are in {request.timezone} from here on, those before in {request.zone_before}"
     head, _, rest = text.partition("\n")
     return f"{head}\n{line}\n{rest}" if head.startswith("Date:") else f"{line}\n{text}"
 
 
-def observable(message: Message) -> bool:
+def is_observable(message: Message) -> bool:
     """Return whether an Observer may read a message: not a synthetic, provisional or withheld one."""
     return message.role != "system" and message.state == "saved" and "synthetic" not in message.metadata

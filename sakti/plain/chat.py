@@ -11,8 +11,8 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from sakti.actions.line import argument_choices, command_choices, file_choices, parse, query_at
-from sakti.agent.mentions import mention, pasted_images
+from sakti.actions.line import list_argument_choices, list_command_choices, list_file_choices, parse, query_at
+from sakti.agent.mentions import find_pasted_images, format_mention
 from sakti.agent.project import trust
 from sakti.agent.reports import trust_view
 from sakti.agent.session import lifecycle
@@ -30,7 +30,7 @@ from sakti.core.events import (
     ThreadChanged,
     TurnFinished,
 )
-from sakti.core.text import counted, one_line, sanitise
+from sakti.core.text import format_count, sanitize_text, to_one_line
 from sakti.plain import lines as plain_lines
 from sakti.plain import words
 from sakti.plain.commands import OWN, STOPPABLE, PlainCommands
@@ -89,7 +89,7 @@ class Chat:
 
         They start on a new line if the user is typing.
         """
-        block = "".join(f"{sanitise(line)}\n" for text in lines for line in text.split("\n") if line.strip())
+        block = "".join(f"{sanitize_text(line)}\n" for text in lines for line in text.split("\n") if line.strip())
         if not block:
             return
         typed, before, self._echoed = self._lines.unfinished_line, self._echoed, self._lines.unfinished_line
@@ -142,7 +142,7 @@ class Chat:
         workers: list[asyncio.Task[None]] = []
         code = 1
         try:
-            self.say([*([self._reason] if self._reason else []), self._welcome()])
+            self.say([*([self._reason] if self._reason else []), self._format_welcome()])
             await lifecycle.settle_trust(
                 self.session.workspace,
                 lambda review: self._ask_trust(review, typed),
@@ -169,9 +169,9 @@ class Chat:
         if not self._lines.terminal:
             return False
         state = "changed since it was trusted" if review.state == "changed" else "not trusted yet"
-        files = ", ".join(one_line(f.name, 100) for f in review.project.files)
+        files = ", ".join(to_one_line(f.name, 100) for f in review.project.files)
         brings = f"this folder brings files that change what sakti does, {state}: {files}"
-        self.say([brings, *trust_view.effects(review), TRUST_QUESTION])
+        self.say([brings, *trust_view.list_effects(review), TRUST_QUESTION])
         return bool(await self._read_answer(typed, lambda line: self._read_trust(line, review)))
 
     async def _ask_need(self, need: ServerNeed, typed: asyncio.Queue[str | None]) -> bool | None:
@@ -225,7 +225,7 @@ class Chat:
 
     async def _ask_about(self, review: trust.TrustReview) -> bool:
         head = "a command or a tool created files that change what sakti does:"
-        self.say([head, *trust_view.effects(review), TRUST_QUESTION])
+        self.say([head, *trust_view.list_effects(review), TRUST_QUESTION])
         answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._new_files = review, answer
         try:
@@ -233,9 +233,9 @@ class Chat:
         finally:
             self._new_files = None
 
-    def _welcome(self) -> str:
+    def _format_welcome(self) -> str:
         return (
-            f"sakti in plain mode, in {one_line(str(self.session.workspace.root), 200)}; /help lists the commands, "
+            f"sakti in plain mode, in {to_one_line(str(self.session.workspace.root), 200)}; /help lists the commands, "
             "ctrl+c stops the agent, ctrl+d quits"
         )
 
@@ -246,7 +246,7 @@ class Chat:
                 await observe_on_exit(self.session.current, self.session.interrupt, lambda text: self.say([text]))
             await self.session.interrupt()  # what a turn takes from the queue now is a message, not a draft
             if self._saved_unsent is not None:
-                await self.session.views.keep_unsent(self._draft(), self.session.queued, left=True)
+                await self.session.views.keep_unsent(self._join_draft(), self.session.queued, left=True)
             thread = self.session.thread
             if not self.session.workspace.saved:
                 self.say([NOT_KEPT])
@@ -274,10 +274,10 @@ class Chat:
             try:
                 await work(*args)
             except SaktiError as e:
-                self.say([f"error: {e.title}: {one_line(e.message, 600)}"])
+                self.say([f"error: {e.title}: {to_one_line(e.message, 600)}"])
             except Exception as e:
                 log.exception("a command failed")
-                self.say([f"error: {type(e).__name__}: {one_line(str(e), 300)}; the log file has the details"])
+                self.say([f"error: {type(e).__name__}: {to_one_line(str(e), 300)}; the log file has the details"])
 
         task = asyncio.ensure_future(run_guarded())
         self._tasks.add(task)
@@ -405,8 +405,8 @@ class Chat:
             if await self.commands.run(text):
                 return
             async with self._sending:
-                dropped = await asyncio.to_thread(pasted_images, text)
-                await self.session.submit(" ".join(map(mention, dropped)) or text)
+                dropped = await asyncio.to_thread(find_pasted_images, text)
+                await self.session.submit(" ".join(map(format_mention, dropped)) or text)
         except SaktiError as e:
             if e.code != RAN:
                 self.unsent = "\n\n".join(t for t in (self.unsent, text) if t)
@@ -423,14 +423,14 @@ class Chat:
                 paths = asyncio.run_coroutine_threadsafe(self._files.paths(), loop).result(TWICE_S)
             except (TimeoutError, SaktiError):
                 return []
-            return [c.insert for c in file_choices(query.text, paths)]
+            return [c.insert for c in list_file_choices(query.text, paths)]
         if query.kind == "argument":
-            return [c.insert for c in argument_choices(query.command, query.text)]
-        return [c.insert for c in command_choices("", OWN.values()) if c.insert.startswith(before)]
+            return [c.insert for c in list_argument_choices(query.command, query.text)]
+        return [c.insert for c in list_command_choices("", OWN.values()) if c.insert.startswith(before)]
 
     # --- what is not sent -------------------------------------------------------------------------------------
 
-    def _draft(self) -> str:
+    def _join_draft(self) -> str:
         parts = ["\n".join([*self._continued, self._lines.unfinished_line]), self.unsent]
         return "\n\n".join(p for p in reversed(parts) if p.strip())
 
@@ -446,7 +446,7 @@ class Chat:
             self.say([f"not sent when sakti last quit: {self.unsent}", "/send sends it now, /drop discards it"])
 
     async def _save_unsent(self) -> None:
-        now = (self._draft(), tuple(self.session.queued))
+        now = (self._join_draft(), tuple(self.session.queued))
         if self._saved_unsent is None or now == self._saved_unsent:
             return
         await self.session.views.keep_unsent(*now)
@@ -491,4 +491,4 @@ class Chat:
             for line in words.format_message(m, limit=SHOWN_LINES)
         ]
         if lines:
-            self.say([f"{counted(page[-1].index + 1, 'message')}, the last of them:", *lines])
+            self.say([f"{format_count(page[-1].index + 1, 'message')}, the last of them:", *lines])

@@ -16,7 +16,7 @@ from sakti.actions.scope import Scope
 from sakti.actions.search import find_hits
 from sakti.actions.spec import Action, action, arg
 from sakti.actions.values import Card, Done, Open, Refused, Rows, Text, Value
-from sakti.core.text import counted, one_line, sanitise
+from sakti.core.text import format_count, sanitize_text, to_one_line
 from sakti.plain import words
 from sakti.plain.prose import format_all
 
@@ -75,11 +75,11 @@ async def output(scope: PlainScope, number: int) -> Value:
     question = speech.question
     if question is not None and not number:
         return Text(
-            (*sanitise(question.target).split("\n"), *(words.spell_diff(question.diff) if question.diff else ()))
+            (*sanitize_text(question.target).split("\n"), *(words.spell_diff(question.diff) if question.diff else ()))
         )
     at = number or 1
     if at > len(speech.calls):
-        raise Refused(f"{counted(len(speech.calls), 'call')} can be shown.", title="Output")
+        raise Refused(f"{format_count(len(speech.calls), 'call')} can be shown.", title="Output")
     return Text(tuple(speech.calls[-at].lines()))
 
 
@@ -93,7 +93,7 @@ async def retry(scope: PlainScope) -> None:
 async def queue(scope: PlainScope) -> Value:
     """List queued messages."""
     queued = scope.session.queued
-    return Rows(tuple(f"{n}. {one_line(q, 300)}" for n, q in enumerate(queued, 1)), empty="Nothing is queued.")
+    return Rows(tuple(f"{n}. {to_one_line(q, 300)}" for n, q in enumerate(queued, 1)), empty="Nothing is queued.")
 
 
 @action(chat="queue remove", needs="session")
@@ -157,9 +157,9 @@ class PlainCommands:
         self.choose = None
         match typed.kind:
             case "command":
-                await self._act(typed)
+                await self._run_line(typed)
             case "unknown":
-                raise line.unknown_command_error(typed)
+                raise line.make_unknown_command_error(typed)
             case "shell":
                 self._chat.speech.expect_command(typed.argument)
                 with self._stoppable():
@@ -172,9 +172,9 @@ class PlainCommands:
 
     async def act(self, name: str, argument: str = "") -> None:
         """Run a command by name and print its result."""
-        await self._act(line.Typed("command", name, argument))
+        await self._run_line(line.Typed("command", name, argument))
 
-    async def _act(self, typed: line.Typed) -> None:
+    async def _run_line(self, typed: line.Typed) -> None:
         await self.show(await line.run(self._scope, typed, OWN))
 
     async def show(self, value: Value | None) -> None:
@@ -183,7 +183,7 @@ class PlainCommands:
             case None:
                 return
             case Open("help"):
-                self._help()
+                self._show_help()
             case Open("quit"):
                 if self._session.busy:
                     self._chat.end_of_input()
@@ -208,7 +208,7 @@ class PlainCommands:
 
             self.choose = choose
 
-    def _help(self) -> None:
+    def _show_help(self) -> None:
         self._chat.say([*INPUTS, *(f"/{a.chat} {a.hint}".strip() + f": {a.in_short}" for a in list_commands())])
         skills = self._session.typed_skills().values()
         self._chat.say(f"/{s.name} {s.hint}".strip() + f": {s.description} ({s.source})" for s in skills)
@@ -245,7 +245,7 @@ def format_value(value: Value, thread_id: str = "") -> list[str]:
         case Text((page,), _, "markdown"):
             return format_all(page)
         case Text(text):
-            return [_FINDINGS.get(x[:2], x[:2]) + x[2:] for part in text for x in sanitise(part).split("\n")]
+            return [_FINDINGS.get(x[:2], x[:2]) + x[2:] for part in text for x in sanitize_text(part).split("\n")]
         case Rows():
             entries = format_items(value, thread_id)
             return [x for x in (value.head, *(entries or [value.empty]), value.tail) if x]

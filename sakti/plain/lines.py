@@ -38,7 +38,7 @@ class Lines:
         self._suggested: list[str] = []
         self.terminal = sys.stdin.isatty()
         self._readline = _line_editor() if self.terminal and sys.stdout.isatty() and not dumb else None
-        self._modes = _terminal_modes() if self.terminal else None
+        self._modes = _read_terminal_modes() if self.terminal else None
         self._buffer = b""
         self._started = False
         self.is_complete = True  # whether the last line came as it was typed
@@ -113,7 +113,7 @@ class Lines:
 
     def suspend(self) -> None:
         """Lend the terminal to the shell at ctrl+z, and take it back as the line editor had it."""
-        reading = _terminal_modes()
+        reading = _read_terminal_modes()
         self.end()
         os.kill(os.getpid(), signal.SIGSTOP)
         if self._readline is not None and reading is not None:
@@ -143,7 +143,7 @@ def _line_editor() -> Any:
     return readline
 
 
-def _terminal_modes() -> Any:
+def _read_terminal_modes() -> Any:
     try:
         import termios
 

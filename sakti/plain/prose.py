@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import sanitise
+from sakti.core.text import sanitize_text
 
 SENTENCE = 160  # characters after which a long line is said up to its last whole sentence
 LONGEST = 800  # characters after which a line without sentences is said up to a space
@@ -52,7 +52,7 @@ class Prose:
         return lines
 
     def _format_line(self, line: str) -> list[str]:
-        line = sanitise(line).rstrip()
+        line = sanitize_text(line).rstrip()
         if fence := _FENCE.match(line):
             self._in_code = not self._in_code
             return [f"code {fence[1]}:" if fence[1] else "code:"] if self._in_code else ["end of code"]

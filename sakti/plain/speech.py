@@ -44,7 +44,7 @@ from sakti.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.core.types import ImagePart, Message, ToolCallPart, ToolResultPart
 from sakti.plain import words
 from sakti.plain.prose import Prose
@@ -66,9 +66,9 @@ class EndedCall(Struct, frozen=True):
     def lines(self) -> list[str]:
         head = f"{words.describe_call(self.asked)}:" if self.asked is not None else f"{self.result.name}:"
         changed = self.result.details.get("diff")
-        body = words.spell_diff(str(changed)) if changed else sanitise(self.result.content).split("\n")
+        body = words.spell_diff(str(changed)) if changed else sanitize_text(self.result.content).split("\n")
         output_file = self.result.details.get("output_file")
-        return [head, *body, *([f"all of it is in {one_line(str(output_file), 300)}"] if output_file else [])]
+        return [head, *body, *([f"all of it is in {to_one_line(str(output_file), 300)}"] if output_file else [])]
 
 
 Progress: TypeAlias = (
@@ -133,9 +133,9 @@ class Speech(Struct):
                 TurnStarted() | StepStarted() | PromptRead() | StepDiscarded() | RetryScheduled() | TurnFinished()
                 | AgentStarted() | AgentProgress() | AgentFinished()
             ):  # fmt: skip
-                return self._progress(event)
+                return self._report_progress(event)
             case ToolStarted() | ToolOutput() | ToolFinished():
-                return self._tool(event)
+                return self._report_tool(event)
             case ApprovalRequested() | ApprovalResolved() | SideQuestion():
                 return self._ask_or_resolve(event)
             case QueueChanged(queued):
@@ -144,10 +144,10 @@ class Speech(Struct):
                 return self._on_saved(message)
             case ThreadChanged(thread):
                 previous, self._thread = self._thread, thread.id
-                name = one_line(thread.title, 100) or "a new thread"
+                name = to_one_line(thread.title, 100) or "a new thread"
                 return [f"thread: {name}"] if previous != thread.id else []
             case ModelChanged(model, reason):
-                return [f"model: {one_line(model, 100)}, {one_line(reason, 100)}"] if model else []
+                return [f"model: {to_one_line(model, 100)}, {to_one_line(reason, 100)}"] if model else []
             case StoreWaiting(seconds):
                 return self._store_waits(seconds)
             case Notice(severity=severity):
@@ -168,7 +168,7 @@ class Speech(Struct):
             case _:
                 assert_never(event)
 
-    def _progress(self, event: Progress) -> list[str]:
+    def _report_progress(self, event: Progress) -> list[str]:
         match event:
             case TurnStarted(message=message):
                 return [f"sent: {words.describe_image(p)}" for p in message.parts if isinstance(p, ImagePart)]
@@ -176,9 +176,9 @@ class Speech(Struct):
                 self._thinking, self._read = False, 0
                 return []
             case PromptRead(percent=percent):
-                return self._reading(percent)
+                return self._report_reading(percent)
             case StepDiscarded(reason=reason):
-                return [f"the answer since the last step was discarded: {one_line(reason, 200)}"]
+                return [f"the answer since the last step was discarded: {to_one_line(reason, 200)}"]
             case RetryScheduled():
                 return [f"the model failed: {event.in_words} ctrl+c gives up"]
             case TurnFinished():
@@ -188,14 +188,14 @@ class Speech(Struct):
             case AgentProgress():
                 return []  # only a screen shows it
 
-    def _reading(self, percent: int) -> list[str]:
+    def _report_reading(self, percent: int) -> list[str]:
         """Say a line now and then while a prompt is read."""
         if percent < self._read + READ_STEP or percent == 100:
             return []
         self._read = percent
         return [f"reading the prompt: {percent} %"]
 
-    def _tool(self, event: ToolStarted | ToolOutput | ToolFinished) -> list[str]:
+    def _report_tool(self, event: ToolStarted | ToolOutput | ToolFinished) -> list[str]:
         match event:
             case ToolStarted(call):
                 self._running[call.id] = call
@@ -208,14 +208,14 @@ class Speech(Struct):
                 if call_id != self._command_call:
                     return []
                 *complete, self._command_line = (self._command_line + text).split("\n")
-                return [sanitise(line) for line in complete]
+                return [sanitize_text(line) for line in complete]
             case ToolFinished(result, duration_ms):
                 return self._on_tool_finished(result, duration_ms)
 
     def _on_tool_finished(self, result: ToolResultPart, duration_ms: int) -> list[str]:
         request = self._running.pop(result.call_id, None)
         self.calls.append(EndedCall(request, result))
-        is_own_command, rest = result.call_id == self._command_call, sanitise(self._command_line)
+        is_own_command, rest = result.call_id == self._command_call, sanitize_text(self._command_line)
         if is_own_command:
             self._command_call = self._command_line = ""
         spoken_lines = [
@@ -225,9 +225,9 @@ class Speech(Struct):
         return [rest, *spoken_lines] if is_own_command and rest else spoken_lines
 
     def _ask_or_resolve(self, event: ApprovalRequested | ApprovalResolved | SideQuestion) -> list[str]:
-        return words.format_side_answer(event) if isinstance(event, SideQuestion) else self._approval(event)
+        return words.format_side_answer(event) if isinstance(event, SideQuestion) else self._ask_approval(event)
 
-    def _approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
+    def _ask_approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
         """Ask one question at a time, in the order in which they came."""
         if isinstance(event, ApprovalRequested):
             self._open = (*self._open, event)
@@ -263,7 +263,7 @@ class Speech(Struct):
         before, self._queued = self._queued, queued
         if len(queued) > len(before):
             self._waiting.add(queued[-1])
-            return [f"queued, {len(queued)} waiting: {one_line(queued[-1], 100)}"]
+            return [f"queued, {len(queued)} waiting: {to_one_line(queued[-1], 100)}"]
         return []
 
     def _on_saved(self, message: Message) -> list[str]:
@@ -273,7 +273,7 @@ class Speech(Struct):
         if message.role != "user" or message.text not in self._waiting:
             return []
         self._waiting.discard(message.text)
-        return [f"read by the agent: {one_line(message.text, 100)}"]
+        return [f"read by the agent: {to_one_line(message.text, 100)}"]
 
     def _on_turn_finished(self, event: TurnFinished) -> list[str]:
         self._running.clear()
@@ -295,7 +295,7 @@ def _format_memory(event: StaleLeases | MemoryActivation | MemoryOperation | Com
         case MemoryOperation(kind="failed", operation_type=operation, fields={"code": "stopped"}):
             return [f"memory: the {operation} was stopped"]
         case MemoryOperation(kind="failed", operation_type=operation):
-            why = one_line(str(event.fields.get("error", "")), 200)
+            why = to_one_line(str(event.fields.get("error", "")), 200)
             return [f"memory: the {operation} failed; {why}" if why else f"memory: the {operation} failed"]
         case MemoryOperation():
             return []  # only a screen shows them

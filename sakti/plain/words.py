@@ -17,7 +17,15 @@ from sakti.core.events import (
     SideQuestion,
 )
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k, counted, format_minute, lookalikes, one_line, sanitise, show_hidden
+from sakti.core.text import (
+    count_k,
+    find_lookalikes,
+    format_count,
+    format_minute,
+    sanitize_text,
+    show_hidden,
+    to_one_line,
+)
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -58,7 +66,7 @@ _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_c
 def spell_duration(ms: int) -> str:
     if ms < 60_000:
         return f"{ms / 1000:.1f} seconds"
-    return f"{counted(ms // 60_000, 'minute')} {counted(ms // 1000 % 60, 'second')}"
+    return f"{format_count(ms // 60_000, 'minute')} {format_count(ms // 1000 % 60, 'second')}"
 
 
 # --- tools --------------------------------------------------------------------------------------------------
@@ -69,33 +77,33 @@ def describe_call(part: ToolCallPart) -> str:
     part = core_types.unwrap_call(part)
     values = part.arguments
     if values is None:
-        return f"{one_line(part.name, 40)} with arguments that cannot be read"
+        return f"{to_one_line(part.name, 40)} with arguments that cannot be read"
     main = next((str(values[k]) for k in _MAIN if values.get(k)), None)
     if main is None:
         main = ", ".join(str(v) for v in values.values() if isinstance(v, str | int))
-    return one_line(f"{core_types.display_name(part.name)} {main}", 200)
+    return to_one_line(f"{core_types.display_name(part.name)} {main}", 200)
 
 
 def describe_result(
     request: ToolCallPart | None, result: ToolResultPart, duration_ms: int, *, own: bool = False
 ) -> str:
     """Format `tool: read src/a.py, lines 1 to 120, ok, 0.1 seconds`; `own`: the user ran it."""
-    about = describe_call(request) if request is not None else one_line(result.name, 40)
+    about = describe_call(request) if request is not None else to_one_line(result.name, 40)
     details = result.details
     parts = [f"{'command' if own else 'tool'}: {about}", *_list_counts(details)]
     code = details.get("exit_code")
     if isinstance(code, int) and code:
         parts.append(f"exit code {code}")
     if isinstance(denied := details.get("denied"), str):
-        return ", ".join([*parts, f"denied: {one_line(denied, 200)}" if denied else "denied"])
-    outcome = _outcome_word(result)
+        return ", ".join([*parts, f"denied: {to_one_line(denied, 200)}" if denied else "denied"])
+    outcome = _describe_outcome(result)
     parts += [outcome, spell_duration(duration_ms)]
     if outcome == "failed" and not isinstance(code, int):
-        parts.append(one_line(result.content, 200))
+        parts.append(to_one_line(result.content, 200))
     return ", ".join(parts)
 
 
-def _outcome_word(result: ToolResultPart) -> str:
+def _describe_outcome(result: ToolResultPart) -> str:
     """Return how a call ended, in a word."""
     if isinstance(result.details.get("denied"), str):
         return "denied"
@@ -110,10 +118,10 @@ def _list_counts(details: Mapping[str, object]) -> Iterator[str]:
     if isinstance(lines, str) and "-" in lines:
         yield f"lines {lines.replace('-', ' to ')}"
     if isinstance(fetched := details.get("fetched"), str):
-        yield one_line(fetched, 60)
+        yield to_one_line(fetched, 60)
     added, removed = details.get("added"), details.get("removed")
     if isinstance(added, int) and isinstance(removed, int):
-        yield f"{counted(added, 'line')} added, {removed} removed"
+        yield f"{format_count(added, 'line')} added, {removed} removed"
     for key, singular in (("matches", "match"), ("entries", "entry")):
         if isinstance(number := details.get(key), int):
             yield f"{number} {singular if number == 1 else key}"
@@ -123,15 +131,17 @@ def list_tail(result: ToolResultPart) -> list[str]:
     """Return the end of what a failed command printed."""
     if result.name != "bash" or not result.is_error or isinstance(result.details.get("denied"), str):
         return []
-    lines = [line for line in sanitise(result.content).rstrip("\n").split("\n") if not _EXIT.fullmatch(line)]
-    cut = [f"  and {counted(len(lines) - TAIL_LINES, 'line')} before; /output shows all of it"]
+    lines = [line for line in sanitize_text(result.content).rstrip("\n").split("\n") if not _EXIT.fullmatch(line)]
+    cut = [f"  and {format_count(len(lines) - TAIL_LINES, 'line')} before; /output shows all of it"]
     return [*(cut if len(lines) > TAIL_LINES else []), *(f"  {line}" for line in lines[-TAIL_LINES:])]
 
 
 def announce_calls(message: Message) -> list[str]:
     """Announce the calls of an answer that makes several, before the first of them is asked about."""
     calls = message.tool_calls
-    return [f"{counted(len(calls), 'call')}: {'; '.join(describe_call(c) for c in calls)}"] if len(calls) > 1 else []
+    return (
+        [f"{format_count(len(calls), 'call')}: {'; '.join(describe_call(c) for c in calls)}"] if len(calls) > 1 else []
+    )
 
 
 def format_question(pending: Sequence[ApprovalRequested], number: int) -> list[str]:
@@ -146,27 +156,29 @@ def format_approval(pending: Sequence[ApprovalRequested], number: int) -> list[s
     """Format the first of `pending` as a question with its answers."""
     first = pending[0]
     request = (
-        "run this command?" if first.tool == "bash" else f"allow {one_line(core_types.display_name(first.tool), 60)}?"
+        "run this command?"
+        if first.tool == "bash"
+        else f"allow {to_one_line(core_types.display_name(first.tool), 60)}?"
     )
     others = f" (1 of {len(pending)})" if len(pending) > 1 else ""
     out = [": ".join(p for p in (f"question {number}", first.asker, f"{request}{others}") if p)]
-    out += _target_lines(first.target)
+    out += _format_target_lines(first.target)
     if first.diff:
         out += spell_diff(first.diff, DIFF_LINES)
-    where = "" if first.cwd == "." else f"; in {one_line(first.cwd, 200)}"
-    if doubtful := lookalikes(first.target):
-        out.append(f"warning: these words contain lookalike letters: {one_line(', '.join(doubtful), 100)}")
-    reason = one_line(first.reason, 300)
+    where = "" if first.cwd == "." else f"; in {to_one_line(first.cwd, 200)}"
+    if doubtful := find_lookalikes(first.target):
+        out.append(f"warning: these words contain lookalike letters: {to_one_line(', '.join(doubtful), 100)}")
+    reason = to_one_line(first.reason, 300)
     out.append(f"why: {reason[:1].lower()}{reason[1:]}{where}")
     return [*out, *_list_answers(first)]
 
 
-def _target_lines(text: str) -> list[str]:
+def _format_target_lines(text: str) -> list[str]:
     """Format the command or the file that a question is about, cut after some lines."""
-    target = [line for line in sanitise(show_hidden(text)).split("\n") if line.strip()]
+    target = [line for line in sanitize_text(show_hidden(text)).split("\n") if line.strip()]
     out = [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
-        out.append(f"  and {counted(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
+        out.append(f"  and {format_count(len(target) - TARGET_LINES, 'more line')}; /output shows all of it")
     return out
 
 
@@ -176,7 +188,7 @@ def _list_answers(first: ApprovalRequested) -> list[str]:
     if first.is_edit:
         out.append("s and Enter: allow all edits in this thread; until /approve ask")
     if first.rule:
-        out.append(f"t and Enter: allow in this thread, by the rule {one_line(describe_rule(first.rule), 200)}")
+        out.append(f"t and Enter: allow in this thread, by the rule {to_one_line(describe_rule(first.rule), 200)}")
         out.append("a and Enter: always allow in this workspace; the rule is saved")
     out.append("n and Enter: deny; words after n give the agent the reason")
     if first.tool == "bash":
@@ -186,7 +198,7 @@ def _list_answers(first: ApprovalRequested) -> list[str]:
 
 def format_plan(text: str, number: int) -> list[str]:
     """Format a plan that waits for approval, and how it is answered."""
-    lines = [f"  {line}" for line in sanitise(text).split("\n") if line.strip()]
+    lines = [f"  {line}" for line in sanitize_text(text).split("\n") if line.strip()]
     return [
         f"question {number}: approve this plan?",
         *lines,
@@ -203,9 +215,9 @@ def format_side_answer(event: SideQuestion) -> list[str]:
         case "stopped":
             return ["the side question was stopped"]
         case "failed":
-            return [f"no answer to the side question: {one_line(event.text, 600)}"]
+            return [f"no answer to the side question: {to_one_line(event.text, 600)}"]
         case "answered":
-            return [f"beside: {one_line(event.question, 200)}", *sanitise(event.text).strip().split("\n")]
+            return [f"beside: {to_one_line(event.question, 200)}", *sanitize_text(event.text).strip().split("\n")]
 
 
 def describe_resolution(event: ApprovalResolved, *, was_card: bool) -> str:
@@ -213,7 +225,7 @@ def describe_resolution(event: ApprovalResolved, *, was_card: bool) -> str:
     if event.approved:
         return "answered" if was_card else "allowed"
     denial = "declined" if was_card else "denied"
-    return f"{denial}: {one_line(event.note, 300)}" if event.note else denial
+    return f"{denial}: {to_one_line(event.note, 300)}" if event.note else denial
 
 
 def list_keys(request: ApprovalRequested) -> str:
@@ -228,10 +240,10 @@ def format_card(questions: Sequence[CardQuestion], number: int) -> list[str]:
     out: list[str] = []
     for index, question in enumerate(questions):
         several = f" ({index + 1} of {len(questions)})" if len(questions) > 1 else ""
-        out.append(f"question {number}{several}: {one_line(question.question, 1_000)}")
+        out.append(f"question {number}{several}: {to_one_line(question.question, 1_000)}")
         for option, choice in enumerate(question.options, start=1):
-            why = f": {one_line(choice.description, 300)}" if choice.description else ""
-            out.append(f"  {option} {one_line(choice.label, 200)}{why}")
+            why = f": {to_one_line(choice.description, 300)}" if choice.description else ""
+            out.append(f"  {option} {to_one_line(choice.label, 200)}{why}")
         if question.multiple:
             out.append("  several may be chosen, as 1 3")
     out.append("a number and Enter: choose; o and words: another answer; n: decline to answer")
@@ -243,7 +255,7 @@ def format_card(questions: Sequence[CardQuestion], number: int) -> list[str]:
 def spell_diff(text: str, limit: int | None = None) -> list[str]:
     """Format a unified diff in words: `add: …`, `remove: …`, `keep: …`."""
     out: list[str] = []
-    for line in sanitise(text).split("\n"):
+    for line in sanitize_text(text).split("\n"):
         if line.startswith(("--- ", "+++ ")):
             continue
         if line.startswith("@@"):
@@ -253,13 +265,13 @@ def spell_diff(text: str, limit: int | None = None) -> list[str]:
             out.append(_SIGNS[line[0]] + line[1:])
     if limit is not None and len(out) > limit:
         hidden = len(out) - limit
-        out = [*out[:limit], f"and {counted(hidden, 'more line')} of the change; /output shows all of it"]
+        out = [*out[:limit], f"and {format_count(hidden, 'more line')} of the change; /output shows all of it"]
     return out
 
 
 def spell_file_changes(changes: Iterable[TrustedFileChange]) -> list[str]:
     """Format the changes of a project's files, each under its name."""
-    return [line for c in changes for line in (f"{one_line(c.name, 200)}, {c.how}:", *spell_diff(c.diff))]
+    return [line for c in changes for line in (f"{to_one_line(c.name, 200)}, {c.how}:", *spell_diff(c.diff))]
 
 
 # --- messages -----------------------------------------------------------------------------------------------
@@ -271,7 +283,7 @@ def format_message(message: Message, *, limit: int | None = None) -> list[str]:
     lines = [f"{who}, {format_minute(message.created_at)}:"]
     lines += [line for part in message.parts for line in _part_lines(part)]
     if limit is not None and len(lines) > limit:
-        return [*lines[:limit], f"and {counted(len(lines) - limit, 'more line')} of this message"]
+        return [*lines[:limit], f"and {format_count(len(lines) - limit, 'more line')} of this message"]
     return lines
 
 
@@ -282,22 +294,24 @@ def _part_lines(part: Part) -> list[str]:
         case ToolCallPart():
             return [f"tool: {describe_call(part)}"]
         case ToolResultPart():
-            return [f"result of {one_line(part.name, 40)}, {_outcome_word(part)}: {one_line(part.content, 200)}"]
+            return [
+                f"result of {to_one_line(part.name, 40)}, {_describe_outcome(part)}: {to_one_line(part.content, 200)}"
+            ]
         case FilePart(path, text):
-            return [f"file {one_line(path, 200)}, {counted(text.count(chr(10)) + 1, 'line')}"]
+            return [f"file {to_one_line(path, 200)}, {format_count(text.count(chr(10)) + 1, 'line')}"]
         case OutputPart(command, text):
-            return [f"!{one_line(command, 200)}", *format_all(text)]
+            return [f"!{to_one_line(command, 200)}", *format_all(text)]
         case ImagePart():
             return [describe_image(part)]
         case MarkerPart(kind, text):
-            return [one_line(f"{kind.replace('_', ' ')} {text}", 200)]
+            return [to_one_line(f"{kind.replace('_', ' ')} {text}", 200)]
         case ThinkingPart() | ContextPart():
             return []  # of the model alone
 
 
 def describe_image(part: ImagePart) -> str:
     size = f", {part.width} by {part.height} pixels" if part.width else ""
-    return f"image {one_line(part.name or 'without a name', 200)}{size}"
+    return f"image {to_one_line(part.name or 'without a name', 200)}{size}"
 
 
 # --- search, threads, context -------------------------------------------------------------------------------
@@ -305,24 +319,23 @@ def describe_image(part: ImagePart) -> str:
 
 def format_hit(hit: Hit, number: int) -> str:
     what = hit.kind if hit.kind != "message" else _SPEAKERS.get(hit.role, hit.role)
-    where = f", thread {one_line(hit.thread_title, 60)}" if hit.thread_title else ""
-    return f"{number}. {what}, {format_minute(hit.time)}{where}: {one_line(hit.snippet, 300)}"
+    where = f", thread {to_one_line(hit.thread_title, 60)}" if hit.thread_title else ""
+    return f"{number}. {what}, {format_minute(hit.time)}{where}: {to_one_line(hit.snippet, 300)}"
 
 
 def format_thread(row: ThreadSummary, number: int, *, current: bool) -> str:
     here = ", open here" if current else ""
-    title = one_line(row.thread.title, 100) or "without a title"
-    return (
-        f"{number}. {title}, {counted(row.messages, 'message')}, last at {format_minute(row.thread.updated_at)}{here}"
-    )
+    title = to_one_line(row.thread.title, 100) or "without a title"
+    messages, time = format_count(row.messages, "message"), format_minute(row.thread.updated_at)
+    return f"{number}. {title}, {messages}, last at {time}{here}"
 
 
 def format_block(block: ContextBlock, number: int) -> str:
-    return f"{number}. {one_line(block.label, 60)}, {block.tokens:,} tokens, {'cached' if block.cached else 'new'}"
+    return f"{number}. {to_one_line(block.label, 60)}, {block.tokens:,} tokens, {'cached' if block.cached else 'new'}"
 
 
 def format_setting(row: Setting) -> str:
-    return f"{row.name} is {one_line(row.text, 200) or 'not set'}, from {one_line(row.origin, 200)}"
+    return f"{row.name} is {to_one_line(row.text, 200) or 'not set'}, from {to_one_line(row.origin, 200)}"
 
 
 def format_rows(pairs: Iterable[tuple[str, str]]) -> list[str]:
@@ -348,12 +361,12 @@ def format_log(lines: Iterable[LogLine]) -> Iterator[str]:
     for number, line in enumerate(lines, 1):
         marks = [line.priority] if line.priority in ("high", "done") else []
         marks += ["pinned"] * line.pinned + ["edited"] * line.edited
-        marks += [counted(len(line.flags), "doubt")] * bool(line.flags)
+        marks += [format_count(len(line.flags), "doubt")] * bool(line.flags)
         marks += ["reflection"] * (line.kind == "reflection")
-        day = f"{sanitise(line.date)} " if line.date != date else ""
+        day = f"{sanitize_text(line.date)} " if line.date != date else ""
         date = line.date
         about = f" ({', '.join(marks)})" if marks else ""
-        yield f"{number}. {day}{sanitise(line.time)}{about} {one_line(line.marked_text, 500)}"
+        yield f"{number}. {day}{sanitize_text(line.time)}{about} {to_one_line(line.marked_text, 500)}"
 
 
 def describe_activation(event: MemoryActivation) -> str:
@@ -362,9 +375,10 @@ def describe_activation(event: MemoryActivation) -> str:
             f"memory: {count_k(event.tokens_activated)} tokens of observations became "
             f"{count_k(event.observation_tokens)}, generation {event.generation_count}"
         )
+    messages = format_count(event.messages_activated, "message")
     return (
-        f"memory: {counted(event.messages_activated, 'message')} of {count_k(event.tokens_activated)} tokens became "
-        f"{count_k(event.observation_tokens)} tokens of observations, {_WHY.get(event.triggered_by, 'by itself')}"
+        f"memory: {messages} of {count_k(event.tokens_activated)} tokens became"
+        f" {count_k(event.observation_tokens)} tokens of observations, {_WHY.get(event.triggered_by, 'by itself')}"
     )
 
 
@@ -373,9 +387,9 @@ def format_compaction(event: CompactionFinished) -> list[str]:
         return [f"compaction undone: {describe_uncompaction(event)}"]
     result = format_rows(describe_compaction(event)) or ["it had no result"]
     return [
-        f"compacted{', then stopped' if event.stopped else ''}: {counted(event.messages, 'message')}",
+        f"compacted{', then stopped' if event.stopped else ''}: {format_count(event.messages, 'message')}",
         *result,
-        *(f"warning: {one_line(w, 300)}" for w in event.warnings),
+        *(f"warning: {to_one_line(w, 300)}" for w in event.warnings),
     ]
 
 
@@ -388,26 +402,26 @@ def format_board(board: Board) -> list[str]:
     counts = (busy, ready, blocked, done) if board.counts else tuple(map(len, columns))
     out: list[str] = []
     for name, rows, count in zip(("in progress", "ready", "blocked", "done today"), columns, counts, strict=True):
-        out.append(f"{name}: {counted(count, 'task') if count else 'none'}")
+        out.append(f"{name}: {format_count(count, 'task') if count else 'none'}")
         out += [format_task(row) for row in rows]
         out += [f"and {count - len(rows)} more"] if count > len(rows) else []
     if board.container_count:
-        out.append(f"waiting for their children: {counted(board.container_count, 'task')}")
+        out.append(f"waiting for their children: {format_count(board.container_count, 'task')}")
         out += [format_task(row) for row in board.containers]
     return out
 
 
 def format_task(row: BoardTask) -> str:
-    parts = [f"{row.handle}, priority {row.priority}, {row.type}: {one_line(row.title, 200)}"]
+    parts = [f"{row.handle}, priority {row.priority}, {row.type}: {to_one_line(row.title, 200)}"]
     if row.blocked_by:
         parts.append(f"waits for {', '.join(row.blocked_by)}")
     if row.waits_for_children:
         count = row.waits_for_children
         parts.append("waits for its open child" if count == 1 else f"waits for its {count} open children")
     if row.assignee:
-        parts.append(f"for {one_line(row.assignee, 40)}")
+        parts.append(f"for {to_one_line(row.assignee, 40)}")
     if row.held_by:
-        held = one_line(row.held_by.removeprefix("shell:").removeprefix("user:"), 60)
+        held = to_one_line(row.held_by.removeprefix("shell:").removeprefix("user:"), 60)
         parts.append(f"claimed by {held}" + (", whose process has ended" if row.abandoned else ""))
     if row.ready_to_close:
         parts.append("ready to close")
@@ -418,4 +432,4 @@ def format_branch(row: Branch) -> str:
     """Format a line of a task's tree: its depth is said, not drawn."""
     depth = f"level {row.depth}, {row.relation.strip()}: " if row.relation else ""
     again = ", as above" if row.again else ""
-    return f"{depth}{row.task.handle} {one_line(row.task.title, 200)}, {row.task.status.replace('_', ' ')}{again}"
+    return f"{depth}{row.task.handle} {to_one_line(row.task.title, 200)}, {row.task.status.replace('_', ' ')}{again}"

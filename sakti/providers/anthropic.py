@@ -42,18 +42,18 @@ _CACHEABLE = frozenset({"text", "image", "tool_use", "tool_result"})
 
 def render(request: Request, provider: str = "anthropic") -> Json:
     """Render the JSON body of `request`, without `stream`."""
-    messages = _messages(request.messages, provider, request.model)
+    messages = _render_messages(request.messages, provider, request.model)
     blocks = [b for b in request.system if b.text.strip()]
-    system = [_text(b.text) for b in blocks]
+    system = [_render_text(b.text) for b in blocks]
     tools: list[Json] = [
-        {"name": t.name, "description": t.description, "input_schema": _object_schema(t.parameters)}
+        {"name": t.name, "description": t.description, "input_schema": _make_object_schema(t.parameters)}
         for t in request.tools
     ]
-    used = _mark_prefix(system, tools, _edges(blocks))
+    used = _mark_prefix(system, tools, _select_breakpoints(blocks))
     _mark_messages(messages, BREAKPOINTS - used)
     _append_tail(messages, request.tail)
 
-    output = request.max_output_tokens or default_max_tokens(request.model, provider)
+    output = request.max_output_tokens or compute_max_tokens(request.model, provider)
     body: Json = {"model": request.model, "max_tokens": output, "messages": messages}
     if system:
         body["system"] = system
@@ -61,7 +61,7 @@ def render(request: Request, provider: str = "anthropic") -> Json:
         body["tools"] = tools
         if request.tool_choice == "none":
             body["tool_choice"] = {"type": "none"}
-    body |= _thinking(request, facts.find_family(provider, request.model), output)
+    body |= _build_thinking_parameters(request, facts.find_family(provider, request.model), output)
     if request.schema is not None:
         schema = {"format": {"type": "json_schema", "schema": request.schema}}
         body["output_config"] = {**body.get("output_config", {}), **schema}
@@ -78,21 +78,21 @@ def _mark_prefix(system: Sequence[Json], tools: Sequence[Json], edges: Sequence[
     return len(edges)
 
 
-def _messages(messages: Sequence[Message], provider: str, model: str) -> list[Json]:
+def _render_messages(messages: Sequence[Message], provider: str, model: str) -> list[Json]:
     out: list[Json] = []
     for turn in make_turns(messages, provider, model):
         out.append({"role": turn.role, "content": [_block(p) for p in turn.parts]})
     if out and out[0]["role"] == "assistant":
-        out.insert(0, {"role": "user", "content": [_text("(the conversation before this is not shown)")]})
+        out.insert(0, {"role": "user", "content": [_render_text("(the conversation before this is not shown)")]})
     return out
 
 
 def _block(part: Part) -> Json:
     match part:
         case TextPart(text):
-            return _text(text)
+            return _render_text(text)
         case ThinkingPart():
-            return _thinking_block(part)
+            return _render_thinking(part)
         case ToolCallPart(call_id, name):
             return {"type": "tool_use", "id": clean_call_id(call_id), "name": name, "input": get_arguments(part)}
         case ToolResultPart(call_id, _, content, is_error):
@@ -107,12 +107,12 @@ def _block(part: Part) -> Json:
         case ImagePart(media_type, data):
             return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}}
         case FilePart():
-            return _text(format_file(part))
+            return _render_text(format_file(part))
         case _:
             raise TypeError(f"{type(part).__name__} is never sent")
 
 
-def _thinking_block(part: ThinkingPart) -> Json:
+def _render_thinking(part: ThinkingPart) -> Json:
     if "block" in part.opaque:
         return dict(part.opaque["block"])
     if "redacted" in part.opaque:
@@ -120,15 +120,15 @@ def _thinking_block(part: ThinkingPart) -> Json:
     return {"type": "thinking", "thinking": part.text, "signature": part.opaque.get("signature", "")}
 
 
-def _text(text: str) -> Json:
+def _render_text(text: str) -> Json:
     return {"type": "text", "text": text}
 
 
-def _object_schema(schema: Json) -> Json:
+def _make_object_schema(schema: Json) -> Json:
     return schema if schema.get("type") == "object" else {"type": "object", **schema}
 
 
-def _edges(blocks: Sequence[Block]) -> list[int]:
+def _select_breakpoints(blocks: Sequence[Block]) -> list[int]:
     """Return the cache breakpoints in the system prompt: at most the first and the last two edges."""
     edges = [i for i, b in enumerate(blocks) if b.edge]
     return edges if len(edges) < BREAKPOINTS else [edges[0], *edges[-2:]]
@@ -150,32 +150,32 @@ def _append_tail(messages: list[Json], tail: str) -> None:
     if not tail.strip():
         return
     if messages and messages[-1]["role"] == "user":
-        messages[-1]["content"].append(_text(tail))
+        messages[-1]["content"].append(_render_text(tail))
     else:
-        messages.append({"role": "user", "content": [_text(tail)]})
+        messages.append({"role": "user", "content": [_render_text(tail)]})
 
 
-def default_max_tokens(model: str, provider: str = "anthropic") -> int:
+def compute_max_tokens(model: str, provider: str = "anthropic") -> int:
     """Return the default output limit: 32,000 tokens, or the model's maximum if that is less."""
     return min(facts.find_family(provider, model).max_output or LEAST_MAXIMUM, USUAL_MAXIMUM)
 
 
-def _thinking(request: Request, family: Family, output: int) -> Json:
+def _build_thinking_parameters(request: Request, family: Family, output: int) -> Json:
     """Return the thinking parameters.
 
     Newer models take an effort; older ones a budget, which the API counts into `max_tokens`: half of that is left for
     the answer.
     """
-    effort = request.effort or (facts.effort_for_tokens(request.thinking_tokens) if request.thinking_tokens else "off")
+    effort = request.effort or (facts.convert_to_effort(request.thinking_tokens) if request.thinking_tokens else "off")
     kind = family.thinking if family is not facts.UNKNOWN else "budget" if request.thinking_tokens else ""
     if effort == "off":
         return {}
     if kind == "adaptive":
-        word = facts.effort_word(family, effort)
+        word = facts.get_effort_word(family, effort)
         return {"thinking": {"type": "adaptive", "display": "summarized"}, "output_config": {"effort": word}}
     if kind != "budget":
         return {}
-    tokens = facts.thinking_budget(effort, request.thinking_tokens, output, ANTHROPIC_LEAST_THINKING)
+    tokens = facts.compute_thinking_budget(effort, request.thinking_tokens, output, ANTHROPIC_LEAST_THINKING)
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}} if tokens else {}
 
 
@@ -214,7 +214,7 @@ class AnthropicStreamParser(StreamParser):
 
     def _open_block(self, event: Json) -> list[StreamEvent]:
         content = cast("Json", event.get("content_block") or {})
-        block = StreamedBlock(self._kind(content.get("type")), wire=dict(content))
+        block = StreamedBlock(self._translate_kind(content.get("type")), wire=dict(content))
         self.blocks[int(event.get("index", len(self.blocks)))] = block
         if block.kind == "call":
             return self._open_call(block, content.get("id"), content.get("name"))
@@ -237,16 +237,16 @@ class AnthropicStreamParser(StreamParser):
         match block.kind:
             case "thinking":
                 signature = "".join(block.wire.get("signatures", ())) or str(block.wire.get("signature") or "")
-                return self._thinking_part(block.text, {"signature": signature} if signature else {})
+                return self._make_thinking_part(block.text, {"signature": signature} if signature else {})
             case "redacted_thinking":
-                return self._thinking_part("", {"redacted": block.wire.get("data", "")})
+                return self._make_thinking_part("", {"redacted": block.wire.get("data", "")})
             case "call":
                 # Gateways may send the whole input at the start and no deltas.
                 full_input = block.wire.get("input")
                 return self._call_part(block, block.text or (json.dumps(full_input) if full_input else ""))
             case kind if kind.endswith(_SERVER_BLOCKS):
                 arguments = {"input": read_arguments(block.text)} if block.text else {}
-                return self._thinking_part("", {"block": {**block.wire, **arguments}})
+                return self._make_thinking_part("", {"block": {**block.wire, **arguments}})
             case _:
                 return super()._part(block)
 

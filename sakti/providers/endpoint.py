@@ -136,7 +136,7 @@ def _explain_missing_for_azure(endpoint: Endpoint, env: Mapping[str, str]) -> st
 def _explain_missing_for_bedrock(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     if not _is_installed("boto3"):
         return _explain_missing_extra("bedrock")
-    if bedrock_region(env) is None and not endpoint.base_url:
+    if find_bedrock_region(env) is None and not endpoint.base_url:
         return "Set AWS_REGION to the region of your Bedrock models."
     if endpoint.key:
         return ""
@@ -185,7 +185,7 @@ def _explain_missing_extra(extra: str) -> str:
     return f"Support for {extra} is not installed. Run: pip install 'sakti[{extra}]'"
 
 
-def bedrock_region(env: Mapping[str, str]) -> str | None:
+def find_bedrock_region(env: Mapping[str, str]) -> str | None:
     """Return the AWS region of the environment, else of the AWS profile."""
     if region := env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION"):
         return region
@@ -262,15 +262,15 @@ def create_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkC
         raise ProviderError(problem, code="authentication")
     endpoint = replace(endpoint, base_url=endpoint.base_url or _make_cloud_url(endpoint, os.environ))
     if endpoint.client in ("openai", "azure"):
-        return _openai_client(endpoint, key, on_response)
-    return _anthropic_client(endpoint, key, on_response)
+        return _create_openai_client(endpoint, key, on_response)
+    return _create_anthropic_client(endpoint, key, on_response)
 
 
 def _make_cloud_url(endpoint: Endpoint, env: Mapping[str, str]) -> str:
     """Return the address that the SDK would make up, which is needed before to choose the proxy."""
     match endpoint.client:
         case "bedrock":
-            return f"https://bedrock-runtime.{bedrock_region(env)}.amazonaws.com"
+            return f"https://bedrock-runtime.{find_bedrock_region(env)}.amazonaws.com"
         case "vertex":
             region = env["CLOUD_ML_REGION"]
             special = {"global": "aiplatform", "us": "aiplatform.us.rep", "eu": "aiplatform.eu.rep"}
@@ -282,7 +282,7 @@ def _make_cloud_url(endpoint: Endpoint, env: Mapping[str, str]) -> str:
 
 
 @contextlib.contextmanager
-def _without_collections() -> Generator[None]:
+def _pause_collections() -> Generator[None]:
     """Pause garbage collection during an import, which spends a fifth of its CPU on it in vain."""
     gc.disable()
     try:
@@ -291,13 +291,13 @@ def _without_collections() -> Generator[None]:
         gc.enable()
 
 
-def _openai_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkClient:
-    with _without_collections():
+def _create_openai_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkClient:
+    with _pause_collections():
         import openai
 
-    options = _client_options(openai, endpoint, key, on_response)
+    options = _build_client_options(openai, endpoint, key, on_response)
     if endpoint.client == "azure":
-        entra = None if key or os.environ.get("AZURE_OPENAI_AD_TOKEN") else _entra_tokens("azure")
+        entra = None if key or os.environ.get("AZURE_OPENAI_AD_TOKEN") else _make_token_source("azure")
         address = "base_url" if "/openai" in endpoint.base_url else "azure_endpoint"
         options |= {address: endpoint.base_url, "api_version": endpoint.api_version, "azure_ad_token_provider": entra}
         return openai.AsyncAzureOpenAI(api_key=key or None, **options)
@@ -307,26 +307,28 @@ def _openai_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> Sdk
     return client
 
 
-def _anthropic_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkClient:
-    with _without_collections():
+def _create_anthropic_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkClient:
+    with _pause_collections():
         import anthropic
         from anthropic.lib import bedrock, vertex
 
-    options = _client_options(anthropic, endpoint, key, on_response)
+    options = _build_client_options(anthropic, endpoint, key, on_response)
     options["base_url"] = endpoint.base_url
     match endpoint.client:
         case "bedrock":
-            return bedrock.AsyncAnthropicBedrock(aws_region=bedrock_region(os.environ), api_key=key or None, **options)
+            return bedrock.AsyncAnthropicBedrock(
+                aws_region=find_bedrock_region(os.environ), api_key=key or None, **options
+            )
         case "vertex":
             return vertex.AsyncAnthropicVertex(access_token=key or None, **options)
         case "foundry":
-            entra = None if key else _entra_tokens("foundry")
+            entra = None if key else _make_token_source("foundry")
             return anthropic.AsyncAnthropicFoundry(api_key=key or None, azure_ad_token_provider=entra, **options)
         case _:
             return anthropic.AsyncAnthropic(api_key=key or "none", **options)
 
 
-def _client_options(sdk: Any, endpoint: Endpoint, key: str, on_response: OnResponse) -> dict[str, Any]:
+def _build_client_options(sdk: Any, endpoint: Endpoint, key: str, on_response: OnResponse) -> dict[str, Any]:
     """Return the arguments that all clients share; the loop retries, so that waits are visible."""
     hooks = {"response": [on_response]}
     return {
@@ -334,11 +336,13 @@ def _client_options(sdk: Any, endpoint: Endpoint, key: str, on_response: OnRespo
         "timeout": sdk.Timeout(endpoint.timeout, connect=min(CONNECT_S, endpoint.timeout)),
         "default_headers": endpoint.request_headers(key),
         "default_query": dict(endpoint.query) or None,
-        "http_client": sdk.DefaultAsyncHttpxClient(event_hooks=hooks, **network.client_options(endpoint.base_url)),
+        "http_client": sdk.DefaultAsyncHttpxClient(
+            event_hooks=hooks, **network.build_client_options(endpoint.base_url)
+        ),
     }
 
 
-def _entra_tokens(client: str) -> Callable[[], Awaitable[str]]:
+def _make_token_source(client: str) -> Callable[[], Awaitable[str]]:
     """Return a source of Entra tokens; a token is kept until it expires."""
     identity = importlib.import_module("azure.identity")
     token = identity.get_bearer_token_provider(identity.DefaultAzureCredential(), _ENTRA_SCOPES[client])

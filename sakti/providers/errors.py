@@ -18,7 +18,7 @@ from sakti.core import network
 from sakti.core.errors import ProviderError
 from sakti.core.types import Json
 from sakti.providers import limits, server_words
-from sakti.providers.server_words import text_pattern
+from sakti.providers.server_words import get_text_pattern
 
 SHORTEST_SECRET = 8  # characters: a shorter key ("x", "test") is part of ordinary words
 LONGEST_TEXT = 300  # characters of a server's text in a message
@@ -30,15 +30,15 @@ _RETRYABLE = frozenset(
         *("stream_cut", "unreadable", "line_too_long"),
     }
 )
-_TOO_LONG = text_pattern("too_long")
-_OUTPUT_TOO_LONG = text_pattern("output_too_long")
-_QUOTA_KINDS = text_pattern("quota_kinds")
-_QUOTA_TEXT = text_pattern("quota")
-_POLICY_KINDS = text_pattern("policy_kinds")
-NO_IMAGES = text_pattern("no_images")
-FILTERED = text_pattern("filtered")
-_REGION = text_pattern("region")
-_SUSPENDED = text_pattern("suspended")
+_TOO_LONG = get_text_pattern("too_long")
+_OUTPUT_TOO_LONG = get_text_pattern("output_too_long")
+_QUOTA_KINDS = get_text_pattern("quota_kinds")
+_QUOTA_TEXT = get_text_pattern("quota")
+_POLICY_KINDS = get_text_pattern("policy_kinds")
+NO_IMAGES = get_text_pattern("no_images")
+FILTERED = get_text_pattern("filtered")
+_REGION = get_text_pattern("region")
+_SUSPENDED = get_text_pattern("suspended")
 
 _STATUS_CODES = {
     401: "authentication",
@@ -138,7 +138,7 @@ def classify_refusal(status: int, report: ServerReport) -> str:
         return "refused"
     if _refuses_content(status, report):
         return "invalid_request"
-    if status in _MAY_OVERFLOW and (code := _length_code(status, report)):
+    if status in _MAY_OVERFLOW and (code := _classify_length(status, report)):
         return code
     if status in _STATUS_CODES:
         return _STATUS_CODES[status]
@@ -156,7 +156,7 @@ def _is_quota(status: int, report: ServerReport) -> bool:
     return status == 402 or bool(_QUOTA_KINDS.search(report.kind) or _QUOTA_TEXT.search(report.text))
 
 
-def _length_code(status: int, report: ServerReport) -> str:
+def _classify_length(status: int, report: ServerReport) -> str:
     """Return whether a request or the answer asked for is too long; empty if neither is."""
     if status == 413:
         return "context_too_long"  # so many bytes that the server does not count tokens
@@ -234,19 +234,19 @@ def _write_status_sentence(code: str, status: int, name: str, why: str) -> str:
 
 def read_report(body: Any) -> ServerReport:
     """Read a server's error: its message in one line, its type and code, and the parameter that it names."""
-    outer = limits.outer_object(body)
+    outer = limits.get_outer_object(body)
     inner: Any = outer.get("error", outer)
     if isinstance(inner, str):
         return ServerReport(_flatten_text(inner), str(outer.get("code") or ""))
     if not outer or not isinstance(inner, dict):
-        return _plain_report(body)
+        return _read_plain_report(body)
     fields = cast("Json", inner)
     message = fields.get("message") or _join_details(fields.get("detail")) or ""
     kind = " ".join(str(fields.get(k) or "") for k in ("type", "code", "status", "__type"))
     return ServerReport(_flatten_text(str(message)), kind.strip(), str(fields.get("param") or ""))
 
 
-def _plain_report(body: Any) -> ServerReport:
+def _read_plain_report(body: Any) -> ServerReport:
     """Read a body that is no JSON: a page, a text, or nothing."""
     if not isinstance(body, str):
         return ServerReport()
@@ -321,7 +321,7 @@ def from_exception(error: Exception, context: ErrorContext) -> ProviderError:
             f"The login for {context.provider} failed ({mask_text(str(error), context)}): log in again.",
         )
     if names & _TIMEOUTS:
-        return _connect_timeout_error(context) if _is_connecting(error) else silence_error(context)
+        return _connect_timeout_error(context) if _is_connecting(error) else make_silence_error(context)
     if "DecodingError" in names:
         why = mask_text(str(error), context)
         return make_error(
@@ -329,7 +329,7 @@ def from_exception(error: Exception, context: ErrorContext) -> ProviderError:
             f"{context.host} sent an answer that cannot be decompressed ({why}): check the server and its proxy.",
         )
     if names & _BROKEN:
-        return incomplete_stream_error(context)
+        return make_incomplete_stream_error(context)
     if names & _UNREACHABLE:
         return _convert_connect_failure(error, context)
     return make_error("invalid_request", f"{context.provider} could not be called: {mask_text(str(error), context)}")
@@ -371,11 +371,11 @@ def _convert_connect_failure(error: Exception, context: ErrorContext) -> Provide
         return make_error("not_found", f"{context.host} redirects endlessly: check the server's address.")
     if proxy := _find_proxy(context):
         message = f"The proxy {proxy} cannot reach {context.host} ({why}): check it, or name the host in NO_PROXY."
-        return proxy_login_error(context) if "407" in text else make_error("unreachable", message)
-    return _connection_error(names, text, why, context)
+        return make_proxy_login_error(context) if "407" in text else make_error("unreachable", message)
+    return _make_connection_error(names, text, why, context)
 
 
-def _connection_error(names: set[str], text: str, why: str, context: ErrorContext) -> ProviderError:
+def _make_connection_error(names: set[str], text: str, why: str, context: ErrorContext) -> ProviderError:
     """Convert a connection that was never made, without a proxy on the way."""
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return make_error(
@@ -391,7 +391,7 @@ def _connection_error(names: set[str], text: str, why: str, context: ErrorContex
     )
 
 
-def unexpected_response_error(context: ErrorContext, kind: str, body: str) -> ProviderError:
+def make_unexpected_response_error(context: ErrorContext, kind: str, body: str) -> ProviderError:
     """Build the error for a success that is not a model's answer: a proxy's page, a login; not retryable.
 
     The message quotes it.
@@ -404,16 +404,16 @@ def unexpected_response_error(context: ErrorContext, kind: str, body: str) -> Pr
     )
 
 
-def incomplete_stream_error(context: ErrorContext) -> ProviderError:
+def make_incomplete_stream_error(context: ErrorContext) -> ProviderError:
     """Build the error for a stream that ended, or broke, before the answer did."""
     return make_error("stream_cut", f"The connection to {context.host} was cut before the answer was complete.")
 
 
-def silence_error(context: ErrorContext) -> ProviderError:
+def make_silence_error(context: ErrorContext) -> ProviderError:
     return make_error("timeout", f"{context.host} has been silent for {context.timeout:g} s.")
 
 
-def no_events_error(context: ErrorContext, seconds: float) -> ProviderError:
+def make_no_events_error(context: ErrorContext, seconds: float) -> ProviderError:
     """Build the error for a stream that is kept open without an event."""
     return make_error(
         "no_events",
@@ -422,7 +422,7 @@ def no_events_error(context: ErrorContext, seconds: float) -> ProviderError:
     )
 
 
-def long_line_error(context: ErrorContext, size: int) -> ProviderError:
+def make_long_line_error(context: ErrorContext, size: int) -> ProviderError:
     """Build the error for a line of a stream that is longer than any event."""
     return make_error(
         "line_too_long",
@@ -430,7 +430,7 @@ def long_line_error(context: ErrorContext, size: int) -> ProviderError:
     )
 
 
-def proxy_login_error(context: ErrorContext) -> ProviderError:
+def make_proxy_login_error(context: ErrorContext) -> ProviderError:
     """Build the error for a proxy that asks for a user and a password."""
     return make_error(
         "proxy",
@@ -441,7 +441,7 @@ def proxy_login_error(context: ErrorContext) -> ProviderError:
 
 def _find_proxy(context: ErrorContext) -> str:
     """Return the proxy that requests to the server go through, as host and port; empty for none."""
-    return urlsplit(network.proxy_for(context.base_url)).netloc.rpartition("@")[2]
+    return urlsplit(network.find_proxy(context.base_url)).netloc.rpartition("@")[2]
 
 
 def _list_causes(error: BaseException) -> Generator[BaseException]:

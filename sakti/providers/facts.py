@@ -136,12 +136,12 @@ def resolve_auto_activation_ttl(provider: str | None, model: str | None, retenti
     return model_family.cache_ttl or preset.cache_ttl
 
 
-def effort_word(family: Family, effort: Effort) -> str:
+def get_effort_word(family: Family, effort: Effort) -> str:
     """Return the API's word for `effort` in models of a family, "" if none is sent."""
     return family.efforts[_EFFORTS.index(effort)] if family.thinking else ""
 
 
-def effort_for_tokens(tokens: int) -> Effort:
+def convert_to_effort(tokens: int) -> Effort:
     """Convert a budget of thinking tokens to the nearest effort."""
     return "off" if tokens <= 0 else "low" if tokens <= 2_048 else "medium" if tokens <= 16_384 else "high"
 
@@ -149,7 +149,7 @@ def effort_for_tokens(tokens: int) -> Effort:
 BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}  # tokens, for models that want a number
 
 
-def thinking_budget(effort: Effort | None, tokens: int | None, output: int, least: int) -> int:
+def compute_thinking_budget(effort: Effort | None, tokens: int | None, output: int, least: int) -> int:
     """Return the thinking tokens of an answer of at most `output` tokens.
 
     What was asked for, but at most half of the answer, so that the other half is left for text; 0 where that is less

@@ -195,7 +195,7 @@ def format_output(part: OutputPart) -> str:
     return f"{head}\n<output command={command}>\n{part.text}\n</output>"
 
 
-def data_url(part: ImagePart) -> str:
+def make_data_url(part: ImagePart) -> str:
     return f"data:{part.media_type};base64,{part.data}"
 
 

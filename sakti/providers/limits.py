@@ -136,28 +136,28 @@ def _read_retry_headers(headers: Mapping[str, str]) -> float | None:
         try:
             seconds: float | None = float(value) * scale
         except ValueError:
-            seconds = _seconds_until_http_date(value)
+            seconds = _parse_http_date(value)
         if seconds is not None and math.isfinite(seconds):
             return seconds
     return None
 
 
-def _seconds_until_http_date(date: str) -> float | None:
+def _parse_http_date(date: str) -> float | None:
     """Return the seconds until an HTTP date."""
     import email.utils
 
     try:
-        return _seconds_until(email.utils.parsedate_to_datetime(date))
+        return _compute_seconds_until(email.utils.parsedate_to_datetime(date))
     except ValueError:
         return None
 
 
-def _seconds_until(time: datetime) -> float:
+def _compute_seconds_until(time: datetime) -> float:
     time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
     return max(0.0, (time - datetime.now(UTC)).total_seconds())
 
 
-def outer_object(body: Any) -> Json:
+def get_outer_object(body: Any) -> Json:
     """Return the object of a server's error, the first one of a list; {} without one."""
     node: Any = body
     if isinstance(node, list) and node:
@@ -167,7 +167,7 @@ def outer_object(body: Any) -> Json:
 
 def _read_retry_info(body: Any) -> float | None:
     """Return the `retryDelay` of a google.rpc.RetryInfo among the details of an error."""
-    outer = outer_object(body)
+    outer = get_outer_object(body)
     error: Any = outer.get("error", outer)
     details: Any = cast("Json", error).get("details") if isinstance(error, dict) else None
     for detail in cast("list[Any]", details) if isinstance(details, list) else []:
@@ -185,10 +185,10 @@ def _read_wait_text(text: str) -> float | None:
 def _parse_duration(text: str) -> float | None:
     """Return the seconds of "8.2s", "1m2s", "350ms" or "6 minutes"."""
     pieces = _PIECE.findall(text)
-    return sum(float(number) * _unit_seconds(unit.lower()) for number, unit in pieces) if pieces else None
+    return sum(float(number) * _get_unit_seconds(unit.lower()) for number, unit in pieces) if pieces else None
 
 
-def _unit_seconds(unit: str) -> float:
+def _get_unit_seconds(unit: str) -> float:
     return _UNITS["ms"] if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
 
 
@@ -205,12 +205,12 @@ def _read_reset_headers(headers: Mapping[str, str]) -> float | None:
         seconds = _parse_reset(value) if match else None
         if match is None or seconds is None or not math.isfinite(seconds):
             continue
-        has_room = any(_is_positive(headers.get(n)) for n in _remaining_names(match))
+        has_room = any(_is_positive(headers.get(n)) for n in _list_remaining_names(match))
         (others if has_room else used_up).append(seconds)
     return max(used_up) if used_up else min(others, default=None)
 
 
-def _remaining_names(match: re.Match[str]) -> Iterable[str]:
+def _list_remaining_names(match: re.Match[str]) -> Iterable[str]:
     if match["anthropic"]:
         return (f"anthropic-ratelimit-{match['anthropic']}-remaining",)
     if match["openai"]:
@@ -230,15 +230,15 @@ def _parse_reset(value: str) -> float | None:
     try:
         number = float(value)
     except ValueError:
-        return _parse_duration(value) if _PIECE.match(value) else _seconds_until_iso_date(value)
+        return _parse_duration(value) if _PIECE.match(value) else _parse_iso_date(value)
     if number >= _EPOCH_MS:
         number /= 1_000
     return number - datetime.now(UTC).timestamp() if number >= _EPOCH_S else number
 
 
-def _seconds_until_iso_date(value: str) -> float | None:
+def _parse_iso_date(value: str) -> float | None:
     try:
-        return _seconds_until(datetime.fromisoformat(value))
+        return _compute_seconds_until(datetime.fromisoformat(value))
     except ValueError:
         return None
 
@@ -264,7 +264,7 @@ def retry_delay(attempt: int, retry_after: float | None, random: Callable[[], fl
     return ceiling * (1 - 0.5 * random())
 
 
-def max_attempts(error: ProviderError) -> int:
+def choose_max_attempts(error: ProviderError) -> int:
     """Return the most attempts of a call that fails with `error`."""
     return FEWER_ATTEMPTS.get(error.code, MAX_ATTEMPTS)
 
@@ -283,7 +283,7 @@ class Retries(Struct):
         `at_most` or than what is left.
         """
         self.attempt += 1
-        if not error.retryable or self.attempt >= max_attempts(error):
+        if not error.retryable or self.attempt >= choose_max_attempts(error):
             return None
         seconds = retry_delay(self.attempt, error.retry_after, self.random)
         if (error.retry_after or 0.0) > LONGEST_RETRY_AFTER or seconds > min(

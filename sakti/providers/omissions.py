@@ -31,7 +31,7 @@ from sakti.providers import facts, server_words
 from sakti.providers.errors import FILTERED, NO_IMAGES
 from sakti.providers.history import clean_call_id
 from sakti.providers.protocol import StreamEvent
-from sakti.providers.server_words import text_pattern
+from sakti.providers.server_words import get_text_pattern
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ Kind: TypeAlias = Literal["image", "result", "file", "output"]
 
 MOST_REFUSALS = 8  # of one request, after which every new piece of the refused kind is left out
 EVERY_MODEL = ""  # in place of a model's name: the piece itself is refused, not by one model only
-_IMAGE = text_pattern("about_image")
+_IMAGE = get_text_pattern("about_image")
 _PATH = lazy_pattern(r"\b(?:messages|input)(?:\[\d+\]|\.\d+)(?:[.\[]\w+\]?)*")
 _CONTAINERS = ("messages", "input", "content", "output")
 _CALL_IDS = ("tool_call_id", "tool_use_id", "call_id")
@@ -311,7 +311,7 @@ def _refuse_anthropic_thinking(family: facts.Family, tokens: int) -> str:
 
 _IN_MESSAGES = "messages."  # before the name of such a field
 _RENAMED = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
-_UNKNOWN = text_pattern("unknown_field")
+_UNKNOWN = get_text_pattern("unknown_field")
 
 
 def _rejects_field(error: ProviderError) -> bool:

@@ -22,19 +22,19 @@ from sakti.core.types import (
     Usage,
 )
 from sakti.providers import facts
-from sakti.providers.errors import from_event, incomplete_stream_error
+from sakti.providers.errors import from_event, make_incomplete_stream_error
 from sakti.providers.facts import Family
 from sakti.providers.history import (
     HistoryTurn,
-    data_url,
     format_file,
     get_arguments,
     last_user_text,
+    make_data_url,
     make_turns,
     merge_extra,
     split_tool_images,
 )
-from sakti.providers.openai_responses import requested_effort
+from sakti.providers.openai_responses import get_requested_effort
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, ToolCallChunk, read_dollars, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
@@ -51,22 +51,22 @@ def render(request: Request, provider: str) -> Json:
     """Render the JSON body of `request`, without `stream`."""
     messages: list[Json] = []
     # A server's template puts the tools behind this message: nothing in it may move.
-    if system := _system_text(request, stable=True):
+    if system := _join_system_text(request, stable=True):
         messages.append({"role": "system", "content": system})
     request_text = ""
     for turn in make_turns(request.messages, provider, request.model):
-        messages.extend([_assistant(turn)] if turn.role == "assistant" else _user(turn, request_text))
+        messages.extend([_render_assistant(turn)] if turn.role == "assistant" else _render_user(turn, request_text))
         request_text = last_user_text(turn, QUOTED) or request_text
-    if moving := _system_text(request, stable=False):
+    if moving := _join_system_text(request, stable=False):
         _put_first(messages, moving)
     _append_tail(messages, request.tail.strip())
-    body: Json = {"model": request.model, "messages": messages, **_tools(request)}
+    body: Json = {"model": request.model, "messages": messages, **_render_tools(request)}
     if request.schema is not None:
         body["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": request.schema}}
-    return merge_extra(body | _options(request, provider), request.extra)
+    return merge_extra(body | _build_options(request, provider), request.extra)
 
 
-def _tools(request: Request) -> Json:
+def _render_tools(request: Request) -> Json:
     if not request.tools:
         return {}
     functions = ({"name": t.name, "description": t.description, "parameters": t.parameters} for t in request.tools)
@@ -74,15 +74,15 @@ def _tools(request: Request) -> Json:
     return tools | ({"tool_choice": "none"} if request.tool_choice == "none" else {})
 
 
-def _system_text(request: Request, *, stable: bool) -> str:
+def _join_system_text(request: Request, *, stable: bool) -> str:
     """Join the blocks of the system prompt that stay the same for a session, or the others."""
     return "\n\n".join(b.text for b in request.system if (b.kind in STABLE) is stable and b.text.strip())
 
 
-def _options(request: Request, provider: str) -> Json:
+def _build_options(request: Request, provider: str) -> Json:
     """Return the parameters that depend on what the model's family takes."""
     family = facts.find_family(provider, request.model)
-    options = _thinking(request, family, provider)
+    options = _build_thinking_parameters(request, family, provider)
     if request.max_output_tokens:
         # Only OpenAI's own models insist on the newer name; every other server knows the older one.
         newer = provider == "openai" and bool(family.thinking)
@@ -92,9 +92,9 @@ def _options(request: Request, provider: str) -> Json:
     return options
 
 
-def _thinking(request: Request, family: Family, provider: str) -> Json:
+def _build_thinking_parameters(request: Request, family: Family, provider: str) -> Json:
     """Return the thinking parameters in the provider's form; empty for models that do not think."""
-    if not (word := requested_effort(request, family)):
+    if not (word := get_requested_effort(request, family)):
         return {}
     if provider == "openrouter":
         return {"reasoning": {"effort": word}}
@@ -135,7 +135,7 @@ def _add_thinking(message: Json, part: ThinkingPart) -> None:
         message.setdefault("reasoning_details", []).extend(part.opaque["details"])
 
 
-def _assistant(turn: HistoryTurn) -> Json:
+def _render_assistant(turn: HistoryTurn) -> Json:
     message: Json = {"role": "assistant", "content": None}
     extras: Json = {}
     calls: list[Json] = []
@@ -159,7 +159,7 @@ def _assistant(turn: HistoryTurn) -> Json:
     return message
 
 
-def _user(turn: HistoryTurn, question: str = "") -> list[Json]:
+def _render_user(turn: HistoryTurn, question: str = "") -> list[Json]:
     """Render a user turn: the results, then the user's text.
 
     A tool's message takes no image: images of tools go into a user message that ends with the text `question` last, so
@@ -172,10 +172,10 @@ def _user(turn: HistoryTurn, question: str = "") -> list[Json]:
         if isinstance(part, ToolResultPart):
             messages.append({"role": "tool", "tool_call_id": part.call_id, "content": part.content})
         else:
-            content += _content(part)
+            content += _render_content(part)
     if images:
         words = content or ([{"type": "text", "text": question}] if question else [])
-        content = [{"type": "text", "text": SHOWN}, *map(_image, images), *words]
+        content = [{"type": "text", "text": SHOWN}, *map(_render_image, images), *words]
     if len(content) == 1 and content[0]["type"] == "text":
         messages.append({"role": "user", "content": content[0]["text"]})
     elif content:
@@ -183,7 +183,7 @@ def _user(turn: HistoryTurn, question: str = "") -> list[Json]:
     return messages
 
 
-def _content(part: Part) -> list[Json]:
+def _render_content(part: Part) -> list[Json]:
     """Render a part of a user's message; parts of other roles and parts sent as text give nothing."""
     match part:
         case TextPart(text):
@@ -191,13 +191,13 @@ def _content(part: Part) -> list[Json]:
         case FilePart():
             return [{"type": "text", "text": format_file(part)}]
         case ImagePart():
-            return [_image(part)]
+            return [_render_image(part)]
         case ToolResultPart() | ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
             return []
 
 
-def _image(part: ImagePart) -> Json:
-    return {"type": "image_url", "image_url": {"url": data_url(part)}}
+def _render_image(part: ImagePart) -> Json:
+    return {"type": "image_url", "image_url": {"url": make_data_url(part)}}
 
 
 def _is_followed_by(call: StreamedBlock, wire_id: str, name: str) -> bool:
@@ -212,7 +212,7 @@ def _is_followed_by(call: StreamedBlock, wire_id: str, name: str) -> bool:
     return not wire_id and bool(call.pieces) and call.has_arguments()
 
 
-def _first_choice(event: Json) -> Json | None:
+def _find_first_choice(event: Json) -> Json | None:
     """Return the answer of an event; others are answers beside this one."""
     choices = cast("list[Json]", event.get("choices") or [])
     return next((c for c in choices if not c.get("index")), None)
@@ -235,18 +235,18 @@ class ChatStreamParser(StreamParser):
         self.model = self.model or str(event.get("model") or "")
         if isinstance(event.get("usage"), dict):
             self._count(event["usage"])
-        choice = _first_choice(event)
+        choice = _find_first_choice(event)
         if choice is None:
             return []
         if choice.get("error"):
-            raise self._choice_error(choice)
+            raise self._make_choice_error(choice)
         self.reason = str(choice.get("finish_reason") or "") or self.reason
         return self._read_delta(cast("Json", choice.get("delta") or {}))
 
-    def _choice_error(self, choice: Json) -> ProviderError:
+    def _make_choice_error(self, choice: Json) -> ProviderError:
         """Build the error of an answer that the server broke off; retryable unless that cannot help."""
         error = from_event(choice, self._context)
-        return incomplete_stream_error(self._context) if error.code == "server" else error
+        return make_incomplete_stream_error(self._context) if error.code == "server" else error
 
     def _read_delta(self, delta: Json) -> list[StreamEvent]:
         out = self._read_thinking(delta)
@@ -267,7 +267,7 @@ class ChatStreamParser(StreamParser):
         for name in THINKING_FIELDS:
             if isinstance(delta.get(name), str) and delta[name]:
                 wire.setdefault("field", name)
-                return self._think(delta[name])
+                return self._add_thinking(delta[name])
         return []
 
     @property
@@ -277,7 +277,7 @@ class ChatStreamParser(StreamParser):
     def _say(self, text: str) -> list[StreamEvent]:
         return self._add(self._block_at(_TEXT, "text"), text)
 
-    def _think(self, text: str) -> list[StreamEvent]:
+    def _add_thinking(self, text: str) -> list[StreamEvent]:
         return self._add(self._block_at(_THINKING, "thinking"), text)
 
     def _read_chunks(self, chunks: list[Json]) -> list[StreamEvent]:
@@ -288,7 +288,7 @@ class ChatStreamParser(StreamParser):
                 out += self._say(str(chunk.get("text") or ""))
             elif chunk.get("type") == "thinking":
                 inner = cast("list[Json]", chunk.get("thinking") or [])
-                out += self._think("".join(str(c.get("text") or "") for c in inner))
+                out += self._add_thinking("".join(str(c.get("text") or "") for c in inner))
         return out
 
     def _read_call(self, delta: Json) -> list[StreamEvent]:
@@ -316,10 +316,10 @@ class ChatStreamParser(StreamParser):
     def _part(self, block: StreamedBlock) -> Part | None:
         if block.kind != "thinking":
             return super()._part(block)
-        opaque = self._opaque(block)
-        return self._thinking_part(block.text, opaque) if block.pieces or opaque else None
+        opaque = self._collect_opaque(block)
+        return self._make_thinking_part(block.text, opaque) if block.pieces or opaque else None
 
-    def _opaque(self, block: StreamedBlock) -> Json:
+    def _collect_opaque(self, block: StreamedBlock) -> Json:
         """Fields that go back to the server with the thinking, those of calls included."""
         opaque = {name: value for name, value in block.wire.items() if name in ("field", "details")}
         if "details" in opaque and opaque.get("field") == "reasoning":

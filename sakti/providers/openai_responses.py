@@ -35,9 +35,9 @@ from sakti.providers.facts import Family
 from sakti.providers.history import (
     HistoryTurn,
     clean_call_id,
-    data_url,
     format_file,
     get_arguments,
+    make_data_url,
     make_turns,
     merge_extra,
     split_tool_images,
@@ -45,12 +45,12 @@ from sakti.providers.history import (
 from sakti.providers.parser import StreamedBlock, StreamParser
 from sakti.providers.protocol import StreamEvent, TextChunk, read_table, read_tokens
 from sakti.providers.remote import RemoteProvider
-from sakti.providers.server_words import text_pattern
+from sakti.providers.server_words import get_text_pattern
 
 log = logging.getLogger(__name__)
 
-_ID_UNKNOWN = text_pattern("unknown_item")
-_ID_MISSING = text_pattern("missing_item")
+_ID_UNKNOWN = get_text_pattern("unknown_item")
+_ID_MISSING = get_text_pattern("missing_item")
 
 
 def render(request: Request, provider: str = "openai", *, with_ids: bool | None = None) -> Json:
@@ -62,20 +62,20 @@ def render(request: Request, provider: str = "openai", *, with_ids: bool | None 
     with_ids = request.extra.get("store") is True if with_ids is None else with_ids
     for turn in make_turns(request.messages, provider, request.model):
         assistant = turn.role == "assistant"
-        items.extend(_assistant_items(turn, provider, request.model, with_ids) if assistant else _user_items(turn))
+        items.extend(_render_assistant(turn, provider, request.model, with_ids) if assistant else _render_user(turn))
     _append_tail(items, request.tail.strip())
     body: Json = {"model": request.model, "input": items, "store": False}
     if instructions := "\n\n".join(b.text for b in request.system if b.text.strip()):
         body["instructions"] = instructions
-    body |= _tools(request)
+    body |= _render_tools(request)
     if request.messages:
         body["prompt_cache_key"] = request.messages[0].thread_id
     if request.schema is not None:
         body["text"] = {"format": {"type": "json_schema", "name": "answer", "schema": request.schema, "strict": False}}
-    return merge_extra(body | _options(request, provider), request.extra)
+    return merge_extra(body | _build_options(request, provider), request.extra)
 
 
-def _tools(request: Request) -> Json:
+def _render_tools(request: Request) -> Json:
     if not request.tools:
         return {}
     tools = [
@@ -85,7 +85,7 @@ def _tools(request: Request) -> Json:
     return {"tools": tools} | ({"tool_choice": "none"} if request.tool_choice == "none" else {})
 
 
-def _options(request: Request, provider: str) -> Json:
+def _build_options(request: Request, provider: str) -> Json:
     """Return the parameters that depend on what the model's family takes."""
     family = facts.find_family(provider, request.model)
     options: Json = {}
@@ -93,18 +93,18 @@ def _options(request: Request, provider: str) -> Json:
         options["max_output_tokens"] = request.max_output_tokens
     if family.thinking:
         options["include"] = ["reasoning.encrypted_content"]
-        if word := requested_effort(request, family):
+        if word := get_requested_effort(request, family):
             options["reasoning"] = {"effort": word, "summary": "auto"}
     if request.temperature is not None and family.temperature:
         options["temperature"] = request.temperature
     return options
 
 
-def requested_effort(request: Request, family: Family) -> str:
+def get_requested_effort(request: Request, family: Family) -> str:
     """Return the word for the requested reasoning effort, "" if none is requested."""
     if request.thinking_tokens:
-        return facts.effort_word(family, facts.effort_for_tokens(request.thinking_tokens))
-    return facts.effort_word(family, request.effort) if request.effort else ""
+        return facts.get_effort_word(family, facts.convert_to_effort(request.thinking_tokens))
+    return facts.get_effort_word(family, request.effort) if request.effort else ""
 
 
 def _append_tail(items: list[Json], tail: str) -> None:
@@ -122,12 +122,12 @@ def _append_tail(items: list[Json], tail: str) -> None:
         items.append({"role": "user", "content": [{"type": "input_text", "text": tail}]})
 
 
-def _assistant_items(turn: HistoryTurn, provider: str, model: str, with_ids: bool) -> list[Json]:
+def _render_assistant(turn: HistoryTurn, provider: str, model: str, with_ids: bool) -> list[Json]:
     items: list[Json] = []
     for part in turn.parts:
         match part:
             case TextPart():
-                items.append(_message_item(part, provider, model, with_ids))
+                items.append(_render_message(part, provider, model, with_ids))
             case ThinkingPart(opaque=opaque) if "item" in opaque:
                 item = {k: v for k, v in opaque["item"].items() if with_ids or k != "id"}
                 if with_ids or "encrypted_content" in item:
@@ -154,7 +154,7 @@ def _assistant_items(turn: HistoryTurn, provider: str, model: str, with_ids: boo
     return items
 
 
-def _message_item(part: TextPart, provider: str, model: str, with_ids: bool) -> Json:
+def _render_message(part: TextPart, provider: str, model: str, with_ids: bool) -> Json:
     """Render a text of the assistant; its id and phase go back only to the model that sent them."""
     item: Json = {"role": "assistant", "content": [{"type": "output_text", "text": part.text}]}
     opaque = part.opaque or {}
@@ -166,7 +166,7 @@ def _message_item(part: TextPart, provider: str, model: str, with_ids: bool) -> 
     return item | ({"phase": opaque["phase"]} if "phase" in opaque else {})
 
 
-def _user_items(turn: HistoryTurn) -> list[Json]:
+def _render_user(turn: HistoryTurn) -> list[Json]:
     """Render a user turn: the results, then the user's text.
 
     Images of tools go with the last result: in a user message they would be taken for the user's.
@@ -183,18 +183,18 @@ def _user_items(turn: HistoryTurn) -> list[Json]:
             case FilePart():
                 content.append({"type": "input_text", "text": format_file(part)})
             case ImagePart():
-                content.append(_image(part))
+                content.append(_render_image(part))
             case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
                 pass  # not of a user, or rendered as text before
     if images:
-        items[-1]["output"] = [{"type": "input_text", "text": items[-1]["output"]}, *map(_image, images)]
+        items[-1]["output"] = [{"type": "input_text", "text": items[-1]["output"]}, *map(_render_image, images)]
     if content:
         items.append({"role": "user", "content": content})
     return items
 
 
-def _image(part: ImagePart) -> Json:
-    return {"type": "input_image", "image_url": data_url(part), "detail": "auto"}
+def _render_image(part: ImagePart) -> Json:
+    return {"type": "input_image", "image_url": make_data_url(part), "detail": "auto"}
 
 
 def wants_ids(error: ProviderError) -> bool | None:
@@ -256,7 +256,7 @@ class ResponsesStreamParser(StreamParser):
                 return self._add_item(event)
             case "output_item.done":
                 item = cast("Json", event.get("item") or {})
-                self._block(event, self._kind(item.get("type"))).wire = item
+                self._block(event, self._translate_kind(item.get("type"))).wire = item
             case "completed" | "incomplete" | "done" | "cancelled":
                 return self._finish(cast("Json", event.get("response") or {}), kind)
             case _:
@@ -272,12 +272,12 @@ class ResponsesStreamParser(StreamParser):
             position = self.positions.get(item_id)
         if position is None:
             is_new = bool(item_id) or event.get("type") == "response.output_item.added"
-            position = self._next_position(kind, is_new=is_new)
+            position = self._choose_position(kind, is_new=is_new)
         if item_id:
             self.positions.setdefault(item_id, int(position))
         return self._block_at(int(position), kind)
 
-    def _next_position(self, kind: str, *, is_new: bool) -> int:
+    def _choose_position(self, kind: str, *, is_new: bool) -> int:
         """Return the position of an event that names none: that of the last block if it goes on, or the next."""
         last = max(self.blocks, default=-1)
         goes_on = not is_new and last in self.blocks and self.blocks[last].kind == kind and not self.blocks[last].wire
@@ -285,7 +285,7 @@ class ResponsesStreamParser(StreamParser):
 
     def _add_item(self, event: Json) -> list[StreamEvent]:
         content = cast("Json", event.get("item") or {})
-        block = self._block(event, self._kind(content.get("type")))
+        block = self._block(event, self._translate_kind(content.get("type")))
         return self._open_call(block, content.get("call_id"), content.get("name")) if block.kind == "call" else []
 
     def _finish(self, response: Json, status: str) -> list[StreamEvent]:
@@ -304,22 +304,22 @@ class ResponsesStreamParser(StreamParser):
         """Take over the items of a finished response that the stream did not bring, or not to their end."""
         out: list[StreamEvent] = []
         for position, item in enumerate(output):
-            kind = self._kind(item.get("type"))
+            kind = self._translate_kind(item.get("type"))
             block = self._block_at(position, kind)
             if block.wire or block.kind != kind:
                 continue
             block.wire = item
             if not block.pieces and kind == "text":
-                out.append(TextChunk(_text_of(item)))
+                out.append(TextChunk(_join_text(item)))
         return out
 
     def _part(self, block: StreamedBlock) -> Part | None:
         match block.kind:
             case "text":
-                text = _text_of(block.wire) or block.text
-                return TextPart(text, self._message_opaque(block.wire)) if text else None
+                text = _join_text(block.wire) or block.text
+                return TextPart(text, self._collect_message_opaque(block.wire)) if text else None
             case "thinking":
-                return self._thinking_part(block.text, _reasoning_opaque(block.wire))
+                return self._make_thinking_part(block.text, _collect_reasoning_opaque(block.wire))
             case "call":
                 if not block.call_id:
                     self._open_call(block, block.wire.get("call_id"), block.name or block.wire.get("name"))
@@ -327,7 +327,7 @@ class ResponsesStreamParser(StreamParser):
             case _:
                 return None
 
-    def _message_opaque(self, item: Json) -> Json | None:
+    def _collect_message_opaque(self, item: Json) -> Json | None:
         fields = {k: item[k] for k in ("id", "phase") if item.get(k)}
         return {"provider": self._provider, "model": self._requested, **fields} if fields else None
 
@@ -343,14 +343,14 @@ class ResponsesStreamParser(StreamParser):
         )
 
 
-def _reasoning_opaque(item: Json) -> Json:
+def _collect_reasoning_opaque(item: Json) -> Json:
     """Fields that go back to the server with the thinking; none without content or an id."""
     fields = {k: v for k, v in item.items() if k in _REASONING_FIELDS and v is not None}
     usable = fields.keys() & {"encrypted_content", "id"}
     return {"item": {"summary": list[Any](), **fields}} if usable else {}
 
 
-def _text_of(item: Json) -> str:
+def _join_text(item: Json) -> str:
     content = cast("list[Json]", item.get("content") or [])
     return "".join(str(c.get("text") or c.get("refusal") or "") for c in content)
 
@@ -403,7 +403,7 @@ class ResponsesProvider(RemoteProvider):
         events: list[Json] = []
         for index, item in enumerate(output):
             events.append({"type": "response.output_item.added", "output_index": index, "item": item})
-            if item.get("type") == "message" and (text := _text_of(item)):
+            if item.get("type") == "message" and (text := _join_text(item)):
                 events.append({"type": "response.output_text.delta", "output_index": index, "delta": text})
             events.append({"type": "response.output_item.done", "output_index": index, "item": item})
         ending = "response.failed" if answer.get("status") == "failed" else "response.completed"

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from sakti.core.text import join_surrogates
 from sakti.core.types import Json, Part, TextPart, ThinkingPart, ToolCallPart, Usage, is_storable
 from sakti.providers import server_words, sse
-from sakti.providers.errors import ErrorContext, incomplete_stream_error, no_events_error
+from sakti.providers.errors import ErrorContext, make_incomplete_stream_error, make_no_events_error
 from sakti.providers.history import CallIds, read_arguments
 from sakti.providers.protocol import (
     Completed,
@@ -27,7 +27,7 @@ from sakti.providers.protocol import (
     read_table,
 )
 from sakti.providers.server_words import end_pattern
-from sakti.providers.sse import DONE, OTHER_PROTOCOL, other_protocol_error, protocol_errors
+from sakti.providers.sse import DONE, OTHER_PROTOCOL, make_protocol_error, protocol_errors
 
 log = logging.getLogger(__name__)
 
@@ -135,7 +135,7 @@ class StreamParser(ABC):
         """Return whether the answer is complete although no event ended it; some servers send none."""
         return False
 
-    def _kind(self, word: Any) -> str:
+    def _translate_kind(self, word: Any) -> str:
         return self.kinds.get(str(word), str(word))
 
     def _count(self, usage: Any) -> None:
@@ -172,13 +172,13 @@ class StreamParser(ABC):
             case "text":
                 return TextPart(block.text) if block.text else None
             case "thinking":
-                return self._thinking_part(block.text, {})
+                return self._make_thinking_part(block.text, {})
             case "call":
                 return self._call_part(block, block.text)
             case _:
                 return None
 
-    def _thinking_part(self, text: str, opaque: Json) -> ThinkingPart:
+    def _make_thinking_part(self, text: str, opaque: Json) -> ThinkingPart:
         return ThinkingPart(text, self._provider, opaque, self._requested)
 
     def _call_part(self, block: StreamedBlock, raw: str) -> ToolCallPart:
@@ -203,7 +203,7 @@ async def read_chunks(
             raise
         log.info("the stream of a complete answer broke: %s", type(e).__name__)
     if not parser.complete:
-        raise incomplete_stream_error(context)
+        raise make_incomplete_stream_error(context)
 
 
 async def _read_answer(
@@ -215,11 +215,11 @@ async def _read_answer(
         if event.get("type") not in _PINGS:
             last_event = monotonic()
         elif monotonic() - last_event > sse.LONGEST_QUIET_S:
-            raise no_events_error(context, sse.LONGEST_QUIET_S)
+            raise make_no_events_error(context, sse.LONGEST_QUIET_S)
         try:
             new_chunks = parser.take(event)
         except OTHER_PROTOCOL as e:
-            raise other_protocol_error(context) from e
+            raise make_protocol_error(context) from e
         for chunk in new_chunks:
             if not isinstance(chunk, TextChunk | ThinkingChunk) or (not pending and chunk.text.isascii()):
                 yield chunk
@@ -237,7 +237,7 @@ def complete_answer(parser: StreamParser, context: ErrorContext) -> Completed:
     Calls are run whatever an end says that is neither a limit nor a filter. Raises ProviderError, unreadable.
     """
     with protocol_errors(context):
-        parts = tuple(map(_storable_part, parser.parts()))
+        parts = tuple(map(_make_storable, parser.parts()))
     stop = classify_end(parser.reason)
     assert stop != "cut"
     unknown = parser.reason if stop == "unknown" else ""
@@ -249,7 +249,7 @@ def complete_answer(parser: StreamParser, context: ErrorContext) -> Completed:
     return Completed(parts, stop, parser.usage, parser.model, unknown)
 
 
-def _storable_part(part: Part) -> Part:
+def _make_storable(part: Part) -> Part:
     """Replace halves of surrogate pairs, which the store refuses."""
     match part:
         case TextPart(text):

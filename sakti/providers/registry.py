@@ -72,7 +72,7 @@ async def select_model(
     if served is not None:
         return served
     if _is_installed() if local_installed is None else local_installed:
-        return SelectedModel(_local_model(), "installed small model, for questions; check its edits")
+        return SelectedModel(_get_local_model(), "installed small model, for questions; check its edits")
     return None
 
 
@@ -103,7 +103,7 @@ def resolve_name(name: str, settings: Mapping[str, ProviderSettings] = _NO_SETTI
     names = list_providers(settings)
     if head in names:
         if head == "local":
-            return _local_model()
+            return _get_local_model()
         return f"{head}/{rest}"
     if not slash:
         for preset in PRESETS.values():
@@ -126,7 +126,7 @@ def list_providers(settings: Mapping[str, ProviderSettings] = _NO_SETTINGS) -> l
     return [*PRESETS, "local", "scripted", *custom]
 
 
-def small_model(full_name: str) -> str:
+def choose_small_model(full_name: str) -> str:
     """Return the model that observes for `full_name`: its provider's small one, else the model itself.
 
     On Bedrock it is the one of the same region (`eu.anthropic.…`); an inference profile observes for itself.
@@ -174,7 +174,7 @@ def _make_endpoint(
     preset: Preset, configured: ProviderSettings, env: Mapping[str, str], keyring: KeyLookup
 ) -> tuple[Api, Endpoint]:
     """Return a provider's API and how it is reached. Raises ConfigError for an address that is not HTTP."""
-    base_url, query, path_api = split_base_url(_configured_url(preset, configured, env))
+    base_url, query, path_api = split_base_url(_choose_url(preset, configured, env))
     if base_url or preset.cloud is None:
         check_base_url(preset.name, base_url)
     genuine = preset.cloud is not None or base_url == preset.base_url
@@ -250,14 +250,14 @@ def explain_missing(
     return endpoints.explain_missing(endpoint, env)
 
 
-def _configured_url(preset: Preset, configured: ProviderSettings, env: Mapping[str, str]) -> str:
+def _choose_url(preset: Preset, configured: ProviderSettings, env: Mapping[str, str]) -> str:
     from_env = env.get(preset.base_url_env) if preset.base_url_env else None
     return configured.base_url or from_env or preset.base_url
 
 
-def _base_url(preset: Preset, configured: ProviderSettings, env: Mapping[str, str]) -> str:
+def _normalize_base_url(preset: Preset, configured: ProviderSettings, env: Mapping[str, str]) -> str:
     """Return the address of the API, without a query or the path of an endpoint."""
-    return split_base_url(_configured_url(preset, configured, env))[0]
+    return split_base_url(_choose_url(preset, configured, env))[0]
 
 
 def _find_key(
@@ -315,7 +315,7 @@ async def _find_default_model(
 ) -> str | None:
     """Return the provider's default model, or the first that its server on this machine lists."""
     preset = PRESETS.get(provider) or Preset(provider, "chat", "")
-    url = _base_url(preset, settings.get(provider, ProviderSettings()), env)
+    url = _normalize_base_url(preset, settings.get(provider, ProviderSettings()), env)
     served = await probe(_with_v1(url)) if is_loopback(url) else None
     if served and preset.model not in served:
         return served[0]
@@ -328,7 +328,9 @@ def _with_v1(url: str) -> str:
 
 
 async def _select_by_server(settings: Mapping[str, ProviderSettings], probe: Probe) -> SelectedModel | None:
-    servers = [(p, _base_url(p, settings.get(p.name, ProviderSettings()), {})) for p in PRESETS.values() if p.local]
+    servers = [
+        (p, _normalize_base_url(p, settings.get(p.name, ProviderSettings()), {})) for p in PRESETS.values() if p.local
+    ]
     answers = await asyncio.gather(*(probe(url) for _, url in servers))
     for (preset, url), names in zip(servers, answers, strict=True):
         if names:
@@ -336,7 +338,7 @@ async def _select_by_server(settings: Mapping[str, ProviderSettings], probe: Pro
     return None
 
 
-def _local_model() -> str:
+def _get_local_model() -> str:
     return f"local/{local_model.name()}"
 
 

@@ -23,7 +23,13 @@ from sakti.core.types import Json, ModelInfo, Request, Usage
 from sakti.providers import endpoint as endpoints
 from sakti.providers import facts, serving
 from sakti.providers.endpoint import Endpoint
-from sakti.providers.errors import ErrorContext, boundary, from_status, proxy_login_error, unexpected_response_error
+from sakti.providers.errors import (
+    ErrorContext,
+    boundary,
+    from_status,
+    make_proxy_login_error,
+    make_unexpected_response_error,
+)
 from sakti.providers.facts import ServedLimits
 from sakti.providers.history import CallIds, merge_extra
 from sakti.providers.omissions import RefusedParameters
@@ -103,7 +109,7 @@ class EndpointServer:
         with boundary(self.context):
             response = await self._send(method, path, **options)
             try:
-                return self._object(await response.aread())
+                return self._parse_object(await response.aread())
             finally:
                 await response.aclose()
 
@@ -126,7 +132,7 @@ class EndpointServer:
             try:
                 return await call(path, cast_to=httpx2.Response, options=_RAW, **options)
             except UnicodeEncodeError:  # half of a surrogate pair in an old message
-                return await call(path, cast_to=httpx2.Response, options=_RAW, body=_encodable(options["body"]))
+                return await call(path, cast_to=httpx2.Response, options=_RAW, body=_make_encodable(options["body"]))
 
     async def _post_for_decoded_events(self, path: str, body: Json) -> Any:
         """Post `body` and return the SDK's stream, which decodes the binary frames of Bedrock."""
@@ -134,7 +140,7 @@ class EndpointServer:
 
         client = await self.open()
         return await client.post(
-            path, cast_to=object, body=_encodable(body), stream=True, stream_cls=AsyncStream[object]
+            path, cast_to=object, body=_make_encodable(body), stream=True, stream_cls=AsyncStream[object]
         )
 
     async def _run_key_command(self) -> None:
@@ -147,7 +153,7 @@ class EndpointServer:
         if not response.is_error:
             return
         if response.status_code == 407:
-            raise proxy_login_error(self.context)
+            raise make_proxy_login_error(self.context)
         data = b""
         async for piece in response.aiter_bytes():
             data += piece
@@ -160,18 +166,18 @@ class EndpointServer:
             body = text
         raise from_status(response.status_code, body, response.headers, self.context)
 
-    def _object(self, data: bytes) -> Json:
+    def _parse_object(self, data: bytes) -> Json:
         text = data.decode("utf-8", "replace")
         try:
             value: Any = json.loads(text)
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            raise unexpected_response_error(self.context, "something else", text)
+            raise make_unexpected_response_error(self.context, "something else", text)
         return cast("Json", value)
 
 
-def _encodable(body: Json) -> Json:
+def _make_encodable(body: Json) -> Json:
     """Return `body` with lone surrogates replaced, which UTF-8 cannot encode."""
     return cast("Json", json.loads(json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")))
 
@@ -216,9 +222,9 @@ class RemoteProvider(ABC):
 
     def stream(self, request: Request) -> AsyncGenerator[StreamEvent]:
         body = self._render(self._with_extra(request))
-        return self._taken.stream(request.model, body, partial(self._once, request))
+        return self._taken.stream(request.model, body, partial(self._stream_once, request))
 
-    async def _once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
+    async def _stream_once(self, request: Request, body: Json) -> AsyncGenerator[StreamEvent]:
         parser = self.parser(self.name, request.model, CallIds(request.messages), self._context)
         async with self._server.events(self.path, body, self._split) as events:
             async for chunk in read_chunks(events, self._context, parser):

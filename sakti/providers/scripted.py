@@ -20,7 +20,7 @@ from sakti.core.types import (
     ThinkingPart,
     ToolCallPart,
     Usage,
-    plain_text,
+    join_plain_text,
 )
 from sakti.providers.errors import make_error
 from sakti.providers.facts import ServedLimits
@@ -119,22 +119,22 @@ class ScriptedProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[StreamEvent]:
         self.requests.append(request)
-        answer = self._next(request)
+        answer = self._take_answer(request)
         if answer.delay:
             await self._clock.sleep(answer.delay)
         ids = CallIds(request.messages)
         parts: list[Part] = []
-        for event in self._events(answer, ids, parts, request):
+        for event in self._iter_events(answer, ids, parts, request):
             if answer.chunk_delay:
                 await self._clock.sleep(answer.chunk_delay)
             yield event
         if answer.cut or answer.error:
-            raise _failure(answer)
+            raise _make_failure(answer)
         stop = answer.stop_reason or ("tool_use" if answer.calls else "end")
         usage = answer.usage or self._usage(request, parts)
         yield Completed(tuple(parts), stop, usage, request.model, answer.unknown_reason)
 
-    def _next(self, request: Request) -> Answer:
+    def _take_answer(self, request: Request) -> Answer:
         if self._player is not None:
             played = self._player(request)
         elif self._left:
@@ -143,27 +143,29 @@ class ScriptedProvider:
             raise ProviderError("The script has no answer left.", code="invalid_request")
         return Answer(played) if isinstance(played, str) else played
 
-    def _events(self, answer: Answer, ids: CallIds, parts: list[Part], request: Request) -> Iterable[StreamEvent]:
+    def _iter_events(self, answer: Answer, ids: CallIds, parts: list[Part], request: Request) -> Iterable[StreamEvent]:
         if answer.thinking:
-            yield from (ThinkingChunk(piece) for piece in _pieces(answer.thinking, answer.chunk))
+            yield from (ThinkingChunk(piece) for piece in _iter_pieces(answer.thinking, answer.chunk))
             parts.append(ThinkingPart(answer.thinking, self.name, {"signature": "scripted"}, request.model))
         if answer.text:
-            yield from (TextChunk(piece) for piece in _pieces(answer.text, answer.chunk))
+            yield from (TextChunk(piece) for piece in _iter_pieces(answer.text, answer.chunk))
             parts.append(TextPart(answer.text))
         for call in answer.calls:
             call_id = ids.unique(call.id or None)
-            yield from (ToolCallChunk(call_id, call.name, piece) for piece in _pieces(call.as_json(), answer.chunk))
+            yield from (
+                ToolCallChunk(call_id, call.name, piece) for piece in _iter_pieces(call.as_json(), answer.chunk)
+            )
             parts.append(call.as_part(call_id))
 
     def _usage(self, request: Request, parts: Sequence[Part]) -> Usage:
         if self._count is None:
             return Usage()
-        return Usage(input_tokens=self._input(request, self._count), output_tokens=self._count(plain_text(parts)))
+        return Usage(input_tokens=self._input(request, self._count), output_tokens=self._count(join_plain_text(parts)))
 
     @staticmethod
     def _input(request: Request, count: Counter) -> int:
         texts = [b.text for b in request.system] + [json.dumps(t.parameters) for t in request.tools]
-        texts += [plain_text(m.parts) for m in request.messages] + [request.tail]
+        texts += [join_plain_text(m.parts) for m in request.messages] + [request.tail]
         return sum(count(t) for t in texts if t)
 
     async def models(self) -> Sequence[ModelInfo]:
@@ -180,11 +182,11 @@ class ScriptedProvider:
         """Do nothing: there is nothing to close."""
 
 
-def _pieces(text: str, size: int) -> Iterable[str]:
+def _iter_pieces(text: str, size: int) -> Iterable[str]:
     return (text[i : i + size] for i in range(0, len(text), max(1, size)))
 
 
-def _failure(answer: Answer) -> ProviderError:
+def _make_failure(answer: Answer) -> ProviderError:
     code = answer.error or "stream_cut"
     message = answer.message or ("The stream was cut." if answer.cut else f"The script says: {code}.")
     return make_error(code, message, retry_after=answer.retry_after)

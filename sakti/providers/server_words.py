@@ -51,7 +51,7 @@ def read() -> ServerWords:
     return msgspec.toml.decode(Path(__file__).with_name("server_words.toml").read_bytes(), type=ServerWords)
 
 
-def text_pattern(meaning: str) -> re.Pattern[str]:
+def get_text_pattern(meaning: str) -> re.Pattern[str]:
     """Return the pattern of the texts of errors that mean this."""
     return lazy_pattern(lambda: "|".join(read().texts[meaning]), re.IGNORECASE)
 

@@ -41,7 +41,7 @@ async def get_limits(
     answered = False
     limits = ServedLimits()
     with contextlib.suppress(TimeoutError, ProviderError):
-        options = network.client_options(base_url)
+        options = network.build_client_options(base_url)
         client = httpx2.AsyncClient(headers=dict(headers), timeout=PATIENCE, **options)
         async with asyncio.timeout(PATIENCE), client:
             server = _ServerClient(client)

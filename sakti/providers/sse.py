@@ -20,9 +20,9 @@ from sakti.core.types import Json
 from sakti.providers.errors import (
     ErrorContext,
     from_success,
-    long_line_error,
-    no_events_error,
-    unexpected_response_error,
+    make_long_line_error,
+    make_no_events_error,
+    make_unexpected_response_error,
 )
 
 BOM = b"\xef\xbb\xbf"
@@ -43,10 +43,10 @@ def protocol_errors(context: ErrorContext) -> Generator[None]:
     try:
         yield
     except OTHER_PROTOCOL as e:
-        raise other_protocol_error(context) from e
+        raise make_protocol_error(context) from e
 
 
-def other_protocol_error(context: ErrorContext) -> ProviderError:
+def make_protocol_error(context: ErrorContext) -> ProviderError:
     """Build the error for data that violates the protocol."""
     return ProviderError(
         f"{context.host} sent an answer of another protocol: check its address and the api of "
@@ -69,13 +69,13 @@ async def answer_events(
     first = await _read_first_bytes(pieces, context)
     kind = _detect_kind(first, content_type)
     if kind == "events":
-        async for event in json_events(_prepend(first, pieces), context):
+        async for event in iter_json_events(_prepend(first, pieces), context):
             yield event
     elif kind == "object":
         for event in _split_object(_parse_json(await _read_all(first, pieces)), first, context, split):
             yield event
     else:
-        raise unexpected_response_error(context, kind, _decode(await _read_all(first, pieces)))
+        raise make_unexpected_response_error(context, kind, _decode(await _read_all(first, pieces)))
 
 
 def _detect_kind(first: bytes, content_type: str) -> Literal["object", "events", "a page", "a text"]:
@@ -96,7 +96,7 @@ async def _read_first_bytes(pieces: AsyncIterator[bytes], context: ErrorContext)
         if first.strip() and not BOM.startswith(first):
             break
         if monotonic() - began > LONGEST_QUIET_S:
-            raise no_events_error(context, LONGEST_QUIET_S)
+            raise make_no_events_error(context, LONGEST_QUIET_S)
     return first.removeprefix(BOM)
 
 
@@ -105,14 +105,14 @@ def _split_object(
 ) -> list[Json]:
     """Return the events of an answer in one JSON object. Raises `ProviderError`."""
     if not isinstance(value, dict):
-        raise unexpected_response_error(context, "something else", _decode(first))
+        raise make_unexpected_response_error(context, "something else", _decode(first))
     body = cast("Json", value)
     if body.get("error") or body.get("type") == "error":
         raise from_success(body, context)
     with protocol_errors(context):
         events = list(split(body))
     if not events:
-        raise unexpected_response_error(context, "something else", _decode(first))
+        raise make_unexpected_response_error(context, "something else", _decode(first))
     return events
 
 
@@ -140,7 +140,7 @@ async def _read_all(first: bytes, rest: AsyncIterator[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-async def json_events(chunks: AsyncIterator[bytes], context: ErrorContext) -> AsyncIterator[dict[str, Any]]:
+async def iter_json_events(chunks: AsyncIterator[bytes], context: ErrorContext) -> AsyncIterator[dict[str, Any]]:
     """Yield every `data:` of the stream as an object, until `[DONE]` or the end of the bytes.
 
     The line `[DONE]` is yielded as the object `DONE`. Raises ProviderError: stream_cut for data that is not a JSON
@@ -153,7 +153,7 @@ async def json_events(chunks: AsyncIterator[bytes], context: ErrorContext) -> As
     async for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
         if size + len(rest) > LONGEST_LINE:
-            raise long_line_error(context, LONGEST_LINE)
+            raise make_long_line_error(context, LONGEST_LINE)
         for line in lines:
             if line.startswith(b"data:"):
                 data.append(line[5:].strip())
@@ -167,7 +167,7 @@ async def json_events(chunks: AsyncIterator[bytes], context: ErrorContext) -> As
                 last_event = monotonic()
                 yield _parse_object(text)
         if monotonic() - last_event > LONGEST_QUIET_S:
-            raise no_events_error(context, LONGEST_QUIET_S)
+            raise make_no_events_error(context, LONGEST_QUIET_S)
     if rest.startswith(b"data:"):
         data.append(rest[5:].strip())
     if data:

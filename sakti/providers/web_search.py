@@ -48,10 +48,10 @@ async def search(provider: Provider, model: str, query: str, limit: int, site: s
     assert isinstance(provider, RemoteProvider)
     prompt = _PROMPT.format(limit=limit, query=query)
     if isinstance(provider, AnthropicProvider):
-        answer, usage = await provider.complete(model, _anthropic_body(model, prompt, site))
+        answer, usage = await provider.complete(model, _build_anthropic_body(model, prompt, site))
         hits, searches = read_anthropic(answer)
     else:
-        answer, usage = await provider.complete(model, _responses_body(model, prompt, site))
+        answer, usage = await provider.complete(model, _build_responses_body(model, prompt, site))
         hits, searches = read_responses(answer)
     cost = (usage.cost_usd or 0.0) + searches * USD_PER_SEARCH
     return WebAnswer(tuple(hits[:limit]), replace(usage, cost_usd=cost), model)
@@ -60,7 +60,7 @@ async def search(provider: Provider, model: str, query: str, limit: int, site: s
 # --- Messages API -------------------------------------------------------------------------------------------------
 
 
-def _anthropic_body(model: str, prompt: str, site: str) -> Json:
+def _build_anthropic_body(model: str, prompt: str, site: str) -> Json:
     tool: Json = {"type": "web_search_20250305", "name": "web_search", "max_uses": 1}
     if site:
         tool["allowed_domains"] = [site]
@@ -76,15 +76,15 @@ def read_anthropic(answer: Json) -> tuple[list[WebHit], int]:
     blocks = cast("list[Json]", answer.get("content") or [])
     hits: dict[str, WebHit] = {}
     for block in blocks:
-        for result in _anthropic_results(block):
+        for result in _read_anthropic_results(block):
             url, title = str(result.get("url") or ""), str(result.get("title") or "")
             hits.setdefault(url, WebHit(url, title, str(result.get("page_age") or "")))
-    cited = _join_citations(hits, _anthropic_citations(blocks))
+    cited = _join_citations(hits, _iter_anthropic_citations(blocks))
     counts = read_table(read_table(answer.get("usage")).get("server_tool_use"))
     return cited, read_tokens(counts.get("web_search_requests"))
 
 
-def _anthropic_results(block: Json) -> list[Json]:
+def _read_anthropic_results(block: Json) -> list[Json]:
     """Return the results in a block of an answer. Raises ProviderError."""
     content = block.get("content") if block.get("type") == "web_search_tool_result" else None
     if isinstance(content, dict):
@@ -93,7 +93,7 @@ def _anthropic_results(block: Json) -> list[Json]:
     return cast("list[Json]", content or [])
 
 
-def _anthropic_citations(blocks: Sequence[Json]) -> Iterator[tuple[str, str, str]]:
+def _iter_anthropic_citations(blocks: Sequence[Json]) -> Iterator[tuple[str, str, str]]:
     """Yield address, title and text of each citation."""
     for block in blocks:
         for citation in cast("list[Json]", block.get("citations") or []):
@@ -107,7 +107,7 @@ def _anthropic_citations(blocks: Sequence[Json]) -> Iterator[tuple[str, str, str
 # --- Responses API ------------------------------------------------------------------------------------------------
 
 
-def _responses_body(model: str, prompt: str, site: str) -> Json:
+def _build_responses_body(model: str, prompt: str, site: str) -> Json:
     tool: Json = {"type": "web_search", "search_context_size": "low"}
     if site:
         tool["filters"] = {"allowed_domains": [site]}
@@ -132,10 +132,10 @@ def read_responses(answer: Json) -> tuple[list[WebHit], int]:
             searches += action.get("type") == "search"
             for source in cast("list[Json]", action.get("sources") or []):
                 hits.setdefault(str(source.get("url") or ""), WebHit(str(source.get("url") or "")))
-    return _join_citations(hits, _responses_citations(output)), searches
+    return _join_citations(hits, _iter_responses_citations(output)), searches
 
 
-def _responses_citations(output: Sequence[Json]) -> Iterator[tuple[str, str, str]]:
+def _iter_responses_citations(output: Sequence[Json]) -> Iterator[tuple[str, str, str]]:
     """Yield address, title and the line of the answer for each citation."""
     for item in output:
         for content in cast("list[Json]", item.get("content") or []) if item.get("type") == "message" else []:
@@ -146,11 +146,11 @@ def _responses_citations(output: Sequence[Json]) -> Iterator[tuple[str, str, str
 
 def _line_before(text: str, note: Json) -> str:
     """Return the line of the answer up to the place of a citation, "" without a valid one."""
-    start, end = _as_position(note.get("start_index")), _as_position(note.get("end_index"))
+    start, end = _to_position(note.get("start_index")), _to_position(note.get("end_index"))
     return text[text.rfind("\n", 0, start) + 1 : start].strip(" -*([") if 0 < start <= end else ""
 
 
-def _as_position(value: Any) -> int:
+def _to_position(value: Any) -> int:
     return value if isinstance(value, int) and value >= 0 else 0
 
 

@@ -48,14 +48,14 @@ _lock = threading.Lock()
 _places: OrderedDict[str, _OpenArchive | None] = OrderedDict()
 
 
-def path_of(database: Path) -> Path:
+def get_path(database: Path) -> Path:
     """Return the place of a database's archive."""
     return database.with_name(f"{database.name}.archive")
 
 
 def register_database(database: str | Path) -> None:
     """Note a database that is opened: its archive may be asked for."""
-    place = str(path_of(Path(database)))
+    place = str(get_path(Path(database)))
     with _lock:
         _places.setdefault(place, None)
         _places.move_to_end(place)
@@ -65,7 +65,7 @@ def register_database(database: str | Path) -> None:
 
 def close_archive(database: Path) -> None:
     """Close the archive of a database, until it is asked for again."""
-    place = str(path_of(database))
+    place = str(get_path(database))
     with _lock:
         if place in _places:
             _close(_places[place])
@@ -168,7 +168,7 @@ def create(database: Path) -> None:
 
     Raises `apsw.Error`, `OSError`, and `StoreError` (not_ours) if the file belongs to another program.
     """
-    build(path_of(database), secrets.token_bytes(_ID))
+    build(get_path(database), secrets.token_bytes(_ID))
 
 
 def build(place: Path, archive_number: bytes) -> None:

@@ -144,7 +144,7 @@ def copy_database(
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _copy_pages(db.connection(), part)
         if fault := failures.find_damage(DatabaseFile(str(part))):
-            raise _damage_error(fault)
+            raise _make_damage_error(fault)
         with contextlib.closing(apsw.Connection(str(part))) as connection:
             is_wanted = wanted is None or wanted(wrap_connection(connection))
         if is_wanted:
@@ -152,14 +152,14 @@ def copy_database(
     except OSError as e:
         raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
     except apsw.Error as e:
-        if failures.code_of(e) == "damaged":  # only the source can be: the copy is new
-            raise _damage_error(str(e)) from e
+        if failures.classify_error(e) == "damaged":  # only the source can be: the copy is new
+            raise _make_damage_error(str(e)) from e
         raise failures.to_store_error(e, target, saving=False) from e
     finally:
         files.delete_database(part)
 
 
-def _damage_error(words: str) -> StoreError:
+def _make_damage_error(words: str) -> StoreError:
     return StoreError(f"Nothing was copied: the database is damaged ({words}). {failures.RECOVER}", code="damaged")
 
 
@@ -192,7 +192,7 @@ def _give_name(part: Path, target: Path, *, replace: bool) -> None:
 
 def _refuse_existing(db: Database, target: Path) -> None:
     """Raise StoreError (exists) if another archive is at the place of the copy `target`'s archive."""
-    place = archive_file.path_of(target)
+    place = archive_file.get_path(target)
     if place.exists() and archive_file.find_reference(db) is not None:
         raise StoreError(f"{place} already exists; name another file.", code="exists")
 
@@ -202,7 +202,7 @@ def _copy_archive(db: Database, path: Path, target: Path) -> Path | None:
 
     Raises `StoreError` (full, io).
     """
-    place, new_place = archive_file.path_of(path), archive_file.path_of(target)
+    place, new_place = archive_file.get_path(path), archive_file.get_path(target)
     if archive_file.find_reference(db) is None or not place.exists():
         return None
     part = files.make_unfinished_path(new_place, "part")

@@ -212,7 +212,7 @@ class Store:
 
     async def flush(self) -> bool:
         """Copy the write-ahead log into the file and empty it; False while another process reads it."""
-        return await self._loop.run_in_executor(self._writer, self._empty_log)
+        return await self._loop.run_in_executor(self._writer, self._truncate_log)
 
     async def close(self) -> None:
         self._closed = True
@@ -330,7 +330,7 @@ class Store:
             return database
 
     def _check_version(self) -> None:
-        version = migrate.current_version(self._db)
+        version = migrate.read_current_version(self._db)
         self.is_newer = version > migrate.LATEST
         if self.is_newer:
             self.read_only_reason = self.not_saved = (
@@ -339,7 +339,7 @@ class Store:
             )
 
     def _to_opening_error(self, error: Exception) -> StoreError:
-        if failures.code_of(error) is not None:
+        if failures.classify_error(error) is not None:
             return failures.to_store_error(error, self.path, saving=False, waited=self._waiting.waited)
         return StoreError(
             f"The database {self.path} cannot be opened: {error}. Run `sakti doctor`, or {opening.ANOTHER}."
@@ -488,7 +488,7 @@ class Store:
 
         work.add_done_callback(continue_upkeep)
 
-    def _empty_log(self) -> bool:
+    def _truncate_log(self) -> bool:
         self._check_file()
         self._waiting.limit = FLUSH_S
         try:

@@ -87,16 +87,16 @@ def register(connection: apsw.Connection) -> None:
     functions: dict[str, tuple[Callable[..., Any], int]] = {
         "sakti_text": (codec.read_text, 2),  # (raw_content, parts) of a message: its text
         "sakti_unpacked": (codec.unpack_or_empty, 1),  # a packed column: its text, '' if unreadable
-        "sakti_folded": (_of_texts(fold_text), 1),
-        "sakti_identifiers": (_of_texts(_identifiers), 1),
-        "sakti_masked": (_of_texts(secrets.mask_secrets), 1),
-        "sakti_touched": (_of_texts(matches_path), 2),
+        "sakti_folded": (_wrap_text_function(fold_text), 1),
+        "sakti_identifiers": (_wrap_text_function(_identifiers), 1),
+        "sakti_masked": (_wrap_text_function(secrets.mask_secrets), 1),
+        "sakti_touched": (_wrap_text_function(matches_path), 2),
     }
     for name, (function, arguments) in functions.items():
         connection.create_scalar_function(name, function, arguments, deterministic=True)
 
 
-def _of_texts(function: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_text_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of texts for SQL: NULL if an argument is NULL, numbers and bytes as text.
 
     A column, or a value in JSON, may have any type. An exception would end the whole statement, or a migration.
@@ -105,12 +105,12 @@ def _of_texts(function: Callable[..., Any]) -> Callable[..., Any]:
     def call(*values: Any) -> Any:
         if None in values:
             return None
-        return function(*(value if isinstance(value, str) else _as_text(value) for value in values))
+        return function(*(value if isinstance(value, str) else _to_text(value) for value in values))
 
     return call
 
 
-def _as_text(value: float | bytes) -> str:
+def _to_text(value: float | bytes) -> str:
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
@@ -135,7 +135,7 @@ def clear_log_mark(db: Database, inode: int) -> None:
 
 
 def _change(db: Database, inode: int, *, on: bool) -> None:
-    before = _marks(db)
+    before = _read_marks(db)
     db.connection().pragma("user_version", before | PENDING if on else before & ~PENDING)
     value = mask_for_storage("ui_state", "value", f"{inode}:{_read_mark(db)[1] + 1}")
     # SQL: runs before the schema of the file is known
@@ -149,7 +149,7 @@ def _checkpoint(db: Database) -> bool:
 
 def has_log(path: Path) -> bool:
     """Return whether there is a write-ahead log with content beside the database."""
-    return files.size_of(files.append_suffix(path.resolve(), "-wal")) > 0
+    return files.get_size(files.append_suffix(path.resolve(), "-wal")) > 0
 
 
 def lacks_log(db: Connection, path: Path) -> bool:
@@ -180,7 +180,7 @@ def lacks_frames(path: Path) -> bool:
         return True  # the pages that it reads first are not there
     except apsw.Error:
         return False
-    size = files.size_of(files.append_suffix(path, "-wal"))
+    size = files.get_size(files.append_suffix(path, "-wal"))
     return frames > 0 and size < LOG_HEADER + frames * (FRAME_HEADER + page_size)
 
 
@@ -193,10 +193,10 @@ def _read_mark(db: Connection) -> tuple[int, int]:
 
 
 def _is_set(db: Connection) -> bool:
-    return bool(_marks(db) & PENDING)
+    return bool(_read_marks(db) & PENDING)
 
 
-def _marks(db: Connection) -> int:
+def _read_marks(db: Connection) -> int:
     return db.connection().pragma("user_version")
 
 
@@ -221,7 +221,7 @@ class FileIdentity:
         status = self._path.stat()
         self._file, self._size, self._written = _identify(status), status.st_size, status.st_mtime_ns
         self._log = self._find_log()
-        self._log_size = files.size_of(self._log_path)
+        self._log_size = files.get_size(self._log_path)
         self._loss: FileLoss | None = None
         self._lock = threading.Lock()  # readers check it as well
         self._generation = 0
@@ -235,7 +235,7 @@ class FileIdentity:
     def note_commit(self) -> None:
         """Remember the size of the log, which a transaction of this process has just written to."""
         with self._lock:
-            self._log_size = max(self._log_size, files.size_of(self._log_path))
+            self._log_size = max(self._log_size, files.get_size(self._log_path))
 
     @property
     def inode(self) -> int:
@@ -292,7 +292,7 @@ class FileIdentity:
         return FileLoss(f"{self._log_path} was replaced by another file while it was in use")
 
     def _find_loss_in_log(self) -> FileLoss | None:
-        size = files.size_of(self._log_path)
+        size = files.get_size(self._log_path)
         is_shorter, self._log_size = size < self._log_size, size
         if not is_shorter or not self._lacks_frames():
             return None

@@ -15,7 +15,7 @@ from sakti.core.lazy import lazy_pattern
 from sakti.store.database_file import DatabaseFile
 from sakti.store.search.index import TABLES as INDEXES
 from sakti.store.search.index import TASKS
-from sakti.store.text_registry import tables
+from sakti.store.text_registry import list_tables
 
 # Errors, their code, and whether a retry may succeed.
 _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
@@ -39,18 +39,18 @@ def find_sqlite_error(error: BaseException) -> apsw.Error | None:
     return origin if isinstance(origin, apsw.Error) else None
 
 
-def code_of(error: BaseException) -> str | None:
+def classify_error(error: BaseException) -> str | None:
     """Return the kind of a database failure (busy, full, …); None for errors of the statement."""
     origin = find_sqlite_error(error)
     return next((code for kinds, code, _ in _CODES if isinstance(origin, kinds)), None)
 
 
-def code_at(error: BaseException, path: Path) -> str | None:
+def classify_error_at(error: BaseException, path: Path) -> str | None:
     """Return `code_of(error)` at the database `path`, telling a full disk apart.
 
     Without room on the disk SQLite only reports that a file could not be made, enlarged or mapped.
     """
-    code = code_of(error)
+    code = classify_error(error)
     return (
         "full" if code == "io" and isinstance(find_sqlite_error(error), _DISK_ERRORS) and _is_disk_full(path) else code
     )
@@ -68,19 +68,19 @@ def to_store_error(error: BaseException, path: Path, *, saving: bool, waited: fl
 
     `saving`: the statement was a write.
     """
-    code = code_at(error, path) or ("gone" if _FOREIGN_KEY in _sqlite_message(error) else "store")
+    code = classify_error_at(error, path) or ("gone" if _FOREIGN_KEY in _get_sqlite_message(error) else "store")
     sentence = {
         "busy": f"Another window has been writing to the database for {waited:.0f} s.",
         "full": f"The disk is full: no space left for {path}.",
-        "damaged": f"{path} is damaged ({_sqlite_message(error)}). {RECOVER}",
+        "damaged": f"{path} is damaged ({_get_sqlite_message(error)}). {RECOVER}",
         "read_only": f"{path} is not writable.",
         "gone": "The thread or task it belongs to was removed in another window.",
-    }.get(code, f"{path}: {_sqlite_message(error)}. `sakti doctor` finds the reason.")
+    }.get(code, f"{path}: {_get_sqlite_message(error)}. `sakti doctor` finds the reason.")
     retryable = any(again for _, c, again in _CODES if c == code)
     return StoreError(f"Not saved. {sentence}" if saving else sentence, code=code, retryable=retryable)
 
 
-def _sqlite_message(error: BaseException) -> str:
+def _get_sqlite_message(error: BaseException) -> str:
     return str(find_sqlite_error(error) or error).rstrip(".")
 
 
@@ -115,12 +115,12 @@ def find_damage(database: DatabaseFile) -> str | None:
             rest, _ = split_faults(rows)
             return rest[0].replace("\n", " ") if rest else find_unreadable_column(connection)
     except apsw.Error as e:
-        return str(e) if code_of(e) == "damaged" else None
+        return str(e) if classify_error(e) == "damaged" else None
 
 
 def find_unreadable_column(connection: apsw.Connection) -> str | None:
     """Return the first column that should hold JSON and does not."""
-    for table in tables():
+    for table in list_tables():
         for column, _ in table.json:
             text = f"sakti_unpacked({column})" if column in table.packed else column
             (count,) = connection.execute(

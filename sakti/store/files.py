@@ -38,7 +38,7 @@ def delete_database(path: Path) -> None:
         file.unlink(missing_ok=True)
 
 
-def size_of(path: Path) -> int:
+def get_size(path: Path) -> int:
     """Return the size of a file in bytes, 0 for one that is missing or cannot be seen."""
     try:
         return path.stat().st_size

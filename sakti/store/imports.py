@@ -162,7 +162,7 @@ def is_continued(db: Database, thread_id: str) -> bool:
     """Return whether a thread has messages that were not imported."""
     row = MessageRow
     added = row.select(row.id).where(row.thread_id == thread_id, _IMPORTED_BY.is_null(), row.state != "withheld")
-    return rows.first(db, added) is not None
+    return rows.fetch_first(db, added) is not None
 
 
 def remove_entry(db: Database, program: str, entry_id: str) -> None:
@@ -220,7 +220,7 @@ def _has_others(db: Database, run: str, thread_id: str) -> bool:
     """Return whether a thread has messages of other runs."""
     row = OriginRow
     others = row.select(row.pk).where(row.thread_id == thread_id, row.run_id != run, row.message_id.is_null(False))
-    return rows.first(db, others) is not None
+    return rows.fetch_first(db, others) is not None
 
 
 def remove_messages(db: Database, run: str, thread_id: str) -> bool:
@@ -309,6 +309,6 @@ def list_unobserved_threads(db: Connection, resource_id: str) -> list[Unobserved
     return [UnobservedThread(*row) for row in db.execute_sql(_UNOBSERVED, (resource_id,)).fetchall()]
 
 
-def origin_of(metadata: Json) -> str:
+def get_origin(metadata: Json) -> str:
     """Return the program that a thread came from, "" if it began here."""
     return str(metadata.get(ORIGIN, {}).get("program", ""))

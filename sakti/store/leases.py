@@ -42,7 +42,7 @@ class Lease(Struct, frozen=True):
 _LEASE = rows.Shape(LeaseRow, Lease)
 
 
-def new_owner() -> str:
+def make_owner() -> str:
     """Make an owner: host:pid:uuid, unique for one open engine."""
     return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
 

@@ -13,7 +13,7 @@ import apsw
 
 from sakti.core.errors import StoreError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.store import copies, database_file, failures, packing
 from sakti.store.connection import Connection, Database, wrap_connection
 
@@ -64,10 +64,10 @@ class Released:
 
     def find_missing(self, db: Connection) -> list[str]:
         """Return the tables, and the columns of other tables (`tasks.title`), that a database lacks."""
-        tables, columns = self._missing(db)
+        tables, columns = self._find_missing(db)
         return [*tables, *(f"{table}.{column}" for table, column in columns)]
 
-    def _missing(self, db: Connection) -> tuple[list[str], list[tuple[str, str]]]:
+    def _find_missing(self, db: Connection) -> tuple[list[str], list[tuple[str, str]]]:
         # SQL: the schema itself, which no model describes
         present = set(db.execute_sql(_ORDINARY).fetchall())
         names = {table for table, _ in present}
@@ -77,7 +77,7 @@ class Released:
 
     def add_missing(self, db: Connection) -> None:
         """Add what a database lacks; runs in the caller's transaction."""
-        tables, columns = self._missing(db)
+        tables, columns = self._find_missing(db)
         for table in tables:
             _execute(db, str(self._connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).get))
         for table, column in columns:
@@ -112,7 +112,7 @@ def rebuild_tables(db: Connection, scripts: Sequence[str]) -> None:
     _drop_all(db, tables)
     _execute(db, *scripts)
     for table in tables:
-        columns = ", ".join(f'"{c}"' for c in _columns(db, table) if c in _columns(db, f"early_{table}"))
+        columns = ", ".join(f'"{c}"' for c in _list_columns(db, table) if c in _list_columns(db, f"early_{table}"))
         if columns:
             _execute(db, f'INSERT INTO main."{table}" ({columns}) SELECT {columns} FROM temp."early_{table}"')
         _execute(db, f'DROP TABLE temp."early_{table}"')
@@ -135,7 +135,7 @@ def _drop_all(db: Connection, tables: Sequence[str]) -> None:
         _execute(db, f'DROP {kind} main."{name}"')
 
 
-def _columns(db: Connection, table: str) -> list[str]:
+def _list_columns(db: Connection, table: str) -> list[str]:
     return _fetch_names(db, "SELECT name FROM pragma_table_info(?)", table)
 
 
@@ -152,7 +152,9 @@ class MigrationError(StoreError):
 
     def __init__(self, name: str, step: str, error: Exception, backup: Path | None) -> None:
         self.step = step
-        self.reason = one_line(f"{type(error).__name__}: {failures.find_sqlite_error(error) or error}", 300).rstrip(".")
+        self.reason = to_one_line(f"{type(error).__name__}: {failures.find_sqlite_error(error) or error}", 300).rstrip(
+            "."
+        )
         unchanged = f"the backup {backup} is untouched" if backup is not None else "nothing in the file was changed"
         super().__init__(
             f"The database {name} could not be migrated: step {step} failed ({self.reason}); {unchanged}, and"
@@ -160,15 +162,15 @@ class MigrationError(StoreError):
         )
 
 
-def _files() -> dict[int, str]:
+def _list_files() -> dict[int, str]:
     folder = resources.files("sakti.store.migrations")
     return {int(m[1]): f.name for f in folder.iterdir() if (m := NAME.fullmatch(f.name))}
 
 
-LATEST = max(_files())
+LATEST = max(_list_files())
 
 
-def current_version(db: Connection) -> int:
+def read_current_version(db: Connection) -> int:
     """Return the number of the last applied migration; 0 for an empty database."""
     # SQL: the schema itself, which no model describes
     if not db.execute_sql("SELECT 1 FROM sqlite_schema WHERE name = 'schema_migrations'").fetchone():
@@ -186,7 +188,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
     one are done.
     """
     notices: list[str] = []
-    version = current_version(db)
+    version = read_current_version(db)
     backup = None
     if path is not None and 0 < version < LATEST:
         backup = _back_up(db, path.with_name(f"{path.name}.before-{LATEST:04d}"))
@@ -213,37 +215,37 @@ def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = 
 
     Raises `MigrationError`, and errors of SQLite that are no fault of a step (busy, full, read_only).
     """
-    files, applied = _files(), _applied_versions(db)
+    files, applied = _list_files(), _load_applied_versions(db)
     missing = sorted(files.keys() - applied)
     if not missing and is_complete(db):
         return
     done = sorted(files.keys() & applied)
-    with contextlib.closing(Released(_script(files[n]) for n in done)) as released:
+    with contextlib.closing(Released(_read_script(files[n]) for n in done)) as released:
         for number in missing:
-            with _failing_as(name, files[number], backup), db.atomic():
-                if number not in _applied_versions(db):
+            with _convert_failures(name, files[number], backup), db.atomic():
+                if number not in _load_applied_versions(db):
                     if number > 2:  # the second step rebuilds an early first schema
                         released.add_missing(db)
                     _apply(db, number, files[number], clock)
-            released.apply(_script(files[number]))
-        with _failing_as(name, files[max(files)], backup), db.atomic():
+            released.apply(_read_script(files[number]))
+        with _convert_failures(name, files[max(files)], backup), db.atomic():
             released.add_missing(db)
 
 
 @contextlib.contextmanager
-def _failing_as(name: str, file: str, backup: Path | None) -> Generator[None]:
+def _convert_failures(name: str, file: str, backup: Path | None) -> Generator[None]:
     """Raise `MigrationError` for a failure that the step caused."""
     try:
         yield
     except Exception as e:
-        if failures.code_of(e) in _PASSING:
+        if failures.classify_error(e) in _PASSING:
             raise
         raise MigrationError(name, file.removesuffix(".sql"), e, backup) from e
 
 
 def find_missing(db: Connection) -> list[str]:
     """Return the tables and columns that a database of the latest schema lacks."""
-    with contextlib.closing(Released(_script(file) for _, file in sorted(_files().items()))) as released:
+    with contextlib.closing(Released(_read_script(file) for _, file in sorted(_list_files().items()))) as released:
         return released.find_missing(db)
 
 
@@ -254,26 +256,26 @@ def _apply(db: Database, number: int, file: str, clock: Clock) -> None:
         " (version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied_at INTEGER NOT NULL)",
     )
     if number == 2 and _is_early(db):
-        rebuild_tables(db, (_script(_files()[1]), _script(file)))
+        rebuild_tables(db, (_read_script(_list_files()[1]), _read_script(file)))
     else:
-        _execute(db, _script(file))
+        _execute(db, _read_script(file))
     # SQL: the schema itself, which no model describes
     db.execute_sql("INSERT INTO schema_migrations VALUES (?, ?, ?)", (number, file, clock.now()))
 
 
 def _is_early(db: Connection) -> bool:
     """Return whether a database of schema 1 differs in tables or columns from the released script."""
-    with contextlib.closing(Released([_script(_files()[1])])) as released:
+    with contextlib.closing(Released([_read_script(_list_files()[1])])) as released:
         return released.differs(db)
 
 
-def _script(file: str) -> str:
+def _read_script(file: str) -> str:
     return resources.files("sakti.store.migrations").joinpath(file).read_text("utf-8")
 
 
-def _applied_versions(db: Connection) -> dict[int, int]:
+def _load_applied_versions(db: Connection) -> dict[int, int]:
     """Return the applied migrations: number and time of each."""
-    if not current_version(db):
+    if not read_current_version(db):
         return {}
     # SQL: the schema itself, which no model describes
     return dict(db.execute_sql("SELECT version, applied_at FROM schema_migrations").fetchall())
@@ -286,13 +288,13 @@ def _back_up(db: Database, backup: Path) -> Path:
     name, and only then does any of them migrate. The copy of an interrupted or failed migration stays: the database
     itself may have changed since.
     """
-    before = _applied_versions(db)
+    before = _load_applied_versions(db)
     if _is_from_before(backup, before):
         return backup
     _require_room(db, backup)
 
     def is_wanted(copied: Connection) -> bool:
-        return _applied_versions(copied) == before and not _is_from_before(backup, before)
+        return _load_applied_versions(copied) == before and not _is_from_before(backup, before)
 
     copies.copy_database(db, backup, replace=True, wanted=is_wanted)
     return backup
@@ -304,7 +306,7 @@ def _is_from_before(backup: Path, applied: dict[int, int]) -> bool:
         return False
     try:
         with contextlib.closing(database_file.make_read_only(backup, immutable=True).connect()) as connection:
-            copied = _applied_versions(wrap_connection(connection))
+            copied = _load_applied_versions(wrap_connection(connection))
     except apsw.Error:
         return False
     return bool(copied) and copied.items() < applied.items()

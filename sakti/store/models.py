@@ -53,15 +53,15 @@ class JsonField(TextField):
     def mask(self, text: str) -> str:
         clean = secrets.mask_secrets(text)
         # text by text: a secret never spans two of them
-        return text if clean == text else self._json_text(secrets.mask_value(json.loads(text)))
+        return text if clean == text else self._encode_json(secrets.mask_value(json.loads(text)))
 
     def db_value(self, value: Any) -> Any:
         if isinstance(value, dict | list | tuple) and not value:  # as in most rows: nothing in it to mask
             return "{}" if isinstance(value, dict) else "[]"
-        return None if value is None else self._json_text(secrets.mask_value(value) if self.has_words else value)
+        return None if value is None else self._encode_json(secrets.mask_value(value) if self.has_words else value)
 
     @staticmethod
-    def _json_text(value: Any) -> str:
+    def _encode_json(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
     def python_value(self, value: Any) -> Any:
@@ -101,7 +101,7 @@ class PartsField(JsonField):
         return tuple(codec.decode(part) for part in json.loads(codec.unpack(value)))
 
 
-def meta_of(model: type[Model]) -> Any:
+def get_meta(model: type[Model]) -> Any:
     """Return what peewee keeps of a model: its table's name, fields and key."""
     return getattr(model, "_meta")  # noqa: B009
 

@@ -112,7 +112,7 @@ def create(path: Path, clock: Clock, *, wal: bool) -> None:
     except OSError as e:
         raise NotWritable(f"{path} cannot be created ({e.strerror}): {ANOTHER}.") from e
     except apsw.Error as e:
-        if failures.code_at(e, path) == "full":
+        if failures.classify_error_at(e, path) == "full":
             raise failures.to_store_error(e, path, saving=False) from e
         raise NotWritable(f"{path} cannot be created ({e}): {ANOTHER}.") from e
     finally:
@@ -154,7 +154,7 @@ def open_read_only(path: Path) -> DatabaseFile:
 def read_version(database: DatabaseFile) -> int:
     """Return the number of the last migration applied to a database."""
     with contextlib.closing(database.connect()) as connection:
-        return migrate.current_version(wrap_connection(connection))
+        return migrate.read_current_version(wrap_connection(connection))
 
 
 def make_scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFile:
@@ -168,7 +168,7 @@ def make_scratch_copy(database: DatabaseFile | None, clock: Clock) -> DatabaseFi
             migrate.upgrade(wrap_connection(connection), None, clock)
             connection.execute(f"PRAGMA user_version = {database_file.CLEAN}")
         return copy
-    if files.size_of(Path(database.filename)) > COPY_LIMIT:
+    if files.get_size(Path(database.filename)) > COPY_LIMIT:
         raise OSError("too large to be copied")
     with contextlib.closing(database.connect()) as source:
         copy = copies.copy_to_memory(source)
@@ -222,7 +222,7 @@ def refuse_foreign(connection: apsw.Connection, path: Path) -> None:
     db = wrap_connection(connection)
     # SQL: the schema itself, which no model describes
     tables = db.execute_sql("SELECT count(*) FROM sqlite_schema").fetchone()[0]
-    if number not in (0, APPLICATION_ID) or (tables and not migrate.current_version(db)):
+    if number not in (0, APPLICATION_ID) or (tables and not migrate.read_current_version(db)):
         raise StoreError(f"{path} is the database of another program: {ANOTHER}.", code="not_ours")
 
 
@@ -269,7 +269,7 @@ def read_once(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args:
         connection.execute("PRAGMA query_only = 1")
         db = wrap_connection(connection)
         with Snapshot(connection):
-            if migrate.current_version(db) != migrate.LATEST or was_interrupted(path):
+            if migrate.read_current_version(db) != migrate.LATEST or was_interrupted(path):
                 raise NotReady
             if not had_log and database_file.lacks_log(db, path):
                 raise NotReady

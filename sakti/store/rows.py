@@ -15,7 +15,7 @@ from msgspec import Struct
 from peewee import SQL, BooleanField, Field, IntegerField, Model, NodeList, Value
 
 from sakti.store.connection import Connection, Database
-from sakti.store.models import JsonField, TextField, meta_of
+from sakti.store.models import JsonField, TextField, get_meta
 
 T = TypeVar("T", bound=Struct)
 
@@ -29,7 +29,7 @@ class Shape(Generic[T]):
     """
 
     def __init__(self, model: type[Model], kind: type[T], /, **renamed: str) -> None:
-        model_fields = meta_of(model).fields
+        model_fields = get_meta(model).fields
         names = kind.__struct_fields__
         self._model, self._kind = model, kind
         self._fields = {name: model_fields[renamed.get(name, name)] for name in names}
@@ -103,7 +103,7 @@ def insert_many(
     """
     if not (listed := list(rows)):
         return
-    fields, sql = _statement(model)
+    fields, sql = _build_statement(model)
     names = listed[0].keys()
     _check_names(model, {*names, *same})
     if any(row.keys() != names for row in listed):
@@ -139,7 +139,7 @@ def select(db: Connection, model: type[Model], names: Sequence[str], /, **equal:
     return db.execute_sql(sql, values).fetchall()
 
 
-def first(db: Database, query: Any) -> Any:
+def fetch_first(db: Database, query: Any) -> Any:
     """Return the first row of a query as a tuple, None without rows."""
     return query.tuples().get_or_none(db)
 
@@ -162,38 +162,38 @@ def copy(db: Database, model: type[Model], /, equal: dict[str, Any], **other: An
     db.execute_sql(sql, [stored(value) for stored, value in zip(convert, values, strict=True)])
 
 
-def ends_with(field: Any, text: str) -> Any:
+def make_suffix_condition(field: Any, text: str) -> Any:
     """Return the condition that a column ends with `text`, taken literally."""
-    return _like(field, f"%{_escape_like(text)}")
+    return _make_like(field, f"%{_escape_like(text)}")
 
 
-def contains(field: Any, text: str) -> Any:
+def make_substring_condition(field: Any, text: str) -> Any:
     """Return the condition that a column contains `text`."""
-    return _like(field, f"%{_escape_like(text)}%")
+    return _make_like(field, f"%{_escape_like(text)}%")
 
 
-def starts_with(field: Any, text: str) -> Any:
+def make_prefix_condition(field: Any, text: str) -> Any:
     """Return the condition that a column begins with `text`."""
-    return _like(field, f"{_escape_like(text)}%")
+    return _make_like(field, f"{_escape_like(text)}%")
 
 
 def _escape_like(text: str) -> str:
     return text.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _like(field: Any, pattern: str) -> Any:
+def _make_like(field: Any, pattern: str) -> Any:
     # peewee's own `contains` stores the pattern as the column would be: masked, or as JSON
     return NodeList((field, SQL("LIKE"), Value(pattern, converter=False), SQL("ESCAPE '\\'")))
 
 
 def _fill_values(model: type[Model], values: Mapping[str, Any]) -> tuple[str, list[Any]]:
-    fields, sql = _statement(model)
+    fields, sql = _build_statement(model)
     _check_names(model, values)
     return sql, [convert(values[name] if name in values else default()) for name, (convert, default) in fields.items()]
 
 
 def _check_names(model: type[Model], names: Iterable[str]) -> None:
-    fields, _ = _statement(model)
+    fields, _ = _build_statement(model)
     if unknown := set(names) - fields.keys():
         raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
 
@@ -202,11 +202,11 @@ Column = tuple[Callable[[Any], Any], Callable[[], Any]]
 
 
 @cache
-def _statement(model: type[Model]) -> tuple[dict[str, Column], str]:
+def _build_statement(model: type[Model]) -> tuple[dict[str, Column], str]:
     """Return the storage conversion and default of each field, and the end of the statement."""
-    meta = meta_of(model)
+    meta = get_meta(model)
     fields: list[Field] = [f for f in meta.sorted_fields if not getattr(f, "primary_key", False)]
-    columns: dict[str, Column] = {f.name: (_find_converter(f), _default(f)) for f in fields}
+    columns: dict[str, Column] = {f.name: (_find_converter(f), _make_default(f)) for f in fields}
     names = ", ".join(f'"{f.column_name}"' for f in fields)
     return columns, f'INTO "{meta.table_name}" ({names}) VALUES ({", ".join("?" * len(fields))})'
 
@@ -226,7 +226,7 @@ def _change_statement(
 ) -> tuple[str, list[Callable[[Any], Any]]]:
     fields, where = _find_fields(model, changed), _find_fields(model, equal)
     changes = ", ".join(f'"{f.column_name}" = ?' for f in fields)
-    sql = f'UPDATE "{meta_of(model).table_name}" SET {changes} WHERE {_all_equal(where)}'
+    sql = f'UPDATE "{get_meta(model).table_name}" SET {changes} WHERE {_build_equality(where)}'
     return sql, [_find_converter(f) for f in (*fields, *where)]
 
 
@@ -236,38 +236,38 @@ def _select_statement(
 ) -> tuple[str, list[Callable[[Any], Any]]]:
     where = _find_fields(model, equal)
     columns = ", ".join(f'"{f.column_name}"' for f in _find_fields(model, names))
-    sql = f'SELECT {columns} FROM "{meta_of(model).table_name}"'
-    return f"{sql} WHERE {_all_equal(where)}" if where else sql, [f.db_value for f in where]
+    sql = f'SELECT {columns} FROM "{get_meta(model).table_name}"'
+    return f"{sql} WHERE {_build_equality(where)}" if where else sql, [f.db_value for f in where]
 
 
 @cache
 def _delete_statement(model: type[Model], names: tuple[str, ...]) -> tuple[str, list[Callable[[Any], Any]]]:
     fields = _find_fields(model, names)
-    return f'DELETE FROM "{meta_of(model).table_name}" WHERE {_all_equal(fields)}', [f.db_value for f in fields]
+    return f'DELETE FROM "{get_meta(model).table_name}" WHERE {_build_equality(fields)}', [f.db_value for f in fields]
 
 
 @cache
 def _copy_statement(
     model: type[Model], other: tuple[str, ...], equal: tuple[str, ...]
 ) -> tuple[str, list[Callable[[Any], Any]]]:
-    table, changed, where = meta_of(model).table_name, _find_fields(model, other), _find_fields(model, equal)
-    same = [f for f in meta_of(model).sorted_fields if f.name not in other and not getattr(f, "primary_key", False)]
+    table, changed, where = get_meta(model).table_name, _find_fields(model, other), _find_fields(model, equal)
+    same = [f for f in get_meta(model).sorted_fields if f.name not in other and not getattr(f, "primary_key", False)]
     names = ", ".join(f'"{f.column_name}"' for f in (*changed, *same))
     values = ", ".join([*("?" for _ in changed), *(f'"{f.column_name}"' for f in same)])
-    sql = f'INSERT INTO "{table}" ({names}) SELECT {values} FROM "{table}" WHERE {_all_equal(where)}'
+    sql = f'INSERT INTO "{table}" ({names}) SELECT {values} FROM "{table}" WHERE {_build_equality(where)}'
     return sql, [f.db_value for f in (*changed, *where)]
 
 
 def _find_fields(model: type[Model], names: tuple[str, ...]) -> list[Field]:
-    fields = meta_of(model).fields
+    fields = get_meta(model).fields
     if unknown := set(names) - fields.keys():
         raise TypeError(f"{model.__name__} has no field {', '.join(sorted(unknown))}.")
     return [fields[name] for name in names]
 
 
-def _all_equal(fields: Iterable[Field]) -> str:
+def _build_equality(fields: Iterable[Field]) -> str:
     return " AND ".join(f'"{f.column_name}" = ?' for f in fields)
 
 
-def _default(field: Any) -> Callable[[], Any]:
+def _make_default(field: Any) -> Callable[[], Any]:
     return field.default if callable(field.default) else lambda: field.default

@@ -168,7 +168,7 @@ def is_placeholder(value: str) -> bool:
     return common or bool(_PLACEHOLDER.match(value)) or value[0] in "$%{<[*" or set(value) <= set("x*•.X")
 
 
-def kind_of(name: str) -> str:
+def classify_name(name: str) -> str:
     """Return the kind of secret that a name holds."""
     low = name.lower()
     for sign, kind in (("pass", "password"), ("pwd", "password"), ("token", "token"), ("cred", "credential")):
@@ -191,17 +191,17 @@ def find_assigned_secrets(text: str, lower: str) -> Iterator[tuple[str, int, int
         while at >= 0:
             match = _REST.match(text, at + len(sign))
             end = at + len(sign)
-            if match and (assigned := _assignment(text, at, match)) is not None:
+            if match and (assigned := _find_assignment(text, at, match)) is not None:
                 name, end = assigned
-                yield kind_of(name), match.start("value"), end
+                yield classify_name(name), match.start("value"), end
             elif match:
                 end = match.end("rest")
             at = lower.find(sign, end)
 
 
-def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | None:
+def _find_assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | None:
     """Return the name before a value and the end of the value; None if they are no secret's."""
-    longer = _longer_end(text, match)
+    longer = _find_longer_end(text, match)
     if longer is None and match.end("value") - match.start("value") < LEAST:
         return None
     start, head = split_before_name(text, at)
@@ -216,7 +216,7 @@ def _assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | N
     return None
 
 
-def _longer_end(text: str, match: re.Match[str]) -> int | None:
+def _find_longer_end(text: str, match: re.Match[str]) -> int | None:
     """Return the end of a value that has brackets or commas in it; None for any other."""
     end = match.end("value")
     if match["quote"]:
@@ -398,7 +398,7 @@ def find_apart(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
             for pattern, is_secret in ((_APART, _is_apart), (_SENTENCE, _is_passphrase)):
                 match = pattern.match(text, end)
                 if match and is_secret(text, at, match):
-                    yield kind_of(text[at : match.end("rest")]), *match.span("value")
+                    yield classify_name(text[at : match.end("rest")]), *match.span("value")
             at = lower.find(sign, end)
 
 
@@ -414,7 +414,7 @@ def _find_pairs(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
         value = _VALUE.match(text, at)
         name = _find_name(text, lower, at) if value else None
         if value and name and _is_pair(name, value):
-            yield kind_of(name["name"]), *value.span("quoted" if value["quote"] else "plain")
+            yield classify_name(name["name"]), *value.span("quoted" if value["quote"] else "plain")
         at = lower.find("value", at + len("value"))
 
 

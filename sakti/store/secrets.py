@@ -141,7 +141,7 @@ def _mask_below(value: Any, name: str) -> Any:
     if isinstance(value, str):
         clean = mask_secrets(value)
         if name and clean == value and secret_names.is_secret_value(name, value):
-            return make_mark(secret_names.kind_of(name), value)
+            return make_mark(secret_names.classify_name(name), value)
         return clean
     if isinstance(value, dict):
         return {k: _mask_below(v, k) for k, v in cast("dict[str, Any]", value).items()}
@@ -179,19 +179,19 @@ def make_mark(kind: str, value: str) -> str:
 
 def find_marks(value: Any) -> tuple[str, ...]:
     """Return the marks in a text or in the texts of a JSON value, each once, in order."""
-    return tuple(dict.fromkeys(_marks(value)))
+    return tuple(dict.fromkeys(_iter_marks(value)))
 
 
-def _marks(value: Any) -> Iterator[str]:
+def _iter_marks(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         if _MARK_SIGN in value:
             yield from (m[0] for m in MARK.finditer(value))
     elif isinstance(value, dict):
         for one in cast("dict[str, Any]", value).values():
-            yield from _marks(one)
+            yield from _iter_marks(one)
     elif isinstance(value, list | tuple):
         for one in cast("list[Any]", value):
-            yield from _marks(one)
+            yield from _iter_marks(one)
 
 
 def find_all_marks(source: str) -> frozenset[str]:
@@ -224,7 +224,7 @@ def reveal_marks(text: str, source: str) -> str:
 
 def find_secrets(text: str) -> list[Secret]:
     """Return the secrets in `text`, in order, without overlaps; marks are none."""
-    spans = [*_spans(text), *_spans_within_words(text)]
+    spans = [*_find_spans(text), *_iter_spans_within_words(text)]
     if not spans:
         return []
     marks = [m.span() for m in MARK.finditer(text)] if _MARK_SIGN in text else []
@@ -239,18 +239,18 @@ def find_secrets(text: str) -> list[Secret]:
     return out
 
 
-def _spans(text: str) -> list[secret_shapes.Span]:
+def _find_spans(text: str) -> list[secret_shapes.Span]:
     # the one letter that becomes two in lower case: positions must stay
     lower = (text.replace("İ", "I") if "İ" in text else text).lower()
     spans = [
-        *_environment(text),
+        *_iter_environment_spans(text),
         *secret_shapes.find_shapes(text, lower),
         *secret_names.find_assigned_secrets(text, lower),
     ]
     return [*spans, *secret_names.find_apart(text, lower)]
 
 
-def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
+def _iter_spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
     """Yield the secrets in a text without colours, invisible characters and escaped line breaks."""
     if not (breaks := _find_breaks(text)):
         return
@@ -260,7 +260,7 @@ def _spans_within_words(text: str) -> Iterator[secret_shapes.Span]:
     for start, end in breaks:
         places.append(start - removed[-1])
         removed.append(removed[-1] + end - start)
-    for kind, start, end in _spans(joined):
+    for kind, start, end in _find_spans(joined):
         first, last = bisect.bisect_right(places, start), bisect.bisect_left(places, end)
         yield kind, start + removed[first], end + removed[last]
 
@@ -271,7 +271,7 @@ def _find_breaks(text: str) -> list[tuple[int, int]]:
     return breaks if text.isascii() else sorted([*breaks, *(m.span() for m in WITHOUT_WIDTH.finditer(text))])
 
 
-def _environment(text: str) -> Iterator[secret_shapes.Span]:
+def _iter_environment_spans(text: str) -> Iterator[secret_shapes.Span]:
     for value in _state.values:
         at = text.find(value)
         while at >= 0:

@@ -40,19 +40,19 @@ class TextTable(Struct, frozen=True):
 
 
 def _derive(model: type[Model]) -> TextTable:
-    name = models.meta_of(model).table_name
-    fields = [f for f in models.meta_of(model).sorted_fields if isinstance(f, models.TextField)]
+    name = models.get_meta(model).table_name
+    fields = [f for f in models.get_meta(model).sorted_fields if isinstance(f, models.TextField)]
     json_fields = [f for f in fields if isinstance(f, models.JsonField)]
     return TextTable(
         name,
-        texts=_columns(fields, lambda f: f.has_words),
+        texts=_select_columns(fields, lambda f: f.has_words),
         json=tuple((f.column_name, None if f.null else f.if_unreadable) for f in json_fields),
-        packed=_columns(fields, lambda f: isinstance(f, models.PartsField)),
-        plain=(*_columns(fields, lambda f: not f.has_words), *_GENERATED.get(name, ())),
+        packed=_select_columns(fields, lambda f: isinstance(f, models.PartsField)),
+        plain=(*_select_columns(fields, lambda f: not f.has_words), *_GENERATED.get(name, ())),
     )
 
 
-def _columns(fields: Iterable[models.TextField], belongs: Callable[[models.TextField], bool]) -> tuple[str, ...]:
+def _select_columns(fields: Iterable[models.TextField], belongs: Callable[[models.TextField], bool]) -> tuple[str, ...]:
     return tuple(field.column_name for field in fields if belongs(field))
 
 
@@ -140,21 +140,21 @@ _GENERATED = {"tasks": ("state",)}  # columns that only the schema has
 
 
 @cache
-def tables() -> tuple[TextTable, ...]:
+def list_tables() -> tuple[TextTable, ...]:
     """Return all tables in the order in which rows are removed."""
-    derived = _WITHOUT_MODEL | {models.meta_of(model).table_name: _derive(model) for model in models.MODELS}
+    derived = _WITHOUT_MODEL | {models.get_meta(model).table_name: _derive(model) for model in models.MODELS}
     return tuple(structs.replace(derived[rows.table], thread=rows.thread, task=rows.task) for rows in _ROWS)
 
 
 @cache
-def by_name() -> dict[str, TextTable]:
-    return {table.name: table for table in tables()}
+def map_tables() -> dict[str, TextTable]:
+    return {table.name: table for table in list_tables()}
 
 
 @cache
-def _text_fields() -> dict[tuple[str, str], models.TextField]:
-    fields = (field for model in models.MODELS for field in models.meta_of(model).sorted_fields)
-    return {(models.meta_of(f.model).table_name, f.column_name): f for f in fields if isinstance(f, models.TextField)}
+def _map_text_fields() -> dict[tuple[str, str], models.TextField]:
+    fields = (field for model in models.MODELS for field in models.get_meta(model).sorted_fields)
+    return {(models.get_meta(f.model).table_name, f.column_name): f for f in fields if isinstance(f, models.TextField)}
 
 
 def mask_for_storage(table: str, column: str, text: str) -> str:
@@ -162,7 +162,7 @@ def mask_for_storage(table: str, column: str, text: str) -> str:
 
     Raises `KeyError` for a column without texts.
     """
-    if column not in by_name()[table].texts:
+    if column not in map_tables()[table].texts:
         raise KeyError(f"{table}.{column} holds no text: give it another kind in {models.__name__}")
-    field = _text_fields().get((table, column))
+    field = _map_text_fields().get((table, column))
     return mask_secrets(text) if field is None else field.mask(text)

@@ -69,7 +69,7 @@ def add_prompt(db: Database, resource_id: str, text: str, now: int, thread_id: s
     """Add a prompt and its thread to the history; one that repeats the last is not added."""
     row, text = PromptRow, mask_for_storage("prompt_history", "text", text)
     newest = row.select(row.pk, row.text, row.thread_id).where(row.resource_id == resource_id).order_by(row.pk.desc())
-    last = rows.first(db, newest)
+    last = rows.fetch_first(db, newest)
     if last and last[1:] == (text, thread_id):
         return
     if last and last[1] == text:
@@ -144,7 +144,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
     queued: list[str] = []
     for one in abandoned:
         rows.delete(db, UnsentRow, pk=one.pk)
-        draft, texts = _subtract_texts(one.draft, one.queued, _sent_since(db, resource_id, one.updated_at))
+        draft, texts = _subtract_texts(one.draft, one.queued, _load_sent_since(db, resource_id, one.updated_at))
         drafts += filter(None, (draft,))
         queued += texts
     draft, threads = "\n\n".join(drafts), {r.thread_id for r in abandoned}
@@ -173,7 +173,7 @@ def _subtract_texts(draft: str, queued: Sequence[str], sent: list[str]) -> tuple
     return "" if not words or any(text.startswith(words) for text in sent) else draft, unsent
 
 
-def _sent_since(db: Database, resource_id: str, since: int) -> list[str]:
+def _load_sent_since(db: Database, resource_id: str, since: int) -> list[str]:
     """Return the texts of the user's newest messages since a time."""
     row = MessageRow
     here = row.select(row.parts).where(row.resource_id == resource_id, row.role == "user", row.created_at >= since)

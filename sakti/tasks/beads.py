@@ -34,7 +34,7 @@ from sakti.tasks.changes import (
     clean_labels,
     clean_title,
     log,
-    new_handle,
+    make_handle,
     reopen_epics,
 )
 from sakti.tasks.transfer import Gate, parse_lines, split_lines
@@ -272,7 +272,7 @@ def _to_fields(issue: Json, now: int) -> Json:
     reason = _get_text(issue, "close_reason")
     return {
         "title": clean_title(issue.get("title")),
-        "description": _description(issue),
+        "description": _join_description(issue),
         "status": status if status in STATUSES else "open",
         "priority": priority,
         "type": issue["issue_type"] if issue.get("issue_type") in TYPES else "task",
@@ -288,11 +288,11 @@ def _to_fields(issue: Json, now: int) -> Json:
 
 def _make_task(db: Database, actor: Actor, task_id: str, name: str, fields: Json) -> Task:
     free = len(name) <= 40 and not questions.has_handle(db, actor.resource_id, name)
-    handle = name if free else new_handle(db, actor.resource_id, task_id)
+    handle = name if free else make_handle(db, actor.resource_id, task_id)
     return Task(id=task_id, resource_id=actor.resource_id, handle=handle, **fields)
 
 
-def _description(issue: Json) -> str:
+def _join_description(issue: Json) -> str:
     """Join an issue's texts, each under a heading, and its comments."""
     parts = [_get_text(issue, "description")]
     parts += [f"## {title}\n\n{text}" for key, title in _SECTIONS.items() if (text := _get_text(issue, key))]

@@ -253,7 +253,7 @@ def list_freed(db: Database, moved: dict[str, bool]) -> tuple[Task, ...]:
     return tuple(t for t in questions.get_many(db, ids).values() if t.status != "closed") if ids else ()
 
 
-def new_handle(db: Database, resource_id: str, seed: str) -> str:
+def make_handle(db: Database, resource_id: str, seed: str) -> str:
     """Make a handle of three or more characters, unique in the workspace."""
     source = random.Random(seed)
     for length in range(3, 12):

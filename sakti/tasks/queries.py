@@ -176,14 +176,14 @@ def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
         if "ready" in by_state:
             return steps, by_state["ready"]
         working = working or by_state.get("in_progress", "")
-        level = _waits_for(db, frontier)
+        level = _find_blockers(db, frontier)
         steps |= level
         targets = dict.fromkeys(target for pairs in level.values() for target, _ in pairs)
         frontier = [t for t in targets if t not in steps]
     return steps, working
 
 
-def _waits_for(db: Connection, tasks: Sequence[str]) -> Steps:
+def _find_blockers(db: Connection, tasks: Sequence[str]) -> Steps:
     """Return what each of these waits for: blockers, its own and its ancestors', then open children."""
     blockers = graph.find_reasons(db, tasks)
     names = questions.map_handles(db, {via for pairs in blockers.values() for via, _ in pairs})
@@ -241,12 +241,12 @@ def build_tree(db: Connection, resource_id: str, text: str, *, depth: int = 8, l
     out = [_branch(0, "", root)]
     for relations, levels in ((_UP, depth), (_DOWN, depth), (_BESIDE, 1)):
         seen = {root.id}
-        stack = _next(db, root.id, relations, 1)[::-1]
+        stack = _find_neighbours(db, root.id, relations, 1)[::-1]
         while stack and len(out) < limit:
             level, relation, task = stack.pop()
             out.append(_branch(level, relation, task, again=task.id in seen))
             if task.id not in seen and level < levels:
-                stack += _next(db, task.id, relations, level + 1)[::-1]
+                stack += _find_neighbours(db, task.id, relations, level + 1)[::-1]
             seen.add(task.id)
     return tuple(out)
 
@@ -255,7 +255,7 @@ def _branch(depth: int, relation: str, task: Task, *, again: bool = False) -> Br
     return Branch(depth, relation, task, bool(task.held) and task.status != "closed", again)
 
 
-def _next(
+def _find_neighbours(
     db: Connection, task_id: str, relations: Sequence[tuple[str, str, bool]], depth: int
 ) -> list[tuple[int, str, Task]]:
     edges = graph.list_edges_of(db, task_id)
@@ -275,7 +275,7 @@ def list_ready(db: Connection, resource_id: str, limit: int) -> Json:
     `for` is the handle of the more urgent task, `forPriority` its priority. A container is offered once its children
     are done, as ready to close; a task whose chat has ended is offered again, with `claimEnded`.
     """
-    tasks, urgent, freed = _startable(db, resource_id, limit)
+    tasks, urgent, freed = _find_startable(db, resource_id, limit)
     finished = graph.find_containers(db, [t.id for t in tasks if t.status == "open"])
     counts = questions.read_counts(db, resource_id)
     names = questions.map_handles(db, {urgent[t.id].waiting for t in tasks if t.id in urgent})
@@ -293,10 +293,10 @@ def list_ready(db: Connection, resource_id: str, limit: int) -> Json:
 
 def list_startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
     """Return the first claimable tasks in the order of `list_ready`."""
-    return _startable(db, resource_id, limit)[0]
+    return _find_startable(db, resource_id, limit)[0]
 
 
-def _startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], dict[str, Urgency], int]:
+def _find_startable(db: Connection, resource_id: str, limit: int) -> tuple[list[Task], dict[str, Urgency], int]:
     """Return the first claimable tasks, more urgent ones waiting for them, and the number of ended claims."""
     first = questions.list_column(db, resource_id, "ready", limit)
     urgent = find_urgent(db, resource_id, first[-1].priority) if len(first) == limit else find_urgent(db, resource_id)
@@ -317,7 +317,7 @@ def show_task(db: Connection, resource_id: str, text: str) -> Json:
     """Return one task: its blockers, its edges, linked messages, its history."""
     task = find(db, resource_id, text)
     (described,) = describe_all(db, [task])
-    blocking = _blocking(db, task) if "blockedBy" in described else []
+    blocking = _find_blocking(db, task) if "blockedBy" in described else []
     edges = graph.list_edges_of(db, task.id)
     names = questions.get_many(db, {t for a, b, _ in edges for t in (a, b)})
     return {
@@ -333,7 +333,7 @@ def show_task(db: Connection, resource_id: str, text: str) -> Json:
     }
 
 
-def _blocking(db: Connection, task: Task) -> list[Json]:
+def _find_blocking(db: Connection, task: Task) -> list[Json]:
     """Return the open tasks that block a task; `via` is the ancestor that waits for one."""
     pairs = graph.find_reasons(db, [task.id])[task.id]
     tasks = questions.get_many(db, {t for pair in pairs for t in pair})

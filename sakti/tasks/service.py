@@ -43,8 +43,8 @@ from sakti.tasks.changes import (
     find_difference,
     list_freed,
     log,
+    make_handle,
     merge_metadata,
-    new_handle,
     refuse_closed_parent,
     refuse_new_epic_in_task,
     refuse_open_parts,
@@ -110,7 +110,7 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
     task = Task(
         id=new.id,
         resource_id=actor.resource_id,
-        handle=new_handle(db, actor.resource_id, new.id),
+        handle=make_handle(db, actor.resource_id, new.id),
         title=title,
         description=new.description,
         priority=new.priority,

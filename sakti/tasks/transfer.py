@@ -31,8 +31,8 @@ from sakti.tasks.changes import (
     clean_labels,
     clean_title,
     find_difference,
+    make_handle,
     merge_metadata,
-    new_handle,
     reopen_epics,
 )
 
@@ -133,11 +133,11 @@ def export(db: Database, resource_id: str) -> list[Json]:
         line["messages"] = [m["id"] for m in questions.list_linked_messages(db, task.id, limit=100_000)]
         line["metadata"] = {k: v for k, v in task.metadata.items() if k not in rows.SOURCE_KEYS}
         line["based_on"] = versions.get(task.id)
-        out.append(_without_empty(line))
+        out.append(_drop_empty(line))
     return out
 
 
-def _without_empty(line: Json) -> Json:
+def _drop_empty(line: Json) -> Json:
     return {k: v for k, v in line.items() if v not in (None, "", [], {})}
 
 
@@ -223,7 +223,7 @@ def _sort_lines(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _Sor
             out.added.append((task, line, number))
         elif not _find_changes(here, task):
             out.same += 1
-        elif reason := _reason_to_keep(db, here, task, line):
+        elif reason := _explain_kept(db, here, task, line):
             out.same += 1
             out.differing.append(DifferingTask(here.handle, reason))
         else:
@@ -254,7 +254,7 @@ def _find_changes(here: Task, other: Task) -> Json:
     }
 
 
-def _reason_to_keep(db: Database, here: Task, other: Task, line: Json) -> str:
+def _explain_kept(db: Database, here: Task, other: Task, line: Json) -> str:
     """Return why an imported version is not taken; "" if it is newer, and nothing was changed here since."""
     if other.updated_at <= here.updated_at:
         return "the one here is newer" if other.updated_at < here.updated_at else "changed at the same moment"
@@ -340,7 +340,7 @@ def _choose_handle(db: Database, actor: Actor, line: Json) -> str:
     handle = str(line.get("handle") or "")
     if handle and len(handle) <= 40 and not questions.has_handle(db, actor.resource_id, handle):
         return handle
-    return new_handle(db, actor.resource_id, str(line["id"]))
+    return make_handle(db, actor.resource_id, str(line["id"]))
 
 
 def _get_time(line: Json, name: str, default: int) -> int:

@@ -46,7 +46,7 @@ from sakti.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import display_name
 
 Progress: TypeAlias = Callable[[int, int, str], None]  # bytes so far, total bytes, current step
@@ -178,11 +178,11 @@ class ActivityTracker(Struct):
             case TextDelta():
                 return self._start_answering(now)
             case RetryScheduled(attempt, limit, delay, reason):
-                text = f"{attempt}/{limit} · {one_line(reason, 120)}"
+                text = f"{attempt}/{limit} · {to_one_line(reason, 120)}"
                 self._retry = ActivityState("retrying", text, now + delay)
             case ToolStarted(call, own):
                 self._retry = None
-                self._tools[call.id] = ActivityState("running", one_line(display_name(call.name), 40), now)
+                self._tools[call.id] = ActivityState("running", to_one_line(display_name(call.name), 40), now)
                 if own:
                     self._user_calls.add(call.id)
             case ToolFinished(result):

@@ -28,13 +28,13 @@ from sakti.agent.session import session as sessions
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.resources import state_home
-from sakti.core.text import sanitise
+from sakti.core.text import sanitize_text
 from sakti.tui import bridge, desktop, keys
 from sakti.tui.appearance import Appearance
 from sakti.tui.chat.browsing import BURST_S, is_for_the_prompt
 from sakti.tui.chat.commands import Commands
 from sakti.tui.chat.panes import BOARD_POLL_S
-from sakti.tui.chat.screen import WIDE, ChatScreen, chat_parts
+from sakti.tui.chat.screen import WIDE, ChatScreen, list_chat_parts
 from sakti.tui.chat.thread_view import SYNC_S
 from sakti.tui.desktop import Notifier
 from sakti.tui.driver import make_safe_driver
@@ -151,7 +151,7 @@ class SaktiApp(App[int]):
         super().__init__()
         self.session = session
         self.crash_message = ""
-        self._keys = {b.id: b.key for _, part in chat_parts() for b in keys.bindings_of(part)}
+        self._keys = {b.id: b.key for _, part in list_chat_parts() for b in keys.iter_bindings(part)}
         self._raised_at = float("-inf")  # when the window came to the front
         self._swallows_release = False  # a press of the mouse that was only meant to bring it there
         self._key_queue = keys.KeyQueue(self, self._handle_input)
@@ -167,7 +167,7 @@ class SaktiApp(App[int]):
         configured = self.session.workspace.config.keys
         if not configured:
             return keys.Keymap({})
-        keymap = keys.make_keymap(configured, help_screen.list_parts(chat_parts()))
+        keymap = keys.make_keymap(configured, help_screen.list_parts(list_chat_parts()))
         self.set_keymap(dict(keymap.keys))
         self.chat.prompt.use_keys(keymap.keys)
         return keymap
@@ -202,7 +202,7 @@ class SaktiApp(App[int]):
 
     def on_mount(self) -> None:
         self.session.subscribe(self._handle_event)
-        self.app_resume_signal.subscribe(self, self._repaint)  # pyright: ignore[reportUnknownMemberType]
+        self.app_resume_signal.subscribe(self, self._redraw_all)  # pyright: ignore[reportUnknownMemberType]
 
     def _handle_event(self, event: Event) -> None:
         if self.is_running:  # memory may still observe when there is nothing left to show it on
@@ -288,7 +288,7 @@ class SaktiApp(App[int]):
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` (OSC 52) without control sequences, and show how much it was."""
-        text = sanitise(text)
+        text = sanitize_text(text)
         super().copy_to_clipboard(text)
         if text:
             self.set_hint(f"copied {describe_amount(text)}", HINT_S)
@@ -302,7 +302,9 @@ class SaktiApp(App[int]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        super().notify(sanitise(message), title=sanitise(title), severity=severity, timeout=timeout, markup=False)
+        super().notify(
+            sanitize_text(message), title=sanitize_text(title), severity=severity, timeout=timeout, markup=False
+        )
 
     def write(self, sequence: str) -> None:
         """Write a control sequence created by sakti to the terminal."""
@@ -422,7 +424,7 @@ class SaktiApp(App[int]):
             return True
         return False
 
-    def _repaint(self, _: object) -> None:
+    def _redraw_all(self, _: object) -> None:
         """Repaint everything after another program used the terminal."""
         self.screen.refresh()
 

@@ -16,8 +16,8 @@ from textual.theme import Theme
 from textual.widgets import Input, TextArea
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.resources import folders
-from sakti.tui.palette import variable_defaults
+from sakti.core.resources import iter_folders
+from sakti.tui.palette import build_variable_defaults
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -51,7 +51,7 @@ class Themes(Struct, frozen=True):
 def fingerprint_theme_files() -> tuple[tuple[str, int, int], ...]:
     """Return path, modification time and size of every theme file, to detect changes."""
     files: list[tuple[str, int, int]] = []
-    for folder in folders("themes"):
+    for folder in iter_folders("themes"):
         for path in sorted(folder.glob("*.toml")):
             with contextlib.suppress(OSError):  # it went while we looked
                 stat = path.stat()
@@ -61,7 +61,7 @@ def fingerprint_theme_files() -> tuple[tuple[str, int, int], ...]:
 
 def load_configured_theme(name: str) -> Themes:
     """Return the installed theme `name` alone, or every theme if the user has theme files."""
-    places = list(folders("themes"))
+    places = list(iter_folders("themes"))
     with contextlib.suppress(ValueError, OSError, TypeError):  # `load_themes` reports it
         if len(places) == 1 and (theme := read_theme(places[0] / f"{name}.toml")).name == name:
             return Themes({name: theme}, ())
@@ -72,7 +72,7 @@ def load_themes() -> Themes:
     """Return every theme that can be read. `sakti-dark` is always among them."""
     themes: dict[str, Theme] = {}
     problems: list[str] = []
-    for folder in folders("themes"):
+    for folder in iter_folders("themes"):
         for path in sorted(folder.glob("*.toml")):
             try:
                 theme = read_theme(path)
@@ -89,7 +89,7 @@ def load_themes() -> Themes:
             surface="#151a22",
             panel="#1e2530",
             foreground="#d8dde6",
-            variables=variable_defaults(True),
+            variables=build_variable_defaults(True),
         ),
     )
     return Themes(themes, tuple(problems))
@@ -108,7 +108,7 @@ def read_theme(path: Path) -> Theme:
             raise ValueError(f"{key} = {value!r} is not a colour such as #1e2530.")
     if "primary" not in table:
         raise ValueError("`primary` is missing.")
-    defaults = variable_defaults(bool(table.get("dark", True)))
+    defaults = build_variable_defaults(bool(table.get("dark", True)))
     return Theme(name=name, variables=defaults | {str(k): str(v) for k, v in variables.items()}, **table)
 
 
@@ -123,7 +123,7 @@ class Appearance:
 
     @property
     def variable_defaults(self) -> dict[str, str]:
-        return variable_defaults(True, self._colours)
+        return build_variable_defaults(True, self._colours)
 
     @property
     def app(self) -> App[Any]:

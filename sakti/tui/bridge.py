@@ -42,7 +42,7 @@ from sakti.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from sakti.core.text import count_k, counted
+from sakti.core.text import count_k, format_count
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 from sakti.tui.transcript.build import make_end_notice
 from sakti.tui.widgets.approval import summarise_question
@@ -227,7 +227,7 @@ def make_activation_notice(event: MemoryActivation, *, by_hand: bool = False) ->
             f"generation {event.generation_count}"
         )
         return NoticeBlock(title="Memory reflected", text=text)
-    messages = counted(event.messages_activated, "message")
+    messages = format_count(event.messages_activated, "message")
     text = (
         f"{messages}, {count_k(event.tokens_activated)} tokens, became observations"
         f" ({why.get(event.triggered_by, event.triggered_by)})"

@@ -20,8 +20,8 @@ from textual.app import App, SuspendNotSupported
 
 from sakti.core import content
 from sakti.core.errors import SaktiError
-from sakti.core.resources import find_program, safe_environment, state_home
-from sakti.core.text import one_line
+from sakti.core.resources import build_safe_environment, find_program, state_home
+from sakti.core.text import to_one_line
 from sakti.tui.transcript.links import parse_address
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ async def read_clipboard_image(env: Mapping[str, str], workspace: Path) -> bytes
         )
     process = await asyncio.create_subprocess_exec(
         *words,
-        env=safe_environment(env, workspace),
+        env=build_safe_environment(env, workspace),
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
@@ -210,7 +210,7 @@ def find_browser_command(
 def make_browser_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
     """Return what a program that shows pages needs of `env`: no key of a model, no workspace in its PATH."""
     allowed = {k: v for k, v in env.items() if k in _PASSED_VARIABLES or k.startswith(_PASSED_PREFIXES)}
-    return safe_environment(allowed, workspace)
+    return build_safe_environment(allowed, workspace)
 
 
 def open_address(url: str, env: Mapping[str, str], workspace: Path) -> bool:
@@ -237,7 +237,7 @@ def make_notification(how: str, text: str) -> str:
     """Return the control sequence for a notification; `text` is sanitised and cannot end it early."""
     if how == "off":
         return ""
-    return f"\x1b]9;sakti: {one_line(text, 120)}{BELL}{BELL}" if how == "desktop" else BELL
+    return f"\x1b]9;sakti: {to_one_line(text, 120)}{BELL}{BELL}" if how == "desktop" else BELL
 
 
 class Notifier:

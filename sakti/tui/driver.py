@@ -175,7 +175,7 @@ class TerminalInput:
     def feed(self, data: bytes) -> Iterator[Message]:
         """Yield the messages that end in `data`."""
         text = self._decoder.decode(data)
-        yield from self._messages(self._pastes.feed(text, self._now()) if text else ())
+        yield from self._iter_messages(self._pastes.feed(text, self._now()) if text else ())
         yield from self.tick()
 
     def tick(self) -> Iterator[Message]:
@@ -184,14 +184,14 @@ class TerminalInput:
         if waited:
             self._pastes.reset_match()
         yield from waited
-        yield from self._messages(self._pastes.flush_pause(self._now()))
+        yield from self._iter_messages(self._pastes.flush_pause(self._now()))
 
     def close(self) -> None:
         """Let the parser end, and its debug log with it."""
         with contextlib.suppress(ParseError):
             list(self._parser.feed(""))
 
-    def _messages(self, parts: Iterable[str | PastedText]) -> Iterator[Message]:
+    def _iter_messages(self, parts: Iterable[str | PastedText]) -> Iterator[Message]:
         for part in parts:
             if isinstance(part, PastedText):
                 yield events.Paste(part.text)

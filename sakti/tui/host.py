@@ -87,11 +87,11 @@ class Host(Protocol):
     async def action_quit(self) -> None: ...
 
 
-def app_of(node: MessagePump) -> App[Any]:
+def get_app(node: MessagePump) -> App[Any]:
     """Return the Textual app of a widget or a screen, for calls to Textual itself."""
     return cast("App[Any]", node.app)  # pyright: ignore[reportUnknownMemberType]
 
 
-def host_of(node: MessagePump) -> Host:
+def get_host(node: MessagePump) -> Host:
     """Return the window that contains a widget or a screen."""
-    return cast("Host", app_of(node))
+    return cast("Host", get_app(node))

@@ -20,7 +20,7 @@ from textual.keys import Keys, _character_to_key, key_to_character  # pyright: i
 from textual.message_pump import MessagePump
 from textual.widgets import Input, TextArea
 
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 _REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))  # classes of Unicode
 SHORT_NAMES = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
@@ -43,7 +43,7 @@ def is_text(event: events.Key) -> bool:
     )
 
 
-def bindings_of(owner: type[Any]) -> Iterator[Binding]:
+def iter_bindings(owner: type[Any]) -> Iterator[Binding]:
     """Yield the bindings that a class itself declares."""
     yield from (b for b in owner.__dict__.get("BINDINGS", ()) if isinstance(b, Binding))
 
@@ -170,18 +170,18 @@ def make_keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]
     An unknown binding, an invalid key, or a key that is already in use is skipped with a problem: the default key
     stays.
     """
-    declared = {b.id: (part, b.key) for part, owner in parts for b in bindings_of(owner) if b.id}
+    declared = {b.id: (part, b.key) for part, owner in parts for b in iter_bindings(owner) if b.id}
     chosen: dict[str, str] = {}
     problems: list[str] = []
     for binding_id, value in wanted.items():
-        name, new_keys = one_line(binding_id, 60), _parse_keys(value)
+        name, new_keys = to_one_line(binding_id, 60), _parse_keys(value)
         if binding_id not in declared:
             near = difflib.get_close_matches(binding_id, list(declared), 1)
             hint = f"did you mean {near[0]}?" if near else "F1 shows the ids."
             problems.append(f"There is no binding {name}: {hint}")
         elif not new_keys:
             problems.append(
-                f'{name} = {one_line(str(value), 40)!r} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
+                f'{name} = {to_one_line(str(value), 40)!r} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
         elif declared[binding_id][0] in TYPING_PARTS and any(_is_text(k) for k in new_keys):
             problems.append(f"{name} cannot be {format_keys(new_keys)}: they type text.")

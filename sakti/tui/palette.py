@@ -45,7 +45,7 @@ DEFAULTS: dict[str, tuple[str, str]] = {
 }
 
 
-def variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
+def build_variable_defaults(dark: bool, colours: str = "truecolor") -> dict[str, str]:
     """Return the defaults of sakti's own colour variables, for `get_theme_variable_defaults`.
 
     `colours`: the colour support of the terminal; with "none" and "standard" (sixteen), the backgrounds of a theme
@@ -96,7 +96,7 @@ def make_palette(variables: Mapping[str, str], dark: bool) -> Palette:
 @lru_cache(maxsize=32)
 def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
     variables = dict(pairs)
-    defaults = variable_defaults(dark)
+    defaults = build_variable_defaults(dark)
 
     def colour(name: str) -> str:
         for value in (variables.get(name), defaults.get(name)):

@@ -12,7 +12,7 @@ from sakti.agent.session.lifecycle import observe_on_exit
 from sakti.agent.workspace import NOT_KEPT
 from sakti.core import terminal
 from sakti.core.errors import SaktiError
-from sakti.core.text import sanitise
+from sakti.core.text import sanitize_text
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
@@ -86,7 +86,7 @@ async def _close(session: Session, app: SaktiApp) -> str:
         await app.chat.drafts.save_at_exit()
     except SaktiError as e:
         with contextlib.suppress(OSError):
-            print(sanitise(e.message), file=sys.stderr)
+            print(sanitize_text(e.message), file=sys.stderr)
     except Exception as e:
         log_error(e)
     not_saved = session.workspace.not_saved
@@ -105,6 +105,6 @@ def _print_farewell(session: Session, not_saved: str) -> None:
     if not session.workspace.saved:
         print(NOT_KEPT, file=sys.stderr)
     elif not_saved:
-        print(f"Not saved: {sanitise(not_saved.partition('. ')[0])}.", file=sys.stderr)
+        print(f"Not saved: {sanitize_text(not_saved.partition('. ')[0])}.", file=sys.stderr)
     elif session.thread is not None and session.thread.title:  # an empty thread is not stored
         print(f"Resume with: sakti -c, or at any time: sakti -r {session.thread.id[-8:]}", file=sys.stderr)

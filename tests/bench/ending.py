@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sakti.core.types import plain_text
+from sakti.core.types import join_plain_text
 from sakti.store.database import Store
 from sakti.store.search import search
 from sakti.store.threads import messages
@@ -24,7 +24,7 @@ async def texts(store: Store, ledger: Ledger) -> list[Finding]:
             if found is None or (found.parts, found.tokens) != (message.parts, message.tokens):
                 out.append((10, f"message {message.index} of {thread} is not as it was said"))
         for message in said[:: max(1, len(said) // SEARCHED)]:
-            text = plain_text(message.parts)
+            text = join_plain_text(message.parts)
             words = text.split()[:10]
             if len(words) < 3:
                 continue

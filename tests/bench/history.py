@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from sakti.core.tokens import Counter, message_tokens
+from sakti.core.tokens import Counter, sum_message_tokens
 from sakti.core.types import Message, TextPart, Thread
 from sakti.store import leases, memory
 from sakti.store.connection import Database
@@ -38,7 +38,7 @@ def _some(db: Database, thread: Thread, record_id: str, first: int, size: int, t
                 "user" if number % 2 == 0 else "assistant",
                 (TextPart(_TEXTS[number % 2]),),
                 thread.created_at,
-                tokens=message_tokens((tokens[number % 2],)),
+                tokens=sum_message_tokens((tokens[number % 2],)),
                 part_tokens=(tokens[number % 2],),
                 token_counter="o200k_base",
             ),

@@ -19,8 +19,8 @@ from msgspec import Struct, field
 from sakti.core.clock import SystemClock
 from sakti.core.config import MemorySettings, ModelSettings, ObservationSettings, ReflectionSettings
 from sakti.core.resources import fill_prompt
-from sakti.core.tokens import Counter, count_parts, message_tokens
-from sakti.core.types import Json, Message, Part, Role, TextPart, Thread, ToolCallPart, ToolResultPart, plain_text
+from sakti.core.tokens import Counter, count_parts, sum_message_tokens
+from sakti.core.types import Json, Message, Part, Role, TextPart, Thread, ToolCallPart, ToolResultPart, join_plain_text
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.log import dates
 from sakti.memory.model_call import MemoryModel
@@ -65,10 +65,10 @@ class HonestObserver:
         out: list[str] = []
         day = ""
         for message in request.messages:
-            if (today := dates.day_text(message.created_at, request.timezone)) != day:
+            if (today := dates.format_day(message.created_at, request.timezone)) != day:
                 day = today
                 out.append(f"Date: {day}")
-            time = dates.clock_text(message.created_at, request.timezone)
+            time = dates.format_clock(message.created_at, request.timezone)
             out += [f"* 🔴 ({time}) {text}" for text in self._said if text in message.text]
             out += [f"* 🟢 ({time}) Agent used {c.name}" for c in message.tool_calls]
         return ObserveResult("\n".join(out), model=self.name)
@@ -257,7 +257,7 @@ class Observed:
 
     def sees(self) -> str:
         shown = self.engine.preview()
-        return "\n".join([*(b.text for b in shown.blocks), *(plain_text(m.parts) for m in shown.messages)])
+        return "\n".join([*(b.text for b in shown.blocks), *(join_plain_text(m.parts) for m in shown.messages)])
 
     def log(self) -> str:
         return "\n".join(b.text for b in self.engine.preview().blocks)
@@ -286,7 +286,7 @@ class Plain:
         return moved or last
 
     def sees(self) -> str:
-        return "\n".join([self.summary, *(plain_text(m.parts) for m in self.messages)])
+        return "\n".join([self.summary, *(join_plain_text(m.parts) for m in self.messages)])
 
     def log(self) -> str:
         return self.summary
@@ -316,10 +316,10 @@ class Summarised(Plain):
 
     async def _write(self, old: Sequence[Message]) -> str:
         if self._asker is not None:
-            text = "\n\n".join([self.summary, *(f"{m.role}: {plain_text(m.parts)}" for m in old)])
+            text = "\n\n".join([self.summary, *(f"{m.role}: {join_plain_text(m.parts)}" for m in old)])
             answer, _ = await self._asker.ask(fill_prompt("memory#summary", tokens=str(LOG)), text)
             return answer
-        firsts = [plain_text(m.parts).split(". ")[0].split("\n")[0][:160] for m in old if m.role != "tool"]
+        firsts = [join_plain_text(m.parts).split(". ")[0].split("\n")[0][:160] for m in old if m.role != "tool"]
         lines = [*self.summary.split("\n"), *firsts]
         while self.counter.count("\n".join(lines)) > LOG:
             lines = lines[::2]
@@ -330,7 +330,7 @@ def said(id: str, time: int, role: Role, parts: tuple[Part, ...], counter: Count
     """Make a message of the session, with its tokens."""
     counted = count_parts(counter, parts)
     return Message(
-        id, "t", WORKSPACE, role, parts, time, tokens=message_tokens(counted), part_tokens=counted,
+        id, "t", WORKSPACE, role, parts, time, tokens=sum_message_tokens(counted), part_tokens=counted,
         token_counter=counter.name,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_UP, Decimal
 from msgspec import Struct
 
 from sakti.core.config import MemorySettings
-from sakti.core.types import Message, plain_text
+from sakti.core.types import Message, join_plain_text
 
 MINUTE = 60_000
 BACKLOG = 2  # times `block_after` pending when a thread is opened: it is caught up with in the background
@@ -171,7 +171,7 @@ def word(*facts: object) -> str:
 
 def tag(message: Message) -> str:
     """Return the word that an observation of this message contains."""
-    return word(message.thread_id, message.index, message.role, plain_text(message.parts))
+    return word(message.thread_id, message.index, message.role, join_plain_text(message.parts))
 
 
 def words(text: str, known: Collection[str]) -> list[str]:

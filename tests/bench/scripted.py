@@ -19,7 +19,7 @@ from sakti.core.clock import Clock
 from sakti.core.config import ModelSettings
 from sakti.core.errors import ProviderError
 from sakti.core.tokens import Counter
-from sakti.core.types import Message, plain_text
+from sakti.core.types import Message, join_plain_text
 from sakti.memory.log import dates
 from sakti.memory.model_call import MemoryModel
 from sakti.memory.observe.model import ModelObserver
@@ -115,7 +115,7 @@ class ScriptedObserver:
             prompt = self._prompt(request)
             self.input_tokens += self._counter.count(prompt)
             self.asked(request, prompt)
-            text = self._lines(request)
+            text = self._build_lines(request)
             number = self.calls
         await self._gate.wait(self._window, "observer")
         if self._source.random() < self._fail_rate:
@@ -128,7 +128,7 @@ class ScriptedObserver:
         out: list[str] = []
         day = ""
         for message in request.messages:
-            today = dates.day_text(message.created_at, request.timezone)
+            today = dates.format_day(message.created_at, request.timezone)
             if today != day:
                 day = today
                 out.append(f"Date: {day}")
@@ -136,11 +136,11 @@ class ScriptedObserver:
                 out.append(f"  * -> {self._line(message)}")
                 continue
             sign = "🔴" if message.role == "user" and message.index % 6 == 0 else "🟡"
-            out.append(f"* {sign} ({dates.clock_text(message.created_at, request.timezone)}) {self._line(message)}")
+            out.append(f"* {sign} ({dates.format_clock(message.created_at, request.timezone)}) {self._line(message)}")
         return "\n".join(out)
 
     def _line(self, message: Message) -> str:
-        text = plain_text(message.parts)
+        text = join_plain_text(message.parts)
         words = max(2, int(message.tokens * LINE_SHARE * 0.7) - TAG_TOKENS)
         named = list(dict.fromkeys(m[0] for m in itertools.islice(_NAMED.finditer(text), 40)))[: max(1, words // 8)]
         rest = text.split(None, words)[: max(1, words - 3 * len(named))]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import SaktiError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 BOUND = 90.0  # seconds that anything may take
 LEAVING = 5.0  # seconds it has to end after SIGTERM
@@ -115,7 +115,7 @@ class Terminal:
         while wanted not in self._text:
             if self._ended or time.perf_counter() > limit:
                 what = "ended" if self._ended else f"did not show it in {BOUND:.0f} s"
-                last = one_line(self._text[-300:], 300)
+                last = to_one_line(self._text[-300:], 300)
                 raise SaktiError(f"{wanted!r} was not seen: the program {what}. It said last: {last}", title="Bench")
             self._came.clear()
             with contextlib.suppress(TimeoutError):

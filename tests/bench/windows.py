@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from sakti.agent.session import recovery as resume
 from sakti.agent.session.turn_lease import TurnLease
 from sakti.core.events import Event
-from sakti.core.tokens import O200k, count_parts, message_tokens
+from sakti.core.tokens import O200k, count_parts, sum_message_tokens
 from sakti.core.types import (
     Json,
     Message,
@@ -241,7 +241,7 @@ class Window:
             role,
             parts,
             stage.clock.now(),
-            tokens=message_tokens(counted),
+            tokens=sum_message_tokens(counted),
             part_tokens=counted,
             token_counter=stage.plain.name,
             state=state,

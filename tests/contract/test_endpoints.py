@@ -12,7 +12,7 @@ from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import ConfigError, ProviderError
 from sakti.providers import endpoint, registry, sse
 from sakti.providers.endpoint import split_base_url
-from sakti.providers.limits import max_attempts
+from sakti.providers.limits import choose_max_attempts
 from sakti.providers.protocol import TextChunk
 from tests.contract.test_clouds import CHAT, MESSAGES, Cloud, serving
 from tests.contract.test_clouds import sse as stream
@@ -262,4 +262,4 @@ async def test_a_line_without_end_is_given_up_after_a_second_attempt(protocol: s
             await play(provider, request())
         await provider.close()
     assert caught.value.code == "line_too_long" and "4 MB" in caught.value.message
-    assert caught.value.retryable and max_attempts(caught.value) == 2
+    assert caught.value.retryable and choose_max_attempts(caught.value) == 2

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
-from sakti.core.events import AgentStarted, Event, MessageSaved, TurnFinished, event_name
+from sakti.core.events import AgentStarted, Event, MessageSaved, TurnFinished, get_event_name
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo, Request, Usage
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
@@ -98,7 +98,7 @@ async def talk(folder: Path, point: str) -> None:
     def hear_child(event: Event) -> None:
         if isinstance(event, MessageSaved):
             os.write(points.acks, f"{event.message.id}\n".encode())
-        points.pass_(f"child_{event_name(event)}")
+        points.pass_(f"child_{get_event_name(event)}")
 
     def hear(event: Event) -> None:
         if isinstance(event, AgentStarted):

@@ -22,7 +22,7 @@ from sakti.agent.session import recovery
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.errors import NOT_SAVED, SaktiError
-from sakti.core.events import Event, MessageSaved, TurnFinished, event_name
+from sakti.core.events import Event, MessageSaved, TurnFinished, get_event_name
 from sakti.core.tokens import Estimator
 from sakti.core.types import ModelInfo, Request
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
@@ -69,7 +69,7 @@ class Points:
             self.pass_(f"{event.message.role}_saved")
         if isinstance(event, TurnFinished):
             os.write(self.acks, f"# {event.status} {event.error or ''}\n".encode())
-        self.pass_(event_name(event))
+        self.pass_(get_event_name(event))
 
 
 class Watched(ScriptedProvider):

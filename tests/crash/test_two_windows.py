@@ -106,7 +106,7 @@ async def kill(store: Store, window: Recorded) -> None:
     """Leave what kill -9 leaves: a lease of a process of this machine that is no more."""
     gone = await asyncio.create_subprocess_exec("true")
     await gone.wait()
-    owner = leases.new_owner().split(":")
+    owner = leases.make_owner().split(":")
     assert window.session.thread is not None
     await store.write(abandon, window.session.thread.id, f"{owner[0]}:{gone.pid}:{owner[2]}")
 

@@ -73,8 +73,8 @@ def load_libraries() -> None:
     for module in pkgutil.walk_packages(sakti.__path__, "sakti."):
         if module.name != "sakti.__main__":
             importlib.import_module(module.name)
-    tokens._o200k = functools.cache(tokens._o200k)
-    tokens._o200k()
+    tokens._build_o200k_encoder = functools.cache(tokens._build_o200k_encoder)
+    tokens._build_o200k_encoder()
 
 
 def serve(listener: socket.socket) -> None:

@@ -142,7 +142,7 @@ def seeded(place: Place) -> Place:
     import asyncio
 
     from sakti.core.clock import SystemClock, TimeIds
-    from sakti.core.tokens import O200k, count_parts, message_tokens
+    from sakti.core.tokens import O200k, count_parts, sum_message_tokens
     from sakti.core.types import Message, TextPart, Thread
     from sakti.store.database import Store
     from sakti.store.threads import messages, threads
@@ -166,7 +166,7 @@ def seeded(place: Place) -> Place:
                         role,
                         parts,
                         now,
-                        tokens=message_tokens(counted),  # type: ignore[arg-type]
+                        tokens=sum_message_tokens(counted),  # type: ignore[arg-type]
                         part_tokens=counted,
                         token_counter=counter.name,
                     ),

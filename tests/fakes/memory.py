@@ -12,7 +12,7 @@ from typing import Any
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.errors import ProviderError
 from sakti.core.events import Event
-from sakti.core.tokens import Counter, Estimator, count_parts, message_tokens
+from sakti.core.tokens import Counter, Estimator, count_parts, sum_message_tokens
 from sakti.core.types import Message, Part, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import state
 from sakti.memory.engine import MemoryEngine, Prepared
@@ -20,7 +20,7 @@ from sakti.memory.log import dates
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.memory.state import MemoryOptions, MemoryServices
 from sakti.store.database import Store
-from sakti.store.memory.group_rows import spans
+from sakti.store.memory.group_rows import list_spans
 from sakti.store.threads import messages, threads
 from tests.fakes.clock import FakeClock
 
@@ -43,7 +43,7 @@ class ScriptedObserver:
             await self.gate.wait()
         if self.fail(number):
             raise ProviderError("rate limit exceeded", code="rate_limit")
-        lines = [f"Date: {dates.day_text(request.messages[0].created_at, 'UTC')}"]
+        lines = [f"Date: {dates.format_day(request.messages[0].created_at, 'UTC')}"]
         for m in request.messages:
             words = " ".join(re.findall(r"\w+", m.text or str(m.parts))[:6])
             lines.append(f"* 🟡 (10:00) {m.role} {m.index}: {words}")
@@ -159,7 +159,7 @@ class Driver:
             role,
             parts,
             self.clock.now(),  # pyright: ignore
-            tokens=message_tokens(counted),
+            tokens=sum_message_tokens(counted),
             part_tokens=counted,
             token_counter=self.counter.name,
         )
@@ -214,7 +214,7 @@ class Driver:
         assert called == answered, "a call and its result were parted"
         covered = set[int]()
         for group in flow.window.active:
-            own = {i for s in spans(group) if s.thread_id == self.thread.id for i in range(s.first, s.last + 1)}
+            own = {i for s in list_spans(group) if s.thread_id == self.thread.id for i in range(s.first, s.last + 1)}
             assert group.kind == "reflection" or not covered & own, "observed twice"
             covered |= own
         if self.budget is None and flow.message_limit is None and not self.engine._request.is_limited:

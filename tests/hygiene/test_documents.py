@@ -10,9 +10,9 @@ import pytest
 from sakti.actions import registry
 from sakti.actions.spec import JSON, Action
 from sakti.cli import options, shell
-from sakti.core.config import load, names
-from sakti.tui.chat.screen import chat_parts
-from sakti.tui.keys import bindings_of
+from sakti.core.config import iter_names, load
+from sakti.tui.chat.screen import list_chat_parts
+from sakti.tui.keys import iter_bindings
 from sakti.tui.screens.help import list_parts
 from tests.hygiene.documents import FOR_CONTRIBUTORS, FOR_USERS, PAGES, ROOT, read_blocks, read_code_spans, read_links
 
@@ -174,7 +174,7 @@ def test_a_wrong_command_line_is_recognised(command: str, expected: str) -> None
 
 @each_user_document
 def test_named_settings_exist(path: Path) -> None:
-    settings = set(names())
+    settings = set(iter_names())
     groups = "|".join(sorted({name.partition(".")[0] for name in settings if "." in name} - {"keys", "providers"}))
     named = [span for span in read_code_spans(path) if re.fullmatch(rf"(?:{groups})\.[a-z_.]+", span)]
     assert [n for n in named if n not in settings and not any(s.startswith(f"{n}.") for s in settings)] == []
@@ -189,7 +189,7 @@ def test_examples_of_settings_are_valid(path: Path, tmp_path: Path) -> None:
 
 
 def test_ids_of_keys_exist() -> None:
-    ids = {binding.id for _, owner in list_parts(chat_parts()) for binding in bindings_of(owner)}
+    ids = {binding.id for _, owner in list_parts(list_chat_parts()) for binding in iter_bindings(owner)}
     spans = read_code_spans(ROOT / "sakti/help/keys.md")
     groups = {str(i).partition(".")[0] for i in ids}
     named = {span for span in spans if re.fullmatch(r"[a-z]+\.[a-z-]+", span) and span.partition(".")[0] in groups}

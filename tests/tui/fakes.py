@@ -28,8 +28,8 @@ from sakti.core.events import (
     TurnFinished,
     TurnStarted,
 )
-from sakti.core.text import phrase_pattern
-from sakti.core.types import Message, Spent, TextPart, Thread, Usage, plain_text
+from sakti.core.text import compile_phrase
+from sakti.core.types import Message, Spent, TextPart, Thread, Usage, join_plain_text
 from sakti.store.log.lines import Figures
 from sakti.store.search.search import SearchPage
 from sakti.store.threads.messages import MessageMatch
@@ -157,7 +157,9 @@ class FakeViews:
         return next((m for found in self.messages.values() for m in found if m.id == message_id), None)
 
     async def within(self, thread_id, text):
-        counts = [(m, len(phrase_pattern(text).findall(plain_text(m.parts)))) for m in self.messages.get(thread_id, [])]
+        counts = [
+            (m, len(compile_phrase(text).findall(join_plain_text(m.parts)))) for m in self.messages.get(thread_id, [])
+        ]
         return [MessageMatch(m.id, m.index, n) for m, n in counts if n]
 
     async def around(self, thread_id, index, before=3, after=3):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from sakti.core.events import ApprovalRequested, ApprovalResolved
-from sakti.tui.palette import make_palette, variable_defaults
+from sakti.tui.palette import build_variable_defaults, make_palette
 from sakti.tui.screens.text import ReadScreen
 from sakti.tui.widgets.approval import lay_out_approval
 from tests.tui.conftest import screen_text, settle
@@ -48,7 +48,7 @@ async def test_the_question_and_the_keys_are_always_seen(running, session, size,
 
 
 def test_what_gives_way():
-    palette = make_palette(variable_defaults(True), True)
+    palette = make_palette(build_variable_defaults(True), True)
     many = (asked(target=LONG), *(asked(f"q{n}", target=f"rm file-{n}") for n in range(9)))
 
     def shown(height: int) -> list[str]:
@@ -67,7 +67,7 @@ def test_what_gives_way():
 @pytest.mark.parametrize("width", range(52, 110, 3))
 def test_what_a_key_does_is_not_cut_by_the_end_of_a_line(width):
     now = (asked(rule="bash(python -m pytest -q *)"),)
-    lines, _ = lay_out_approval(now, 0, width, make_palette(variable_defaults(True), True))
+    lines, _ = lay_out_approval(now, 0, width, make_palette(build_variable_defaults(True), True))
     shown = ["".join(s.text for s in line) for line in lines]
     for key in ("y Allow once", "n Deny, with a reason", "e Edit"):
         assert any(key in line for line in shown), shown

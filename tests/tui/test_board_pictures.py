@@ -56,7 +56,7 @@ def test_tree(snap_compare, monkeypatch, theme):
             Branch(1, "blocks", task("sk-g8", "tell people that they were logged out", "closed"), False),
         )
 
-    monkeypatch.setattr(task_card.changes, "tree", tree)
+    monkeypatch.setattr(task_card.changes, "read_tree", tree)
 
     async def open_it(pilot):
         await posed(theme)(pilot)

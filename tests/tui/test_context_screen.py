@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from sakti.core.events import TextDelta
-from sakti.core.types import ContextPart, plain_text
+from sakti.core.types import ContextPart, join_plain_text
 from sakti.providers.scripted import Answer
 from sakti.tui.app import SaktiApp
 from sakti.tui.screens.text import ContextScreen
@@ -66,8 +66,8 @@ async def test_the_inspector_shows_the_request_that_is_sent(store, tmp_path):
         # what is sent is what was shown, and the new prompt behind it
         assert [b.text for b in shown if b.kind not in ("tools", "message", "tail")] == [b.text for b in sent.system]
         messages = [b.text for b in shown if b.kind == "message"]
-        assert messages == [plain_text(m.parts) for m in sent.messages[:-1]]
-        assert plain_text(sent.messages[-1].parts) == "and now?"
+        assert messages == [join_plain_text(m.parts) for m in sent.messages[:-1]]
+        assert join_plain_text(sent.messages[-1].parts) == "and now?"
         labels = [b.label for b in shown if b.kind == "message"]
         assert labels[0].startswith("reminder  ") and "reminder" not in {x.split()[0] for x in labels[1:]}, (
             "what is sent, but said by nobody"

@@ -11,7 +11,7 @@ from msgspec import structs
 from textual import events
 
 from sakti.actions import registry
-from sakti.actions.line import Typed, file_choices, match_fuzzy, query_at
+from sakti.actions.line import Typed, list_file_choices, match_fuzzy, query_at
 from sakti.actions.values import Refused
 from sakti.agent.session.queries import ThreadSummary
 from sakti.core.errors import SaktiError, StoreError
@@ -170,7 +170,7 @@ def test_fuzzy_prefers_names_and_short_paths():
         "src/s_e_s_s.py",
     ]
     many = [f"folder{n % 97}/file{n}.py" for n in range(50_000)]
-    assert file_choices("file4999", many)[0].label.endswith(("file4999.py", "file49990.py"))
+    assert list_file_choices("file4999", many)[0].label.endswith(("file4999.py", "file49990.py"))
 
 
 def test_queries():
@@ -598,7 +598,7 @@ async def test_screens_do_not_pile_up(store, tmp_path):
         await say(app, pilot, "hello")
         opened, deepest = set(), 0
         openers = [
-            *(partial(app.chat.run_action, b.action) for b in keys.bindings_of(ChatScreen) if b.action != "app.quit"),
+            *(partial(app.chat.run_action, b.action) for b in keys.iter_bindings(ChatScreen) if b.action != "app.quit"),
             *(
                 partial(app.run_typed, Typed("command", name))
                 for name in registry.chat_commands()

@@ -6,18 +6,18 @@ import pytest
 
 from sakti.core.config import load
 from sakti.tui.app import SaktiApp
-from sakti.tui.chat.screen import chat_parts
-from sakti.tui.keys import abbreviate_key, bindings_of, make_keymap
+from sakti.tui.chat.screen import list_chat_parts
+from sakti.tui.keys import abbreviate_key, iter_bindings, make_keymap
 from sakti.tui.screens.help import list_parts
 from sakti.tui.screens.panel import make_clickable
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.fakes import FakeSession
 
-EVERY = list_parts(chat_parts())
+EVERY = list_parts(list_chat_parts())
 
 
 def test_every_key_has_an_id_of_its_own():
-    found = [b.id for _, owner in EVERY for b in bindings_of(owner)]
+    found = [b.id for _, owner in EVERY for b in iter_bindings(owner)]
     assert all(found) and len(found) == len(set(found))
     assert {"prompt.send", "app.search", "prompt.delete-word-left", "observations.forget"} <= set(found)
 

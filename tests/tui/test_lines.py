@@ -13,7 +13,7 @@ from pygments.lexers import get_all_lexers
 from rich.cells import cell_len
 from rich.style import Style
 
-from sakti.core.text import pasted_size, sanitise
+from sakti.core.text import describe_paste, sanitize_text
 from sakti.core.types import ToolCallPart, ToolResultPart
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import ChunkBlock, TextBlock, describe_size
@@ -123,7 +123,7 @@ def test_a_loose_list_stays_one_block():
 @example("bb-e🇩 b👩\u200d \u200d👩b", 4)
 @settings(max_examples=200, deadline=None)
 def test_no_line_is_wider_than_asked(text, width):
-    text = sanitise(text).expandtabs(4)
+    text = sanitize_text(text).expandtabs(4)
     for line in [*wrap([(text, NULL)], width), *fold_line([(text, NULL)], width), *draw_plain(text, NULL, width)]:
         assert measure_line(line) <= width
 
@@ -143,7 +143,7 @@ def test_fit_and_shorten_count_cells():
 @given(MARKDOWN, st.integers(8, 60))
 @settings(max_examples=150, deadline=None)
 def test_markdown_never_breaks_the_layout(text, width):
-    for line in draw_markdown(sanitise(text), width, PALETTE):
+    for line in draw_markdown(sanitize_text(text), width, PALETTE):
         assert measure_line(line) <= max(width, 8) + 4  # a table of many columns keeps one cell each
         assert not re.search(r"[\x00-\x1f\x7f-\x9f]", "".join(s.text for s in line))
 
@@ -197,8 +197,8 @@ _SIGNS = st.sampled_from(["a", "b", ", ", " ", "日", "()", "e\u0301", "👩‍�
 @given(st.lists(_SIGNS, max_size=60), st.integers(2, 30))
 @settings(max_examples=100, deadline=None)
 def test_broken_lines_together_are_the_line(signs, width):
-    text = sanitise("".join(signs))
-    first = sanitise("".join(signs[:9]))  # colours change between signs, never within one
+    text = sanitize_text("".join(signs))
+    first = sanitize_text("".join(signs[:9]))  # colours change between signs, never within one
     lines = fold_words([(first, NULL), (text[len(first) :], NULL)], width)
     assert "".join(text_of(lines)) == text
     assert all(measure_line(line) <= width for line in lines)
@@ -235,7 +235,7 @@ def test_markdown_shows_every_word(forms, width):
     words = (f"w{n}w" for n in itertools.count(10))
     text = re.sub(r"\{\}", lambda _: next(words), "".join(forms))
     wanted = Counter(re.findall(r"w\d+w|[日本語ü]", text))
-    for block in (ChunkBlock(chunk=chunk) for chunk in split(sanitise(text))):
+    for block in (ChunkBlock(chunk=chunk) for chunk in split(sanitize_text(text))):
         above = [block.render_above(width, PALETTE)] if block.gap else []
         lines = text_of([*above, *block.render(width, PALETTE)])
         assert all(cell_len(line) <= max(width, 10) for line in lines)
@@ -430,7 +430,7 @@ def test_the_lines_of_an_output_are_counted_alike_wherever_their_number_is_shown
     block = ToolBlock(name="bash")
     block.start(ToolCallPart("c", "bash", {"command": "seq 2502"}))
     block.finish(ToolResultPart("c", "bash", output), 20)
-    for size in (block.size, describe_amount(output), describe_size(output), pasted_size(output)):
+    for size in (block.size, describe_amount(output), describe_size(output), describe_paste(output)):
         assert "2,502 lines" in size or size == "pasted 2502 lines"
     block.toggle()
     rest = next(s.text for line in block.render(80, make_palette({}, True)) for s in line if "above" in s.text)

@@ -163,7 +163,7 @@ async def test_the_forecast_comes_from_the_turns_that_were(store, tmp_path):
         assert "observes in about" not in screen_text(app), "one turn is no rate"
         await say(app, pilot, "two")
         thread = app.session.thread.id
-        tokens = await store.read(memory_figures.average_turn_tokens, thread)
+        tokens = await store.read(memory_figures.compute_average_turn, thread)
         total = app.session.current.status.messages.tokens
         assert tokens == total // 2
         left = app.session.current.status.next_buffer_at - total
@@ -197,7 +197,7 @@ async def test_the_reason_of_a_failure_is_wrapped_and_read_in_full_on_enter(runn
         fields = {"error": reason, "failed_at": NOW}
         session.emit(MemoryOperation("activation", "failed", "c", "reflection", "r", (), {}, fields))
         await settle(app, pilot)
-        pane = " ".join("".join(s.text for s in line).strip() for line in app.chat.sidebar.memory._lines(38))
+        pane = " ".join("".join(s.text for s in line).strip() for line in app.chat.sidebar.memory._build_lines(38))
         assert (reason in pane) == (number == 20) and (" …" in pane) == (number == 80)
         _, text = make_event_blocks(app.chat.sidebar.memory.all_events()[0], (), ())
         assert text.get_plain_text() == reason

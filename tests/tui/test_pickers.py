@@ -20,7 +20,7 @@ from sakti.agent.tools.processes import Output
 from sakti.core.resources import config_home
 from sakti.core.types import ModelInfo
 from sakti.tui.app import SaktiApp
-from sakti.tui.chat.screen import ChatScreen, chat_parts
+from sakti.tui.chat.screen import ChatScreen, list_chat_parts
 from sakti.tui.screens.help import HelpScreen, list_parts
 from sakti.tui.screens.lists import pick_model, pick_theme
 from sakti.tui.widgets.transcript import Transcript
@@ -78,7 +78,7 @@ async def test_whatever_has_keys_is_in_the_help(running):
         classes = [c for _, c in inspect.getmembers(module, inspect.isclass) if c.__module__ == found.name]
         owners |= {c for c in classes if c.__dict__.get("BINDINGS")}
     async with running() as (_app, _):
-        assert owners - {SaktiApp} == {owner for _, owner in list_parts(chat_parts())}
+        assert owners - {SaktiApp} == {owner for _, owner in list_parts(list_chat_parts())}
         assert set(SaktiApp.BINDINGS) <= set(ChatScreen.BINDINGS), "those of the program are listed with the chat's"
 
 
@@ -95,7 +95,7 @@ async def test_help_has_every_command_and_every_key(running):
         for name in registry.chat_commands():
             assert f"/{name}" in flat
         assert "left_square_bracket" not in flat and "[ Earlier log" in flat
-        for name, owner in list_parts(chat_parts()):
+        for name, owner in list_parts(list_chat_parts()):
             assert name in flat
             for binding in owner.BINDINGS:
                 if isinstance(binding, Binding) and binding.description:

@@ -10,7 +10,7 @@ from textual import events
 from sakti.core.events import QueueChanged
 from sakti.core.types import Message, TextPart
 from sakti.tui.app import SaktiApp
-from sakti.tui.palette import make_palette, variable_defaults
+from sakti.tui.palette import build_variable_defaults, make_palette
 from sakti.tui.transcript.blocks import TextBlock
 from sakti.tui.transcript.build import make_user_blocks
 from sakti.tui.widgets.completions import QueueView
@@ -134,7 +134,8 @@ def test_a_long_message_of_unknown_origin_shows_its_first_and_last_line(text):
     message = Message("m", "t1", "r", "user", (TextPart(text),), NOW)
     block = next(b for b in make_user_blocks(message) if isinstance(b, TextBlock))
     shown = [
-        "".join(s.text for s in line).strip() for line in block.render(100, make_palette(variable_defaults(True), True))
+        "".join(s.text for s in line).strip()
+        for line in block.render(100, make_palette(build_variable_defaults(True), True))
     ]
     assert len(shown) < 50
     if (lines := text.strip("\n").split("\n"))[1:]:

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 from rich.segment import Segment
 
-from sakti.agent.threads.export import code_blocks
+from sakti.agent.threads.export import list_code_blocks
 from sakti.core.types import ImagePart, TextPart, ToolCallPart, ToolResultPart
 from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads
@@ -250,7 +250,7 @@ async def test_copy_takes_the_last_answer_or_its_last_code_block(running, sessio
         assert app.clipboard == ANSWER
         await pilot.press(*"/copy code", "enter")
         await settle(app, pilot)
-        assert app.clipboard == code_blocks(ANSWER)[-1] and app.clipboard in ANSWER
+        assert app.clipboard == list_code_blocks(ANSWER)[-1] and app.clipboard in ANSWER
         await pilot.press(*"/copy nonsense", "enter")
         await settle(app, pilot)
         assert "'nonsense' is not one of answer, code" in chat_text(app)

@@ -23,11 +23,11 @@ from sakti.tui.screens.search_preview import (
     FILTERS,
     Heading,
     PassageScreen,
+    choose_next_filter,
     collect_notes,
     find_rule,
     get_filter,
     group_hits,
-    next_filter,
     set_filter,
 )
 from sakti.tui.screens.text import SourceScreen
@@ -85,7 +85,7 @@ def test_a_filter_goes_through_its_values_and_leaves_the_text(name):
     query = 'the "lost redirect" -test'
     seen = []
     for _ in FILTERS[name]:
-        query = next_filter(query, name)
+        query = choose_next_filter(query, name)
         seen.append(get_filter(query, name))
     assert seen == [*list(FILTERS[name])[1:], ""]
     assert query == 'the "lost redirect" -test'
@@ -97,7 +97,7 @@ def test_filters_are_what_search_reads():
     assert (asked.text, asked.kind, asked.role, asked.since is not None) == ("lost", "observation", "user", True)
     assert get_filter("kind:messages x", "kind") == "message"
     assert get_filter("x NOT kind:task", "kind") == get_filter("x -kind:task", "kind") == ""
-    assert next_filter("after:2026-01-02 lost", "after") == "lost"
+    assert choose_next_filter("after:2026-01-02 lost", "after") == "lost"
     assert set_filter('role:"user" lost role:tool', "role", "") == "lost "
 
 

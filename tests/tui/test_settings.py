@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.settings import HERE, as_lines, as_toml, list_settings, value_of
+from sakti.agent.settings import HERE, format_lines, format_toml, list_settings, parse_value
 from sakti.agent.settings_file import change_setting, write
 from sakti.core.config import Config, flatten, load, replace_setting
 from sakti.core.errors import ConfigError
@@ -50,14 +50,14 @@ def test_a_value_is_what_a_file_takes():
     for name, value in flatten(config).items():
         if value is None or name == "approval.mode":
             continue
-        node = tomllib.loads(as_lines(name, value_of(config, name, as_toml(value))))
+        node = tomllib.loads(format_lines(name, parse_value(config, name, format_toml(value))))
         for part in name.split("."):
             node = node[part]
         assert replace_setting(config, name, node) == config, name
-    assert value_of(config, "memory.observation.message_tokens", "20_000") == 20_000
-    assert as_lines("ui.theme", value_of(config, "ui.theme", 'my "own"')) == '[ui]\ntheme = "my \\"own\\""'
-    assert value_of(config, "memory.observation.model_settings.thinking_tokens", "none") == "none"
-    assert value_of(config, "model", "  ") is None, "its line goes"
+    assert parse_value(config, "memory.observation.message_tokens", "20_000") == 20_000
+    assert format_lines("ui.theme", parse_value(config, "ui.theme", 'my "own"')) == '[ui]\ntheme = "my \\"own\\""'
+    assert parse_value(config, "memory.observation.model_settings.thinking_tokens", "none") == "none"
+    assert parse_value(config, "model", "  ") is None, "its line goes"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_value_is_what_a_file_takes():
 )
 def test_a_wrong_value_gets_one_sentence(name, text, says):
     with pytest.raises(ConfigError, match=says):
-        value_of(Config(), name, text)
+        parse_value(Config(), name, text)
 
 
 FILE = """# mine

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.tour import ANSWERS, FILES, FIRST, NAME, WAITING, tour_session
+from sakti.agent.tour import ANSWERS, FILES, FIRST, NAME, WAITING, make_tour_session
 from sakti.core.events import ModelChanged
 from sakti.core.tokens import Estimator
 from sakti.core.types import ToolResultPart
@@ -18,7 +18,7 @@ from tests.tui.test_snapshots import SIZES, THEMES, posed
 
 
 async def test_the_tour_from_its_first_prompt_to_its_end(tmp_path, clock):
-    session = tour_session(tmp_path, env={"PATH": "/usr/bin:/bin"}, clock=clock, pace=0.0)
+    session = make_tour_session(tmp_path, env={"PATH": "/usr/bin:/bin"}, clock=clock, pace=0.0)
     session.workspace.counter = Estimator()
     app = SaktiApp(session)
     async with app.run_test(size=(140, 45)) as pilot:

@@ -18,7 +18,7 @@ from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, 
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import read_input
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -83,7 +83,7 @@ def format_log(lines: Sequence[LogLine]) -> tuple[str, ...]:
         sign = {"high": "●", "medium": "○", "done": "✓"}.get(x.priority, "·")
         marks = f"{f' #{x.category}' if x.category else ''}{' pinned' if x.pinned else ''}"
         marks += f" ?{len(x.flags)}" if x.flags else ""
-        out.append(f"{clock.short(x.id)} {'  ' * x.depth}{sign} {x.time} {x.text_beside_flags}{marks}")
+        out.append(f"{clock.shorten_id(x.id)} {'  ' * x.depth}{sign} {x.time} {x.text_beside_flags}{marks}")
     return tuple(out)
 
 
@@ -262,10 +262,10 @@ async def _resolve_line(session: Session, line: str) -> str:
 
 
 def _parse_moment(text: str, session: Session) -> int:
-    moment = corrections.parse_time(text.strip(), session.workspace.clock.now(), repository.local_timezone())
+    moment = corrections.parse_time(text.strip(), session.workspace.clock.now(), repository.find_local_timezone())
     if moment is None:
         times = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now"
-        raise Refused(f"write a time as {times}, not {one_line(text, 40)!r}.", code=USAGE)
+        raise Refused(f"write a time as {times}, not {to_one_line(text, 40)!r}.", code=USAGE)
     return moment
 
 
@@ -339,14 +339,14 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
         assert session.thread is not None
         read, name = session.workspace.store.read, session.thread.id
         messages = await read(stored_messages.list_after, name, -1)
-        settings = memory_modes.settings_for(session.workspace.config.memory, session.current.mode)
-        bundle = recording.bundle(messages, await read(memory_log.list_actor_calls, name), settings, redactor)
+        settings = memory_modes.apply_mode(session.workspace.config.memory, session.current.mode)
+        bundle = recording.iter_bundle(messages, await read(memory_log.list_actor_calls, name), settings, redactor)
         lines = [json.dumps(x, ensure_ascii=False) for x in bundle]
     text = ("\n".join(lines) + "\n").encode("utf-8", "backslashreplace")
     if file == "-":
         sys.stdout.buffer.write(text)
         return None
-    path = Path(file or f"sakti-capture-{clock.short(name)}.jsonl")
+    path = Path(file or f"sakti-capture-{clock.shorten_id(name)}.jsonl")
     try:
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "wb") as out:
             out.write(text)
@@ -356,7 +356,7 @@ async def capture(scope: Scope, file: str | None, blank: bool, **where: Any) -> 
         raise SaktiError(f"{path} cannot be written: {e.strerror}.", title="Capture") from e
     turns, secrets = len(lines) - 1, redactor.secrets
     return Done(
-        f"{counted(turns, 'turn')} in {path}, {counted(secrets, 'secret')} masked. Read it before you share it; "
-        f"`python -m tests.bench replay {path}` plays it in a checkout of sakti.",
+        f"{format_count(turns, 'turn')} in {path}, {format_count(secrets, 'secret')} masked. Read it before you share"
+        f" it; `python -m tests.bench replay {path}` plays it in a checkout of sakti.",
         json={"path": str(path), "turns": turns, "masked": secrets},
     )

@@ -15,7 +15,7 @@ from sakti.actions.spec import SET, action, arg, flag, option
 from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import count_k, counted, one_line
+from sakti.core.text import count_k, format_count, to_one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models, Scope
@@ -103,7 +103,7 @@ async def observe(scope: Scope, focus: str, imported: bool, model: str | None, y
     text = "Nothing was observed." if done.warnings else "Nothing to observe."
     if done.messages:
         sizes = f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} tokens"
-        text = f"{counted(done.messages, 'message')} observed in {counted(done.lines, 'line')}: {sizes}"
+        text = f"{format_count(done.messages, 'message')} observed in {format_count(done.lines, 'line')}: {sizes}"
     failed = bool(done.warnings) and not done.messages
     return Text((text, *done.warnings), json=to_builtins(done), exit=int(failed))
 
@@ -136,7 +136,7 @@ async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where
     observed = len(threads) - len(problems)
     described = {"threads": len(threads), "observed": observed, "price": to_builtins(work), "problems": problems}
     return Text(
-        (*problems, f"{counted(observed, 'thread')} observed. Their logs are part of search."),
+        (*problems, f"{format_count(observed, 'thread')} observed. Their logs are part of search."),
         json=described,
         exit=int(not observed),
     )
@@ -144,10 +144,10 @@ async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where
 
 def estimate_work(threads: Sequence[UnobservedThread], memory: MemorySettings, model: str) -> core_events.Backlog:
     """Return tokens, model calls and price; each thread is read in slices of the message threshold."""
-    threshold = policy.effective_numbers(memory, 0, None).threshold
+    threshold = policy.compute_effective_numbers(memory, 0, None).threshold
     tokens = sum(thread.tokens for thread in threads)
     calls = 0 if model == EXTRACTIVE else sum(math.ceil(thread.tokens / threshold) for thread in threads)
-    rates = memory_status.rates(model)
+    rates = memory_status.find_rates(model)
     previous = memory.observation.previous_observer_tokens
     cost = None if rates is None else memory_status.estimate_cost(tokens, calls, rates, previous)
     return core_events.Backlog(tokens, calls, cost)
@@ -155,11 +155,11 @@ def estimate_work(threads: Sequence[UnobservedThread], memory: MemorySettings, m
 
 def describe_price(threads: int, work: core_events.Backlog, model: str) -> str:
     """Describe the work: `12 threads, 84.0k tokens, 3 calls of anthropic/x, about $0.12`."""
-    head = f"{counted(threads, 'thread')}, {count_k(work.tokens)} tokens"
+    head = f"{format_count(threads, 'thread')}, {count_k(work.tokens)} tokens"
     if model == EXTRACTIVE:
         return f"{head}: verbatim excerpts without a model, no cost."
     price = "its price is not known" if work.cost_usd is None else f"about ${work.cost_usd:.2f}"
-    return f"{head}, {counted(work.calls, 'call')} of {model}: {price}."
+    return f"{head}, {format_count(work.calls, 'call')} of {model}: {price}."
 
 
 async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overrides: Sequence[str]) -> list[str]:
@@ -216,7 +216,7 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
         if what == "reflection":
             gone = await session.current.engine.undo_reflection(generation)
             tokens = session.current.engine.status().observations.tokens
-            groups = f"{counted(gone.groups, 'group')} of observations"
+            groups = f"{format_count(gone.groups, 'group')} of observations"
             lost = f" {gone.corrected} corrected lines were undone with it." if gone.corrected else ""
             text = f"Generation {gone.generation} is undone: {groups}, {tokens} tokens in the log.{lost}"
             return Done(text, json={**to_builtins(gone), "observation_tokens": tokens})
@@ -225,7 +225,7 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
             raise MemoryFailure("There is no manual observation to undo.", code="not_found")
         tokens = session.current.engine.status().observations.tokens
     return Done(
-        f"Back in the window: {counted(done.messages, 'message')}.",
+        f"Back in the window: {format_count(done.messages, 'message')}.",
         json={**to_builtins(done), "observation_tokens": tokens},
     )
 
@@ -277,7 +277,7 @@ async def context(scope: Scope, step: int | None) -> Value:
         lines = tuple(f"{b.label}  {b.tokens:,} tokens" for b in blocks)
         total = sum(b.tokens for b in blocks)
         what = "What would be sent now" if step is None else f"What step {step} sent"
-        head = f"{what}: {counted(len(blocks), 'block')}, {total:,} tokens"
+        head = f"{what}: {format_count(len(blocks), 'block')}, {total:,} tokens"
         return Rows(lines, "context", tuple(blocks), head=head, what="shows a block's text", pick=show)
 
     return Open("context" if step is None else "request", blocks, list_rows)
@@ -308,11 +308,11 @@ async def compact(scope: Scope, focus: str) -> Value | None:
             return Done("Nothing to compact yet: the last exchange is kept as it is.")
         return Done("Nothing to compact: everything but the last exchange is already observed.")
     scope.tell(
-        Done(f"{counted(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting")
+        Done(f"{format_count(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens", title="Compacting")
     )
     status = session.current.status
-    who = one_line(status.observer, 40) if status is not None else "memory"
-    with scope.working(f"compacting: {who} reads {counted(messages, 'message')}"):
+    who = to_one_line(status.observer, 40) if status is not None else "memory"
+    with scope.working(f"compacting: {who} reads {format_count(messages, 'message')}"):
         await session.compact(focus)
     return None  # the event says what it did
 

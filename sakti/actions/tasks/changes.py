@@ -14,7 +14,7 @@ from sakti.actions.spec import Action, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document, read_input
-from sakti.core.text import counted, json_line
+from sakti.core.text import encode_json_line, format_count
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -261,7 +261,7 @@ async def change_task(session: Session, what: str, *words: str, force: bool = Fa
     """
     action = _ACTIONS[what]
     arguments: dict[str, Any] = {a.name: [] if a.many else a.default for a in action.args}
-    arguments |= dict(zip((a.name for a in spec.chat_args(action)), words, strict=False))
+    arguments |= dict(zip((a.name for a in spec.list_chat_args(action)), words, strict=False))
     if force:
         arguments["force"] = True
     done = await action.run(Scope(session, lambda _: None), **arguments)
@@ -278,7 +278,7 @@ async def read_tree(session: Session, task_id: str) -> tuple[Branch, ...]:
         shell="tasks export", json=False)  # fmt: skip
 async def export(scope: Scope, path: Path | None) -> Value | None:
     """Export all tasks as JSON Lines."""
-    text = "".join(f"{json_line(line)}\n" for line in await scope.ask(task_transfer.export))
+    text = "".join(f"{encode_json_line(line)}\n" for line in await scope.ask(task_transfer.export))
     if path is None:
         if text:
             print_document(text.removesuffix("\n"))
@@ -304,18 +304,18 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
 
 
 def _describe_import(done: ImportResult) -> Value:
-    edges = counted(done.dependencies, "dependency", "dependencies")
+    edges = format_count(done.dependencies, "dependency", "dependencies")
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
     were = "was" if done.known == 1 else "were"
     belong = "belongs" if done.elsewhere == 1 else "belong"
-    others = f"skipped: {counted(done.elsewhere, 'task')} that {belong} to another workspace of this database"
+    others = f"skipped: {format_count(done.elsewhere, 'task')} that {belong} to another workspace of this database"
     return Text(
         (
             *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
             *(f"skipped: {d.task}: {d.reason}" for d in done.differing),
             *[others] * bool(done.elsewhere),
             *(f"reopened: {epic}: it has open children" for epic in done.reopened),
-            f"{counted(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
+            f"{format_count(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
         ),
         json={
             "success": True,

@@ -116,7 +116,7 @@ def _is_unchanged(entry: Any, status: os.stat_result, written: int) -> bool:
         status.st_ctime_ns,
         status.st_size & 0xFFFFFFFF,
         status.st_ino & 0xFFFFFFFF,
-        _git_mode(status),
+        _to_git_mode(status),
     )
     return there == now and status.st_mtime_ns < written
 
@@ -125,7 +125,7 @@ def _to_ns(time: Any) -> int:
     return time[0] * 10**9 + time[1] if isinstance(time, tuple) else round(time * 10**9)  # pyright: ignore
 
 
-def _git_mode(status: os.stat_result) -> int:
+def _to_git_mode(status: os.stat_result) -> int:
     if stat.S_ISLNK(status.st_mode):
         return stat.S_IFLNK
     return stat.S_IFREG | (0o755 if status.st_mode & 0o100 else 0o644)
@@ -134,6 +134,6 @@ def _git_mode(status: os.stat_result) -> int:
 def _make_index_entry(status: os.stat_result, oid: str) -> Any:
     mtime, ctime = divmod(status.st_mtime_ns, 10**9), divmod(status.st_ctime_ns, 10**9)
     return IndexEntry(
-        ctime, mtime, status.st_dev & 0xFFFFFFFF, status.st_ino & 0xFFFFFFFF, _git_mode(status),
+        ctime, mtime, status.st_dev & 0xFFFFFFFF, status.st_ino & 0xFFFFFFFF, _to_git_mode(status),
         status.st_uid, status.st_gid, status.st_size & 0xFFFFFFFF, ObjectID(oid.encode()),
     )  # fmt: skip  # pyright: ignore

@@ -25,7 +25,7 @@ from sakti.agent.checkpoints.plan import PathChange, PathEntry, find_repository,
 from sakti.agent.checkpoints.scanner import LARGEST as COVERED
 from sakti.agent.judge import repositories
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import byte_size
+from sakti.core.text import format_bytes
 
 LARGEST = 2_000_000_000  # bytes of objects that are copied; more are linked, which outlives a removal alone
 SPARE = 500_000_000  # bytes that stay free on the disk of the checkpoints
@@ -194,9 +194,9 @@ class History(Struct):
         """Return why objects cannot be kept, "" if they can."""
         folder, size = self.objects.folder_of(HISTORY), sum(s.st_size for s in missing)
         if link and folder.stat().st_dev != missing[0].st_dev:
-            return f"The repository's objects ({byte_size(size)}) are more than a checkpoint copies to another disk"
+            return f"The repository's objects ({format_bytes(size)}) are more than a checkpoint copies to another disk"
         if not link and shutil.disk_usage(folder).free < size + SPARE:
-            return f"There is no room for a copy of the repository's objects ({byte_size(size)}) in {folder}"
+            return f"There is no room for a copy of the repository's objects ({format_bytes(size)}) in {folder}"
         return ""
 
     def _is_damaged(self, path: str, was: os.stat_result, now: os.stat_result) -> bool:

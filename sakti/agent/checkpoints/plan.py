@@ -184,14 +184,14 @@ def collapse(changes: Iterable[PathChange]) -> dict[str, NetChange]:
     return net
 
 
-def _id_kind(entry: PathEntry) -> str:
+def _get_id_kind(entry: PathEntry) -> str:
     kind, sign, _ = entry.oid.partition(":")
     return kind if sign else ""
 
 
 def _follows(after: PathEntry | None, before: PathEntry | None) -> bool:
     """Return whether a call found what the one before it left; ids of two kinds cannot be compared."""
-    if after is not None and before is not None and _id_kind(after) != _id_kind(before):
+    if after is not None and before is not None and _get_id_kind(after) != _get_id_kind(before):
         return stat.S_IFMT(after.mode) == stat.S_IFMT(before.mode)
     return is_same(after, before)
 

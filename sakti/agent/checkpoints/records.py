@@ -102,7 +102,7 @@ class _Unpickler(pickle.Unpickler):
 
 def begin_call(folder: Path, call: PendingCall, before: object = None) -> CallMark:
     """Note a call, durably, before it begins; the workspace must be locked. Raises OSError."""
-    file = _calls_folder(folder) / call.id
+    file = _get_calls_folder(folder) / call.id
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     row = {**asdict(call), "writes": [c.as_json() for c in call.writes]}
     handle = os.open(file, os.O_CREAT | os.O_RDWR | os.O_EXCL, 0o600)
@@ -156,7 +156,7 @@ def forget_thread(folder: Path, thread_id: str) -> None:
     """Delete the notes of a thread's calls."""
     for call in list_calls(folder):
         if call.thread_id == thread_id:
-            (_calls_folder(folder) / call.id).unlink(missing_ok=True)
+            (_get_calls_folder(folder) / call.id).unlink(missing_ok=True)
 
 
 def load_all(folder: Path) -> list[Any]:
@@ -172,13 +172,13 @@ def _load(file: Path) -> Any:
         return None
 
 
-def _calls_folder(folder: Path) -> Path:
+def _get_calls_folder(folder: Path) -> Path:
     return folder / "pending"
 
 
 def _list_files(folder: Path) -> list[Path]:
     try:
-        return sorted(_calls_folder(folder).iterdir())
+        return sorted(_get_calls_folder(folder).iterdir())
     except FileNotFoundError:
         return []
 
@@ -288,7 +288,7 @@ class Records(Struct):
     def turns(self, thread_id: str) -> list[RecordedTurn]:
         """Return the turns of a thread that changed files, oldest first."""
         out: list[RecordedTurn] = []
-        for file in sorted(self._thread_folder(thread_id).glob("[0-9]*.jsonl")):
+        for file in sorted(self._get_thread_folder(thread_id).glob("[0-9]*.jsonl")):
             rows = list(read(file))
             changes = tuple(PathChange.of(c) for r in rows for c in r["changes"])
             left_out, stays = _collect(rows, "left_out"), _collect(rows, "stays")
@@ -352,8 +352,8 @@ class Records(Struct):
 
     def forget_thread(self, thread_id: str) -> bool:
         """Delete all records of a thread's turns; return whether there were any."""
-        there = self._thread_folder(thread_id).is_dir()
-        shutil.rmtree(self._thread_folder(thread_id), ignore_errors=True)
+        there = self._get_thread_folder(thread_id).is_dir()
+        shutil.rmtree(self._get_thread_folder(thread_id), ignore_errors=True)
         before = self.undone()
         remaining = [u for u in before if u.thread_id != thread_id and not any(t == thread_id for t, _ in u.turns)]
         if len(remaining) != len(before):
@@ -369,9 +369,9 @@ class Records(Struct):
         write(file, "".join(json.dumps(r) + "\n" for r in rows).encode())
 
     def _turn_file(self, turn: tuple[str, int]) -> Path:
-        return self._thread_folder(turn[0]) / f"{turn[1]:08}.jsonl"
+        return self._get_thread_folder(turn[0]) / f"{turn[1]:08}.jsonl"
 
-    def _thread_folder(self, thread_id: str) -> Path:
+    def _get_thread_folder(self, thread_id: str) -> Path:
         name = thread_id if _THREAD.fullmatch(thread_id) and thread_id.strip(".") else thread_id.encode().hex()
         return self.folder / "turns" / name
 

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 
 from sakti.agent.checkpoints.plan import PathEntry
 from sakti.core.errors import SaktiError
-from sakti.core.resources import find_program, safe_environment
+from sakti.core.resources import build_safe_environment, find_program
 
 LARGEST = 10_000_000  # bytes of a file that is covered
 MOST = 100_000  # paths that are added at once
@@ -104,7 +104,7 @@ def read_packed(git: str, folder: Path, oid: str) -> bytes | None:
 
 def _make_environment(folder: Path, workspace: Path) -> dict[str, str]:
     """Return the environment of our git: of the user's own files nothing is read."""
-    variables = {k: v for k, v in safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
+    variables = {k: v for k, v in build_safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
     return {
         **variables,
         "HOME": str(folder),

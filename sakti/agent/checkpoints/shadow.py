@@ -27,7 +27,7 @@ from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret, make
 from sakti.core import resources
 from sakti.core.clock import Clock, Ids
 from sakti.core.errors import SaktiError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 DAY_S = 86_400
 KEPT_DAYS = 30
@@ -245,7 +245,7 @@ class Shadow(Struct, dict=True):
 
     def add_uncovered(self, turn: tuple[str, int], command: str, call: str = "", *, elsewhere: bool = False) -> None:
         """Record that the changes of a command, or those it made `elsewhere`, are not known. Raises OSError."""
-        what = f"anything that `{one_line(command, 80)}` changed" if command else "anything that a command changed"
+        what = f"anything that `{to_one_line(command, 80)}` changed" if command else "anything that a command changed"
         what += " elsewhere" if elsewhere else ""
         self.records.add(turn, self.clock.now(), (), [what], call=call)
 
@@ -516,16 +516,16 @@ def _is_below(path: str, folders: Iterable[Path]) -> bool:
 
 def find_folder(workspace: Path) -> Path:
     """Return the folder of a workspace's checkpoints."""
-    return checkpoints_home() / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:24]
+    return get_checkpoints_home() / hashlib.sha256(os.fsencode(workspace)).hexdigest()[:24]
 
 
-def checkpoints_home() -> Path:
+def get_checkpoints_home() -> Path:
     return resources.state_home() / "checkpoints"
 
 
 def open_shadow(workspace: Path, clock: Clock, ids: Ids) -> Shadow:
     """Return the checkpoints of a workspace; nothing is created before something changes."""
-    own_folders = (checkpoints_home(), resources.data_home(), resources.config_home())
+    own_folders = (get_checkpoints_home(), resources.data_home(), resources.config_home())
     return Shadow(workspace, find_folder(workspace), clock, ids, own_folders)
 
 
@@ -535,7 +535,7 @@ def purge_thread(thread_id: str) -> int:
     Contents that nothing else needs are deleted with them.
     """
     gone = 0
-    for folder in checkpoints_home().glob("*"):
+    for folder in get_checkpoints_home().glob("*"):
         gone += _forget_thread(folder, thread_id)
     return gone
 

@@ -19,7 +19,7 @@ from sakti.agent.checkpoints import safe_paths
 from sakti.agent.checkpoints.objects import FILE, Objects, compute_blob_id
 from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, is_same
 from sakti.agent.tools.changes import read_umask
-from sakti.core.text import byte_size, counted
+from sakti.core.text import format_bytes, format_count
 
 MOST = 20_000  # files that are noted
 NAMED = 20  # names of what was lost
@@ -427,9 +427,11 @@ def plan_keeping(
     size = sum(s.st_size for s in statuses.values())
     by_copy = sum(s.st_size for path, s in statuses.items() if path in copied or s.st_dev != device)
     if size + objects.size_of(FILE) > LARGEST:
-        return KeepingPlan(refused=f"{names}: {byte_size(size)} in {counted(len(linked) + len(copied), 'file')}")
+        return KeepingPlan(
+            refused=f"{names}: {format_bytes(size)} in {format_count(len(linked) + len(copied), 'file')}"
+        )
     if by_copy + SPARE > disk.f_bavail * disk.f_frsize:
-        return KeepingPlan(refused=f"{names}: there is no room for a copy of {byte_size(by_copy)}")
+        return KeepingPlan(refused=f"{names}: there is no room for a copy of {format_bytes(by_copy)}")
     return KeepingPlan(tuple(sorted(linked)), tuple(sorted(copied)))
 
 

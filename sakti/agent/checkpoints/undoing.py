@@ -26,7 +26,7 @@ from sakti.agent.threads import reindexing
 from sakti.agent.tools import changes, textfile
 from sakti.core.errors import SaktiError
 from sakti.core.events import ThreadChanged
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.store.threads import fork as thread_fork
 from sakti.store.threads import messages as stored_messages
 from sakti.store.threads import removal as thread_removal
@@ -90,7 +90,7 @@ class UndoRemains(Struct, frozen=True):
             "New files stay": self.new_ignored,
             "Still running, and may change more files": self.jobs,
         }
-        rows = {kind: ", ".join(one_line(n, 80) for n in names[:number]) for kind, names in kinds.items() if names}
+        rows = {kind: ", ".join(to_one_line(n, 80) for n in names[:number]) for kind, names in kinds.items() if names}
         return [(kind, text + (", …" if len(kinds[kind]) > number else "")) for kind, text in rows.items()]
 
 
@@ -118,14 +118,14 @@ class UndoPreview(Struct, frozen=True):
         """Describe the effect on files in one line."""
         plan = self.plan
         parts = [
-            f"{counted(plan.count(action), 'file')} {label}"
+            f"{format_count(plan.count(action), 'file')} {label}"
             for action, label in _ACTION_LABELS.items()
             if plan.count(action)
         ]
         if plan.has_history:
             parts.append("the git repository will be restored")
         if plan.conflicts:
-            parts.append(f"{counted(sum(bool(r.conflict) for r in plan.rows), 'conflict')}")
+            parts.append(f"{format_count(sum(bool(r.conflict) for r in plan.rows), 'conflict')}")
         return ", ".join(parts) or ("no file can be restored" if self.remains.lost else "no file changes")
 
 
@@ -176,7 +176,7 @@ class Undoing:
             if m.role == "user" and m.state != "withheld" and not m.metadata.keys() & {"shell", "hook"}
         ]
         return [
-            PastTurn(m, one_line(m.text, 200), changed.get(m.index), (turn := changed.get(m.index)) is not None
+            PastTurn(m, to_one_line(m.text, 200), changed.get(m.index), (turn := changed.get(m.index)) is not None
                  and turn.key in undone)
             for m in prompts
         ]  # fmt: skip
@@ -230,7 +230,7 @@ class Undoing:
     def _collect_remains(self, changed: Sequence[RecordedTurn], keys: Container[tuple[str, int]]) -> UndoRemains:
         lost = dict.fromkeys(p for t in changed for p in t.left_out)
         stays = dict.fromkeys(p for t in changed for p in t.stays)
-        jobs = tuple(one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
+        jobs = tuple(to_one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
         return UndoRemains(tuple(surroundings.summarise(lost)), tuple(surroundings.summarise(stays)), jobs)
 
     def _select_existing(self, paths: Iterable[str]) -> list[str]:
@@ -251,9 +251,9 @@ class Undoing:
             data = self._read_content(path, oid)
             text = textfile.decode(data) if data is not None else None
             if text is None:
-                return f"--- a/{one_line(path, 300)}\n+++ b/{one_line(path, 300)}\n@@ no text to compare @@"
+                return f"--- a/{to_one_line(path, 300)}\n+++ b/{to_one_line(path, 300)}\n@@ no text to compare @@"
             texts.append(text.text)
-        return changes.make_diff(one_line(path, 300), *texts)
+        return changes.make_diff(to_one_line(path, 300), *texts)
 
     def _read_content(self, path: str, oid: str) -> bytes | None:
         if not oid:
@@ -268,8 +268,8 @@ class Undoing:
         """Return the diffs of the last turn that changed files (2: the one before it)."""
         turns = [t for t in await self.turns() if t.changed is not None]
         if not 0 < number <= len(turns):
-            raise SaktiError("No turn of this thread changed files." if not turns else
-                             f"{counted(len(turns), 'turn')} of this thread changed files.", title="Diff")  # fmt: skip
+            count = format_count(len(turns), "turn") if turns else "No turn"
+            raise SaktiError(f"{count} of this thread changed files.", title="Diff")
         return await asyncio.to_thread(self._make_turn_diff, turns[-number])
 
     def _make_turn_diff(self, past: PastTurn) -> list[str]:

@@ -26,7 +26,7 @@ from sakti.agent.judge.workspace_view import Access, RemoteFacts, ToolFacts, Wor
 from sakti.core import network
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Json, list_arguments
 from sakti.store.secrets import find_marks
 
@@ -337,7 +337,7 @@ def _judge_command(
     command = str(arguments.get("command", ""))
     if mode == "full" or place.level == "unsandboxed":
         return _judge_effects(name, command, mode, rules, place, analysis)
-    why = one_line(str(arguments.get("outside") or ""), 200) or _find_outside(analysis)
+    why = to_one_line(str(arguments.get("outside") or ""), 200) or _find_outside(analysis)
     hosts = _list_hosts(arguments, analysis, place)
     if not why and hosts is not None and (place.own_network or not hosts):
         return _judge_inside(name, command, hosts, mode, rules, place, analysis)
@@ -423,7 +423,7 @@ def _refuse_hosts(hosts: Sequence[str], rules: Rules) -> str:
     if len(hosts) > MOST_HOSTS:
         return f"more than {MOST_HOSTS} hosts for one command"
     if wrong := next((h for h in hosts if network.parse_host(h) is None), None):
-        return f"{one_line(wrong, 60)!r} is not a host name"
+        return f"{to_one_line(wrong, 60)!r} is not a host name"
     denied = [r.removeprefix(rule_texts.HOST_PREFIX) for r in rules.deny if r.startswith(rule_texts.HOST_PREFIX)]
     if refused := next((h for h in hosts if not network.find_uncovered((h,), denied)), None):
         return f"your rules deny access to {refused}"

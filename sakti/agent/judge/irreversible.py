@@ -29,7 +29,7 @@ from sakti.agent.judge.shell import Script, list_commands
 from sakti.agent.judge.syntax import Simple, Word
 from sakti.agent.judge.workspace_view import WorkspaceView
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import counted
+from sakti.core.text import format_count
 
 _HARMS: Mapping[Harm, str] = {
     "superuser": "Runs as another user",
@@ -192,7 +192,9 @@ def _name_targets(words: Sequence[Word], place: WorkspaceView) -> str:
     """Name what words mean, with patterns expanded: at most four, and how many more."""
     names = [name for word in words for name in _expand(word, place)]
     shown = ", ".join(place.show(place.resolve(n)) if "$" not in n else n for n in names[:4])
-    return shown + (f" and {counted(len(names) - 4, 'more file')}" if len(names) > 4 else "") or "nothing that exists"
+    return (
+        shown + (f" and {format_count(len(names) - 4, 'more file')}" if len(names) > 4 else "") or "nothing that exists"
+    )
 
 
 def _expand(word: Word, place: WorkspaceView) -> list[str]:

@@ -145,11 +145,11 @@ def _find_setting(file: Path, repository: Repository) -> str:
 def _compile_settings(kind: Literal["harmless_settings", "program_settings"]) -> re.Pattern[str]:
     """Compile a list of settings to a pattern of their names in lower case."""
     lists: Mapping[str, Sequence[str]] = getattr(LISTS, kind)
-    patterns = (_section_pattern(name, keys) for names, keys in lists.items() for name in names.split())
+    patterns = (_make_section_pattern(name, keys) for names, keys in lists.items() for name in names.split())
     return re.compile("|".join(patterns))
 
 
-def _section_pattern(section: str, keys: Sequence[str]) -> str:
+def _make_section_pattern(section: str, keys: Sequence[str]) -> str:
     excluded = "".join(f"(?!{re.escape(key[1:])})" for key in keys if key.startswith("!"))
     names = "|".join(_key_pattern(key) for key in keys if not key.startswith("!"))
     return re.escape(section).replace(r"\*", ".*") + rf"\.{excluded}(?:{names})"

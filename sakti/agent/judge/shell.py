@@ -104,34 +104,34 @@ def _walk(script: Script, depth: int = 0) -> Iterator[Simple | str]:
 
 def list_started(command: Simple) -> Iterator[Script]:
     """Yield what a command starts by its arguments or its input; more than one script if unclear."""
-    yield from _started_by_value(command)
-    yield from _started_by_index(command)
+    yield from _find_in_values(command)
+    yield from _find_in_indexes(command)
     argv, program = command.words, find_program(command.program)
     if program.shell:
-        yield from _started_by_shell(command)
+        yield from _find_in_shell(command)
     elif command.program in ("eval", "trap"):
         yield _mark_inside(parse(" ".join(w.text for w in argv[1:] if w.text != "--")))
     elif command.program == "git":
-        yield from _started_by_alias(command)
+        yield from _find_in_aliases(command)
     elif command.program.startswith("git-"):
         yield _make_script(command, (Word("git"), Word(command.program.removeprefix("git-")), *argv[1:]))
     elif program.starts:
-        yield from _started_by_runner(command, program.starts)
+        yield from _find_behind_runner(command, program.starts)
     elif program.exec_options:
-        yield from _started_by_option(command, program.exec_options)
+        yield from _find_in_options(command, program.exec_options)
     elif program.wrapper is not None:
-        yield from _started_by_wrapper(command, program.wrapper)
+        yield from _find_in_wrapper(command, program.wrapper)
 
 
-def _started_by_wrapper(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
+def _find_in_wrapper(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
     if not wrapper.any_word:
-        yield from _started_behind(command, wrapper)
+        yield from _find_behind_wrapper(command, wrapper)
         return
     yield from (_make_script(command, command.words[later:]) for later in range(1, len(command.words)))
     yield from (_mark_inside(parse(w.text)) for w in command.words[1:] if " " in w.text)
 
 
-def _started_by_value(command: Simple) -> Iterator[Script]:
+def _find_in_values(command: Simple) -> Iterator[Script]:
     """Yield the commands in values of options: `split --filter=COMMAND`, `git rebase -x COMMAND`."""
     options, words = _list_text_options(command), command.words
     for at, word in enumerate(words if options else ()):
@@ -146,13 +146,13 @@ def _list_text_options(command: Simple) -> Sequence[str]:
     return program.text_options
 
 
-def _started_by_index(command: Simple) -> Iterator[Script]:
+def _find_in_indexes(command: Simple) -> Iterator[Script]:
     """Yield the commands in words that bash evaluates as names of variables: `test -v 'x[$(COMMAND)]'`."""
     words = command.words if command.program in LISTS.evaluating_commands else ()
     yield from (_mark_inside(parse(w.text)) for w in words if "$(" in w.text or "`" in w.text)
 
 
-def _started_by_runner(command: Simple, starts: Sequence[str]) -> Iterator[Script]:
+def _find_behind_runner(command: Simple, starts: Sequence[str]) -> Iterator[Script]:
     """Yield the command behind a runner's options, and behind the word that may be an option's value."""
     words = command.words
     begins = (at + 1 for at, word in enumerate(words) if (word.text if at else command.program) in starts)
@@ -168,7 +168,7 @@ def _started_by_runner(command: Simple, starts: Sequence[str]) -> Iterator[Scrip
         at += 1
 
 
-def _started_by_option(command: Simple, options: Sequence[str]) -> Iterator[Script]:
+def _find_in_options(command: Simple, options: Sequence[str]) -> Iterator[Script]:
     argv = command.words
     for at, word in enumerate(argv):
         if word.text in options:
@@ -176,7 +176,7 @@ def _started_by_option(command: Simple, options: Sequence[str]) -> Iterator[Scri
             yield _make_script(command, argv[at + 1 : next(ends, len(argv))])
 
 
-def _started_by_shell(command: Simple) -> Iterator[Script]:
+def _find_in_shell(command: Simple) -> Iterator[Script]:
     argv = command.words
     for at, word in enumerate(argv[:-1]):
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*|--command", word.text):
@@ -188,7 +188,7 @@ def _started_by_shell(command: Simple) -> Iterator[Script]:
         yield _mark_inside(parse(command.input))
 
 
-def _started_by_alias(command: Simple) -> Iterator[Script]:
+def _find_in_aliases(command: Simple) -> Iterator[Script]:
     """Yield the commands of an alias that the command defines: `git -c alias.p=push p`."""
     words = command.argv
     for at, word in enumerate(words):
@@ -209,7 +209,7 @@ def _make_script(outer: Simple, words: tuple[Word, ...], unclear: str = "") -> S
     return Script((replace(outer, words=words, inside=True),) if words else (), unclear)
 
 
-def _started_behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
+def _find_behind_wrapper(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
     """Yield the command behind a wrapper's options, variables and operands.
 
     Behind an option that is not listed, it may begin at each later word.
@@ -217,7 +217,7 @@ def _started_behind(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
     words, at = command.words[1:], 0
     while at < len(words) and (size := _count_option_words(wrapper, words[at].text)) != 0:
         if (text := take_value(wrapper.texts, words[at].text)) is not None:
-            yield from _started_by_text(command, text, words[at + 1 :])
+            yield from _find_in_text(command, text, words[at + 1 :])
             return
         if size is None:
             why = f"has an unknown option of {command.program}: {words[at].text}"
@@ -235,7 +235,7 @@ def _describe_variables(wrapper: Wrapper, words: Sequence[Word]) -> str:
     return "" if all(map(is_harmless_variable, names)) else "sets a variable"
 
 
-def _started_by_text(command: Simple, text: str, words: tuple[Word, ...]) -> Iterator[Script]:
+def _find_in_text(command: Simple, text: str, words: tuple[Word, ...]) -> Iterator[Script]:
     """Yield the command in a text, empty if it is the next word, also with the words behind it."""
     rest = words if text else words[1:]
     parsed = _mark_inside(parse(text or (words[0].text if words else "")))

@@ -26,7 +26,7 @@ from sakti.core.config.reading import LONGEST as LONGEST_SETTINGS
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.providers import keys
 from sakti.store import secrets
 
@@ -66,7 +66,7 @@ class _FieldReader(Mapping[str, Any]):
         """Return the fields with a value that were not read; the type follows from the others."""
         read = self._read | {"type"}
         unread = (name for name, value in self._entry.items() if name not in read and value not in _EMPTY)
-        return [one_line(str(name), 40) for name in unread]
+        return [to_one_line(str(name), 40) for name in unread]
 
 
 class ForeignServers(Struct, frozen=True):
@@ -88,7 +88,7 @@ def read_servers(program: str, home: Path) -> ForeignServers:
     try:
         entries: Any = read(data.decode("utf-8-sig"))
     except (ValueError, RecursionError, AttributeError) as e:
-        raise ConfigError(f"{path} cannot be read: {one_line(str(e), 120)}.") from e
+        raise ConfigError(f"{path} cannot be read: {to_one_line(str(e), 120)}.") from e
     if not isinstance(entries, Mapping):
         raise ConfigError(f"{path}: the servers are not a table.")
     return _convert_entries(cast("Mapping[str, Any]", entries), convert, path)
@@ -103,7 +103,7 @@ def _convert_entries(entries: Table, convert: Callable[[Table], Table], path: Pa
             if (table := _convert_entry(name, reader, convert, path)) is not None:
                 tables[name] = table
                 if isinstance(reader, _FieldReader) and (unread := reader.list_unread()):
-                    label = one_line(name, config.LONGEST_NAME)
+                    label = to_one_line(name, config.LONGEST_NAME)
                     problems.append(f"{label}: not copied, as sakti has no such setting: {', '.join(unread)}.")
         except ConfigError as e:
             problems.append(e.message)
@@ -112,7 +112,7 @@ def _convert_entries(entries: Table, convert: Callable[[Table], Table], path: Pa
 
 def _convert_entry(name: str, entry: Any, convert: Callable[[Table], Table], path: Path) -> Table | None:
     """Return an entry as sakti has it; None if it is sakti's own server. Raises `ConfigError`."""
-    label = one_line(name, config.LONGEST_NAME)
+    label = to_one_line(name, config.LONGEST_NAME)
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{path}: {label} is not a table.")
     try:
@@ -235,11 +235,11 @@ class ServerCopy(Struct, frozen=True):
 def add_server(name: str, command: Sequence[str], url: str, env: Sequence[str], present: Tables) -> Path:
     """Add a server to the user's configuration, which is returned. Raises `ConfigError`."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{one_line(name)!r} is not a name for a server: use letters, digits, _, - and dots.")
+        raise ConfigError(f"{to_one_line(name)!r} is not a name for a server: use letters, digits, _, - and dots.")
     table: dict[str, Any] = {"url": url} if url else {"command": command[0]}
     table |= {"args": list(command[1:])} if command[1:] else {}
     table |= {"env": _read_variables(env)} if env else {}
-    path = config.user_file()
+    path = config.get_user_file()
     config.check_entry(name, table, str(path))
     if name in present:
         raise ConfigError(f"{path} has a server {name} already; `sakti mcp remove {name}` removes it.")
@@ -259,7 +259,7 @@ def _read_variables(texts: Sequence[str]) -> dict[str, str]:
 
 def plan_copy(program: str, present: Tables) -> ServerCopy:
     """Return how another program's servers would be added. Raises `ConfigError`."""
-    others, path = read_servers(program, Path.home()), config.user_file()
+    others, path = read_servers(program, Path.home()), config.get_user_file()
     new = {name: table for name, table in others.tables.items() if name not in present}
     notes = [f"{name} is in {path} already and stays as it is." for name in others.tables if name in present]
     before = connections.read(path) or ""
@@ -276,7 +276,7 @@ def remove_server(name: str, listed: ServerList) -> Path:
     entry = find_entry(listed, name)
     if entry.server.origin != "user":
         raise ConfigError(f"{name} is in {entry.server.source}, not in your configuration: remove it there.")
-    path = config.user_file()
+    path = config.get_user_file()
     connections.write(path, settings_file.remove_server(connections.read(path) or "", name))
     if entry.server.url:
         keys.delete_secret(entry.server.login_name)
@@ -301,7 +301,7 @@ def find_server(listed: ServerList, name: str) -> McpServer:
 
 def read_current(started: Tables, env: Mapping[str, str]) -> Tables:
     """Return the entries at the start with those of the user's file as it is now. Raises `ConfigError`."""
-    return {**started, **load(user_file=config.user_file(), env=env).config.mcp}
+    return {**started, **load(user_file=config.get_user_file(), env=env).config.mcp}
 
 
 def find_remote(listed: ServerList, name: str) -> McpServer:

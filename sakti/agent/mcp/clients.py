@@ -27,7 +27,7 @@ from sakti.core import resources
 from sakti.core import types as core_types
 from sakti.core.errors import ToolError
 from sakti.core.events import McpServerChanged, Notice
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 if TYPE_CHECKING:
     from sakti.agent.tools.approvals import Approvals
@@ -230,7 +230,7 @@ class McpClients:
         for name in self.offered:
             state = self.connections[name].state
             if state.state in ("failed", "disabled", "needs login"):
-                news[name] = one_line(f"The MCP server {name} does not run: {state.error or state.state}", 300)
+                news[name] = to_one_line(f"The MCP server {name} does not run: {state.error or state.state}", 300)
         return news
 
     def find_named(self, text: str) -> list[str]:

@@ -29,7 +29,7 @@ from sakti.core.config.conversion import convert_table
 from sakti.core.config.reading import SERVERS, parse
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line, show_value
+from sakti.core.text import show_value, to_one_line
 
 MOST = 32  # servers that start
 MOST_ENTRIES = 200  # of one file that are read
@@ -90,7 +90,7 @@ class ServerNeed(Struct, frozen=True):
     @property
     def sentence(self) -> str:
         verb = {"variable": "get the variable", "host": "reach the host", "path": "change files in"}[self.kind]
-        return f"{one_line(self.server, LONGEST_NAME)} wants to {verb} {one_line(self.value, 120)}"
+        return f"{to_one_line(self.server, LONGEST_NAME)} wants to {verb} {to_one_line(self.value, 120)}"
 
 
 class ServerEntry(Struct, frozen=True):
@@ -146,7 +146,7 @@ class _EntrySource(Struct, frozen=True):
     origin: Origin
 
 
-def user_file() -> Path:
+def get_user_file() -> Path:
     return resources.config_home() / "config.toml"
 
 
@@ -157,7 +157,7 @@ def collect(
 
     `untrusted` is the reason why no entry of the project starts, empty if the project is trusted.
     """
-    source = _EntrySource(user_file(), str(user_file()), SERVERS, "user")
+    source = _EntrySource(get_user_file(), str(get_user_file()), SERVERS, "user")
     entries = [_read_entry(name, table, source, context) for name, table in user.items()]
     problems: list[str] = []
     for name in sorted(files, key=lambda name: name.endswith(".json")):  # sakti's own file first
@@ -207,7 +207,7 @@ def _read_tables(name: str, data: bytes) -> Mapping[str, Any]:
         try:
             document: Any = json.loads(data.decode("utf-8-sig"))
         except (ValueError, RecursionError) as e:
-            raise ConfigError(f"{name} cannot be read: {one_line(str(e), 120)}.") from e
+            raise ConfigError(f"{name} cannot be read: {to_one_line(str(e), 120)}.") from e
         tables = cast("dict[str, Any]", document).get("mcpServers") if isinstance(document, dict) else None
         where = f"{name}: mcpServers"
     if not isinstance(tables, dict):
@@ -219,7 +219,7 @@ def _read_tables(name: str, data: bytes) -> Mapping[str, Any]:
 
 
 def _read_entry(name: str, table: Any, source: _EntrySource, context: ServerContext) -> ServerEntry:
-    named = McpServer(one_line(name, LONGEST_NAME), source.path, source.origin)
+    named = McpServer(to_one_line(name, LONGEST_NAME), source.path, source.origin)
     label = f"{source.prefix}.{named.name}"
     try:
         settings, oauth = _parse_entry(name, table, label, source.label)
@@ -238,7 +238,7 @@ def _format_target(settings: ServerSettings) -> str:
 
 def check_entry(name: str, table: Mapping[str, Any], origin: str) -> None:
     """Raise `ConfigError` if an entry could not be used with any variables."""
-    label = f"{SERVERS}.{one_line(name, LONGEST_NAME)}"
+    label = f"{SERVERS}.{to_one_line(name, LONGEST_NAME)}"
     settings, _ = _parse_entry(name, table, label, origin)
     if not _VARIABLE.search(settings.url) and (fault := _find_url_fault(settings.url)):
         raise ConfigError(f"{origin}: {label}: {fault}")
@@ -432,7 +432,7 @@ def _explain_missing(missing: set[str], closed: Collection[str]) -> str:
 
 def _explain_host(refused: Iterable[ServerNeed]) -> str:
     """Return why a server may not be connected to, "" if it may."""
-    host = next((one_line(need.value, 120) for need in refused if need.required), "")
+    host = next((to_one_line(need.value, 120) for need in refused if need.required), "")
     return f"it is at {host}, which you have not allowed: `sakti trust --allow {host}` does." if host else ""
 
 

@@ -29,7 +29,7 @@ from sakti.agent.mcp.transport import RingFile, StdioTransport
 from sakti.agent.tools.processes import ProcessTree
 from sakti.core import http
 from sakti.core.errors import SaktiError, ToolError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.version import __version__
 
 log = logging.getLogger(__name__)
@@ -213,8 +213,8 @@ class Connection:
         last = self._errors.last_line() if self._errors is not None and self.server.command else ""
         if self.is_sandboxed and (hidden := messages.find_hidden(last)):
             how = "Move it, or name its folder in `write` of the entry, which lets the server see and change it"
-            return one_line(f"the sandbox hides {hidden}, which it needs. {how}.", 400)
-        return one_line(f"{text}. Its last line: {last}" if last else f"{text}.", 400)
+            return to_one_line(f"the sandbox hides {hidden}, which it needs. {how}.", 400)
+        return to_one_line(f"{text}. Its last line: {last}" if last else f"{text}.", 400)
 
     def _set(self, state: Any, error: str = "") -> None:
         tools = self.state.tools if state in ("ready", "starting") else ()
@@ -289,7 +289,7 @@ class Connection:
         self.state = ServerState(
             self.server,
             self.state.state,
-            one_line(f"{version} · protocol {client.protocol_version}".removeprefix(" · "), 120),
+            to_one_line(f"{version} · protocol {client.protocol_version}".removeprefix(" · "), 120),
             servers.clean_text(client.instructions or ""),
             tools,
             _describe_unusable(unusable),
@@ -385,7 +385,7 @@ class Connection:
                     self._waits.discard(scope)
         except TimeoutError:
             limit = f"{LONGEST_CALL:.0f} s in all" if loop.time() >= hard else f"{timeout:g} s"
-            raise ToolError(f"{one_line(what)} of {self.server.name} did not answer within {limit}.") from None
+            raise ToolError(f"{to_one_line(what)} of {self.server.name} did not answer within {limit}.") from None
 
     async def _elicit(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
@@ -457,7 +457,7 @@ def _has_capability(client: Client, capability: str) -> bool:
 
 def _describe_progress(progress: float, total: float | None, message: str | None) -> str:
     amount = f"{progress:g} of {total:g}" if total else f"{progress:g}"
-    return one_line(f"{message} · {amount}" if message else amount, 120)
+    return to_one_line(f"{message} · {amount}" if message else amount, 120)
 
 
 def _find_cause(error: BaseException) -> BaseException:

@@ -35,7 +35,7 @@ from sakti.core.events import (
     FreeQuestion,
     Notice,
 )
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 if TYPE_CHECKING:
     from sakti.agent.tools.approvals import Approvals
@@ -83,7 +83,7 @@ class FormField(Struct, frozen=True):
             return ""
         values = _to_list(default) if isinstance(default, list) else [default]
         labels = (next((k for k, v in self.choices.items() if v == value), str(value)) for value in values)
-        return one_line(clean_text(", ".join(labels)), 200)
+        return to_one_line(clean_text(", ".join(labels)), 200)
 
 
 def read_fields(schema: Mapping[str, Any]) -> list[FormField]:
@@ -100,11 +100,11 @@ def is_unusable(field: FormField) -> bool:
 
 def make_question(text: str, field: FormField, problem: str = "") -> CardQuestion:
     """Make the question for a field; `problem` says why the last answer did not fit."""
-    name = one_line(clean_text(field.name), 60)
-    title = one_line(clean_text(str(field.schema.get("title") or name)), 200)
+    name = to_one_line(clean_text(field.name), 60)
+    title = to_one_line(clean_text(str(field.schema.get("title") or name)), 200)
     lines = [problem] * bool(problem) + [text, f"{title} ({'required' if field.is_required else 'optional'})"]
     lines += [hint] if (hint := _describe_field(field)) else []
-    header = one_line(name, 20) or "answer"
+    header = to_one_line(name, 20) or "answer"
     ways_out = () if field.is_required else (LEAVE_OUT,)
     if not 0 < len(field.choices) <= MOST_OPTIONS - len(ways_out) or len((*field.choices, *ways_out)) < 2:
         return FreeQuestion("\n".join(lines), header, tuple(map(CardOption, ways_out)), default=field.default)
@@ -143,7 +143,7 @@ def _read_value(field: FormField, word: str) -> Any:
         for label, value in field.choices.items():
             if word.casefold() in (label.casefold(), str(value).casefold()):
                 return value
-        raise WrongAnswer(f"{one_line(word)} is not one of: {one_line(', '.join(field.choices), 300)}.")
+        raise WrongAnswer(f"{to_one_line(word)} is not one of: {to_one_line(', '.join(field.choices), 300)}.")
     if field.kind not in ("integer", "number"):
         return word
     try:
@@ -151,7 +151,7 @@ def _read_value(field: FormField, word: str) -> Any:
     except ValueError:
         number = math.nan
     if isinstance(number, float) and not math.isfinite(number):
-        raise WrongAnswer(f"{one_line(word)} is not a {'whole ' * (field.kind == 'integer')}number.")
+        raise WrongAnswer(f"{to_one_line(word)} is not a {'whole ' * (field.kind == 'integer')}number.")
     return number
 
 
@@ -161,14 +161,14 @@ def _check(field: FormField, value: Any) -> None:
     if isinstance(form, str) and isinstance(value, str) and form in _FORMATS:
         has_format, example = _FORMATS[form]
         if not has_format(value):
-            raise WrongAnswer(f"{one_line(value)} is not of the format {form}, as in {example}.")
+            raise WrongAnswer(f"{to_one_line(value)} is not of the format {form}, as in {example}.")
     try:
         json_schema.check_schema(field.schema)
         wrong = json_schema.find_violations(value, field.schema)
     except json_schema.UnusableSchema:
         return  # the server has to check it
     if wrong:
-        raise WrongAnswer(f"{one_line(clean_text(wrong[0][1]), 300)}.")
+        raise WrongAnswer(f"{to_one_line(clean_text(wrong[0][1]), 300)}.")
 
 
 def _read_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,8 +178,10 @@ def _read_choices(schema: Mapping[str, Any]) -> dict[str, Any]:
     choices: dict[str, Any] = {}
     for value, title in _list_titles(_to_table(schema.get("items")) if schema.get("type") == "array" else schema):
         if isinstance(value, str | int | float):
-            label = one_line(clean_text(str(title)), 80)
-            choices[f"{label} ({one_line(clean_text(str(value)), 80)})" if label in choices else label or "-"] = value
+            label = to_one_line(clean_text(str(title)), 80)
+            choices[f"{label} ({to_one_line(clean_text(str(value)), 80)})" if label in choices else label or "-"] = (
+                value
+            )
     return choices
 
 
@@ -196,14 +198,16 @@ def _list_titles(schema: Mapping[str, Any]) -> list[tuple[Any, Any]]:
 def _describe_field(field: FormField) -> str:
     """Return what a field is for and which values it takes, in one line."""
     schema = field.schema
-    description = one_line(clean_text(str(schema.get("description") or "")), 300)
-    hints = [text.format(one_line(clean_text(str(schema[key])), 60)) for key, text in _LIMITS.items() if key in schema]
+    description = to_one_line(clean_text(str(schema.get("description") or "")), 300)
+    hints = [
+        text.format(to_one_line(clean_text(str(schema[key])), 60)) for key, text in _LIMITS.items() if key in schema
+    ]
     form, is_long = str(schema.get("format") or ""), len(field.choices) >= MOST_OPTIONS
     ways = {
         "a whole number": field.kind == "integer",
         "a number": field.kind == "number",
         f"{form}, as in {_FORMATS[form][1] if form in _FORMATS else ''}": form in _FORMATS,
-        f"one of: {one_line(', '.join(field.choices), 400)}": is_long,
+        f"one of: {to_one_line(', '.join(field.choices), 400)}": is_long,
         "commas between several": field.kind == "array" and (is_long or not field.choices),
         f"default: {field.default}": bool(field.default),
     }
@@ -292,22 +296,24 @@ async def elicit(
     """Ask the user what a server wants to know; declined without a terminal."""
     message = f"{server.name} asks: {servers.clean_text(params.message)}"
     if isinstance(params, types.ElicitRequestURLParams):
-        if len(params.url) > LONGEST_URL or params.url != one_line(params.url, LONGEST_URL):
+        if len(params.url) > LONGEST_URL or params.url != to_one_line(params.url, LONGEST_URL):
             text = f"The server {server.name} asked to open an address that cannot be shown, so it was declined."
             workspace.emit(Notice("warning", "MCP", text))
             return DECLINED
-        return await _offer_url(workspace, approvals, one_line(message, 1_500), params.url)
+        return await _offer_url(workspace, approvals, to_one_line(message, 1_500), params.url)
     fields = read_fields(params.requested_schema)
     if fault := _find_fault(fields):
         text = f"The server {server.name} asked for a form that cannot be shown ({fault}), so it was declined."
         workspace.emit(Notice("warning", "MCP", text))
         return DECLINED
     if not fields:
-        return await _confirm(workspace, approvals, one_line(message, 1_500))
+        return await _confirm(workspace, approvals, to_one_line(message, 1_500))
     fields = [field for field in fields if not is_unusable(field)]
     content: dict[str, Value] = {}
     for begin in range(0, len(fields), MOST_QUESTIONS):
-        values = await _ask_fields(workspace, approvals, one_line(message, 300), fields[begin : begin + MOST_QUESTIONS])
+        values = await _ask_fields(
+            workspace, approvals, to_one_line(message, 300), fields[begin : begin + MOST_QUESTIONS]
+        )
         if values is None:
             return DECLINED
         content |= values
@@ -319,7 +325,7 @@ def _find_fault(fields: Sequence[FormField]) -> str:
     if len(fields) > MOST_QUESTIONS * MOST_CARDS:
         return f"more than {MOST_QUESTIONS * MOST_CARDS} fields"
     unusable = next((field for field in fields if field.is_required and is_unusable(field)), None)
-    return f"{one_line(unusable.name)} is of the type {one_line(unusable.kind)}" if unusable is not None else ""
+    return f"{to_one_line(unusable.name)} is of the type {to_one_line(unusable.kind)}" if unusable is not None else ""
 
 
 async def _ask_fields(

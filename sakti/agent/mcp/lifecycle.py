@@ -15,7 +15,7 @@ from sakti.agent.judge.policy import find_tool
 from sakti.agent.mcp.place import ServerWorkspace
 from sakti.agent.mcp.servers import McpServer, ServerState, clean_name
 from sakti.core.events import Notice
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import PREFIX, Json
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class SessionServers:
             return
         except Exception as e:
             log.exception("MCP servers")
-            ws.emit(Notice("warning", "MCP", f"MCP servers do not start: {one_line(str(e), 200)}"))
+            ws.emit(Notice("warning", "MCP", f"MCP servers do not start: {to_one_line(str(e), 200)}"))
             return
         self.clients = clients
         clients.start()
@@ -160,4 +160,4 @@ def _list_unknown(rules: Sequence[str], servers: Collection[str]) -> list[str]:
         pattern = find_tool(rule).removeprefix(PREFIX).partition("__")[0]
         return rule.startswith(PREFIX) and not any(fnmatchcase(clean_name(name), pattern) for name in names)
 
-    return [f"The rule {one_line(rule)} names no MCP server. {there}" for rule in rules if is_unknown(rule)]
+    return [f"The rule {to_one_line(rule)} names no MCP server. {there}" for rule in rules if is_unknown(rule)]

@@ -32,7 +32,7 @@ from mcp.shared.auth import (
 from sakti.agent.mcp.servers import LoginNeededError, McpServer
 from sakti.core import http
 from sakti.core.errors import SaktiError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.providers import keys
 from sakti.version import __version__
 
@@ -297,7 +297,7 @@ def _explain(error: Exception) -> str:
         if status is not None:
             return f"{text.partition('(')[0].partition(':')[0].strip().lower()} (HTTP {status[1] or status[2]})."
         text = text.partition("\n")[0].partition(": {")[0]
-    return one_line(text or type(error).__name__, 300).rstrip(".") + "."
+    return to_one_line(text or type(error).__name__, 300).rstrip(".") + "."
 
 
 class BrowserLogin(OAuthClientProvider):
@@ -379,7 +379,7 @@ def read_redirect(address: str, state: str) -> AuthorizationCodeResult | None:
         return None
     if "error" in fields:
         why = fields.get("error_description") or fields["error"]
-        raise LoginError(f"The login was refused: {one_line(why, 200).rstrip('.')}.")
+        raise LoginError(f"The login was refused: {to_one_line(why, 200).rstrip('.')}.")
     if "code" not in fields:
         return None
     return AuthorizationCodeResult(code=fields["code"], state=fields["state"], iss=fields.get("iss"))

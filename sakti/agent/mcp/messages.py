@@ -39,7 +39,7 @@ from pydantic import ValidationError
 
 from sakti.core import http, json_schema
 from sakti.core.errors import SaktiError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 UNREADABLE = "its answer cannot be read: it is no message of the protocol"
 LISTS = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts"}
@@ -128,7 +128,7 @@ class ListScreen:
         for entry in entries:
             if fault := _find_fault(method, version, {**result, field: [entry]}):
                 name = cast("dict[str, Any]", entry).get("name") if isinstance(entry, dict) else None
-                self.dropped[method].append(f"{one_line(str(name or f'one of its {field}'), 60)} {fault}")
+                self.dropped[method].append(f"{to_one_line(str(name or f'one of its {field}'), 60)} {fault}")
             else:
                 usable.append(entry)
         return usable
@@ -168,7 +168,7 @@ def describe_fault(error: ValidationError) -> str:
     fields = [part for part in places if part not in LISTS.values()]
     if not fields:
         return "is no object"
-    return f"has {'no' if first['type'] == 'missing' else 'a wrong'} {one_line('.'.join(fields), 80)}"
+    return f"has {'no' if first['type'] == 'missing' else 'a wrong'} {to_one_line('.'.join(fields), 80)}"
 
 
 class _ScreenedStream:
@@ -251,7 +251,7 @@ def explain(error: BaseException, server: McpServer) -> str:
     if isinstance(error, SaktiError):
         return error.message.removesuffix(".")
     if isinstance(error, MCPError):
-        ended = "it ended before it was ready" if is_closed(error) else one_line(error.error.message, 1_000)
+        ended = "it ended before it was ready" if is_closed(error) else to_one_line(error.error.message, 1_000)
         return _translate(error.error.message) or ended.removesuffix(".") or "it answered with an error without a text"
     if isinstance(error, ValidationError):
         return f"its answer {describe_fault(error)}"
@@ -263,7 +263,7 @@ def _explain_other(error: BaseException, server: McpServer) -> str:
     if isinstance(error, TimeoutError):
         return f"it was not ready within {server.startup_timeout:g} s"
     if isinstance(error, OSError):
-        return error.strerror or one_line(str(error), 200)
+        return error.strerror or to_one_line(str(error), 200)
     text = str(error)
     if "output schema but did not return" in text:
         return "it returned no structured content, though the tool has an output schema"

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, cast
 
 from sakti.core import json_schema
 from sakti.core.errors import SaktiError
-from sakti.core.text import clean_surrogates, one_line, sanitise
+from sakti.core.text import clean_surrogates, sanitize_text, to_one_line
 from sakti.core.tokens import estimate_tokens
 from sakti.core.types import PREFIX, clean_name
 
@@ -135,7 +135,7 @@ def compute_digest(text: str) -> str:
 
 def clean_text(text: str) -> str:
     """Return a server's text without control characters, at most `LONGEST_TEXT` bytes."""
-    data = clean_surrogates(sanitise(text)).strip().encode()
+    data = clean_surrogates(sanitize_text(text)).strip().encode()
     cut = data[:LONGEST_TEXT].decode("utf-8", "ignore")
     return cut if len(data) <= LONGEST_TEXT else f"{cut} …"
 
@@ -152,7 +152,7 @@ def make_tools(
         try:
             tools[tool.name] = _make_tool(server, tool, names)
         except (UnusableTool, json_schema.UnusableSchema) as e:
-            unusable.append(f"{one_line(tool.name, 60)} {e}")
+            unusable.append(f"{to_one_line(tool.name, 60)} {e}")
     return tuple(tools.values()), unusable
 
 
@@ -193,7 +193,7 @@ def inline_references(schema: Mapping[str, Any]) -> dict[str, Any]:
         if budget[0] < 0:
             raise UnusableTool("has too large a schema")
         if isinstance(value, str):
-            return clean_surrogates(sanitise(value))
+            return clean_surrogates(sanitize_text(value))
         if isinstance(value, list):
             return [copy(item, depth) for item in cast("list[Any]", value)]
         if not isinstance(value, dict):
@@ -232,11 +232,11 @@ def _resolve(schema: Mapping[str, Any], reference: str) -> Any:
     """Return what a local reference names. Raises `UnusableTool`."""
     part: Any = schema
     if not reference.startswith("#"):
-        raise UnusableTool(f"refers to {one_line(reference, 60)}, which is not in its schema")
+        raise UnusableTool(f"refers to {to_one_line(reference, 60)}, which is not in its schema")
     for piece in reference[1:].split("/")[1:]:
         name = piece.replace("~1", "/").replace("~0", "~")
         if not isinstance(part, dict) or name not in part:
-            raise UnusableTool(f"refers to {one_line(reference, 60)}, which is not in its schema")
+            raise UnusableTool(f"refers to {to_one_line(reference, 60)}, which is not in its schema")
         part = cast("dict[str, Any]", part)[name]
     return part
 

@@ -30,7 +30,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core import content as core_content
 from sakti.core import json_schema, resources
 from sakti.core.errors import ToolError
-from sakti.core.text import byte_size, clean_surrogates, counted, one_line, sanitise
+from sakti.core.text import clean_surrogates, format_bytes, format_count, sanitize_text, to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart, Json, ToolSpec
 from sakti.store.secrets import mask_secrets, mask_value
@@ -83,9 +83,9 @@ def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counte
             texts.append(text)
         if len(text) <= STRUCTURE_STORED:
             details["structured"] = mask_value(result.structured_content)
-    text = clean_surrogates(sanitise("\n".join(t for t in texts if t)))
+    text = clean_surrogates(sanitize_text("\n".join(t for t in texts if t)))
     if not text:
-        text = "[no output]" if not pictures else f"[{counted(len(pictures), 'image')}]"
+        text = "[no output]" if not pictures else f"[{format_count(len(pictures), 'image')}]"
     return _limit_outcome(Outcome(text, result.is_error, details, tuple(pictures)), run, counter)
 
 
@@ -121,7 +121,7 @@ def read_block(block: types.ContentBlock, run: ToolContext) -> str:
         case types.AudioContent():
             return _save_binary(run, block.data, block.mime_type, "sound")
         case types.ResourceLink():
-            return f"[resource {one_line(block.uri, 300)}: {one_line(block.description or block.name, 300)}]"
+            return f"[resource {to_one_line(block.uri, 300)}: {to_one_line(block.description or block.name, 300)}]"
         case types.EmbeddedResource():
             return read_contents(block.resource, run)
 
@@ -129,8 +129,8 @@ def read_block(block: types.ContentBlock, run: ToolContext) -> str:
 def read_contents(resource: types.TextResourceContents | types.BlobResourceContents, run: ToolContext) -> str:
     """Return the content of a resource as text; binary content goes to a file."""
     if isinstance(resource, types.TextResourceContents):
-        return f"[resource {one_line(resource.uri, 300)}]\n{resource.text}"
-    return _save_binary(run, resource.blob, resource.mime_type or "", f"resource {one_line(resource.uri, 300)}")
+        return f"[resource {to_one_line(resource.uri, 300)}]\n{resource.text}"
+    return _save_binary(run, resource.blob, resource.mime_type or "", f"resource {to_one_line(resource.uri, 300)}")
 
 
 def _read_image(block: types.ContentBlock) -> ImagePart | None:
@@ -162,13 +162,13 @@ def _save_binary(run: ToolContext, data: str, mime_type: str, what: str) -> str:
     path = folder / Path(run.state.make_output_name(run.call_id)).with_suffix(end).name
     path.write_bytes(content)
     path.chmod(0o600)
-    return f"[{what} ({kind}, {byte_size(len(content))}) saved as {path}]"
+    return f"[{what} ({kind}, {format_bytes(len(content))}) saved as {path}]"
 
 
 def mark_outside_text(kind: str, source: str, texts: Iterable[str]) -> str:
     """Mark texts as outside text with their source."""
-    body = sanitise("\n\n".join(t for t in texts if t)).replace(f"</{kind}>", f"<\u200b/{kind}>")
-    return f'<{kind} from="{one_line(source, 300)}">\n{body}\n</{kind}>'
+    body = sanitize_text("\n\n".join(t for t in texts if t)).replace(f"</{kind}>", f"<\u200b/{kind}>")
+    return f'<{kind} from="{to_one_line(source, 300)}">\n{body}\n</{kind}>'
 
 
 class KnownTools:

@@ -27,7 +27,7 @@ from sakti.agent.sandbox.proxy import Proxy
 from sakti.agent.sandbox.sandbox import resolve_folders
 from sakti.agent.tools.bash import PORT, RELAY
 from sakti.agent.tools.processes import CHUNK, ProcessTree, spawn
-from sakti.core.text import byte_size, counted
+from sakti.core.text import format_bytes, format_count
 from sakti.store.secrets import mask_secrets
 
 LONGEST_LINE = 16_000_000  # bytes of one message
@@ -161,7 +161,7 @@ class StdioTransport:
                     try:
                         complete = lines.feed(data)
                     except LineLimitError:  # explained before the stream closes, which ends open calls
-                        self.why = f"wrote a line of more than {byte_size(LONGEST_LINE)}"
+                        self.why = f"wrote a line of more than {format_bytes(LONGEST_LINE)}"
                         return
                     for line in complete:
                         await self._take(line, into)
@@ -173,7 +173,7 @@ class StdioTransport:
     def _count_in_calls(self, size: int) -> None:
         self._in_calls = self._in_calls + size if self.open_calls() else 0
         if self._in_calls > MOST_IN_CALL:
-            self.why = f"sent more than {byte_size(MOST_IN_CALL)} for one call"
+            self.why = f"sent more than {format_bytes(MOST_IN_CALL)} for one call"
 
     async def _take(self, line: bytes, into: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
         line = line.strip()
@@ -183,7 +183,7 @@ class StdioTransport:
                 return
             self._broken += 1
             if self._broken in WARNED_BROKEN:
-                self._notify(f"sent {counted(self._broken, 'message')} that cannot be read")
+                self._notify(f"sent {format_count(self._broken, 'message')} that cannot be read")
         if line:
             self._drop(line)
 
@@ -192,9 +192,11 @@ class StdioTransport:
         before, self._noise = self._noise, self._noise + len(line)
         self._errors.add(line[:CHUNK] + b"\n")
         if before <= NOTICED_NOISE < self._noise:
-            self._notify(f"prints text that is no message of the protocol, more than {byte_size(NOTICED_NOISE)} so far")
+            self._notify(
+                f"prints text that is no message of the protocol, more than {format_bytes(NOTICED_NOISE)} so far"
+            )
         if self._noise > MOST_NOISE:
-            self.why = f"printed more than {byte_size(MOST_NOISE)} that are no messages"
+            self.why = f"printed more than {format_bytes(MOST_NOISE)} that are no messages"
 
     async def _write(self, out_of: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter) -> None:
         try:

@@ -187,7 +187,7 @@ class Chain(Processor):
         self.parts = parts
 
     def __str__(self) -> str:
-        return f"chain({', '.join(map(title, self.parts))})"
+        return f"chain({', '.join(map(get_title, self.parts))})"
 
     async def process_input(self, turn: TurnInput) -> TurnInput:
         for part in self.parts:
@@ -227,22 +227,22 @@ class Parallel(Processor):
         self.guards = guards
 
     def __str__(self) -> str:
-        return f"parallel({', '.join(map(title, self.guards))})"
+        return f"parallel({', '.join(map(get_title, self.guards))})"
 
     async def process_input(self, turn: TurnInput) -> TurnInput:
-        await _together(g.process_input(turn) for g in self.guards)
+        await _run_guards(g.process_input(turn) for g in self.guards)
         return turn
 
     async def process_input_step(self, step: StepInput) -> StepInput:
-        await _together(g.process_input_step(step) for g in self.guards)
+        await _run_guards(g.process_input_step(step) for g in self.guards)
         return step
 
     async def process_output_step(self, output: StepOutput) -> StepOutput:
-        await _together(g.process_output_step(output) for g in self.guards)
+        await _run_guards(g.process_output_step(output) for g in self.guards)
         return output
 
     async def process_output_result(self, result: TurnResult) -> TurnResult:
-        await _together(g.process_output_result(result) for g in self.guards)
+        await _run_guards(g.process_output_result(result) for g in self.guards)
         return result
 
 
@@ -254,7 +254,7 @@ class When(Processor):
         self.holds = False
 
     def __str__(self) -> str:
-        return f"when({title(self.then)})"
+        return f"when({get_title(self.then)})"
 
     async def process_input(self, turn: TurnInput) -> TurnInput:
         self.holds = self.condition(turn)
@@ -287,17 +287,17 @@ class FromFunction(Processor):
         return await changed if inspect.isawaitable(changed) else changed
 
 
-def as_processor(given: Processor | StepHook) -> Processor:
+def make_processor(given: Processor | StepHook) -> Processor:
     """Return a processor itself, one that calls a plain function before each model call for anything else."""
     return given if isinstance(given, Processor) else FromFunction(given)
 
 
-def title(processor: Processor) -> str:
+def get_title(processor: Processor) -> str:
     """Return the name that a processor is shown by."""
     return str(processor) if overrides(processor, "__str__") else type(processor).__name__
 
 
-async def _together(guards: Iterable[Awaitable[object]]) -> None:
+async def _run_guards(guards: Iterable[Awaitable[object]]) -> None:
     """Run all guards; the first that aborts (or fails) ends the rest and is raised itself."""
     tasks = [asyncio.ensure_future(g) for g in guards]
     try:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from sakti.agent.processors.base import Processor, StepInput, TurnInput, TurnResult
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import remove_invisible
-from sakti.core.tokens import Counter, Estimator, O200k, message_tokens
+from sakti.core.tokens import Counter, Estimator, O200k, sum_message_tokens
 from sakti.core.types import Message, Part, TextPart, ToolResultPart
 from sakti.memory.engine import DEFAULT_CACHE_TTL, MemoryEngine
 from sakti.store import secrets
@@ -125,7 +125,7 @@ class ToolCallFilter(Processor):
                 hidden = {c.id for c in calls}
             else:
                 hidden = {c.id for c in group[0].tool_calls if c.name in self.exclude}
-            remaining += without_calls(group, hidden)
+            remaining += remove_calls(group, hidden)
         return replace(step, messages=tuple(remaining))
 
 
@@ -198,7 +198,7 @@ def group_exchanges(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
     return [tuple(g) for g in groups]
 
 
-def without_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[Message]:
+def remove_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[Message]:
     """Return the messages without the named calls and their results; empty messages are removed."""
     remaining: list[Message] = []
     for message in messages:
@@ -230,7 +230,7 @@ def fit_to_limit(messages: Sequence[Message], limit: int) -> tuple[Message, ...]
     The newest one and the newest user message are always among them.
     """
     groups = group_exchanges(messages)
-    sizes = [sum(m.tokens or message_tokens(m.part_tokens) for m in g) for g in groups]
+    sizes = [sum(m.tokens or sum_message_tokens(m.part_tokens) for m in g) for g in groups]
     current = max((i for i, g in enumerate(groups) if is_from_user(g[0])), default=len(groups) - 1)
     must = {current, len(groups) - 1}
     room = limit - sum(sizes[i] for i in must if 0 <= i < len(sizes))

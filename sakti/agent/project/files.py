@@ -23,7 +23,7 @@ from sakti.core import resources
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 with lazy_imports:
     from sakti.agent.mcp import config as mcp_config
@@ -135,7 +135,7 @@ class ListedFile(Struct, frozen=True):
     root: Path
 
 
-def kind_of(name: str, default: Kind) -> Kind:
+def find_kind(name: str, default: Kind) -> Kind:
     """Kind of the file with a name relative to the workspace; `default` if the table does not have it."""
     for location in TABLE:
         if location.holds(name):
@@ -145,15 +145,15 @@ def kind_of(name: str, default: Kind) -> Kind:
 
 def is_trusted_by_path(name: str) -> bool:
     """Return whether files of this name are trusted by path, whatever they contain."""
-    return _BASIS.get(kind_of(name, "script")) == "path"
+    return _BASIS.get(find_kind(name, "script")) == "path"
 
 
-def hook_files(files: Iterable[ProjectFile]) -> dict[str, bytes]:
+def select_hook_files(files: Iterable[ProjectFile]) -> dict[str, bytes]:
     """Files that may define hooks, by name."""
     return {f.name: f.data for f in files if f.kind in ("settings", "hooks") and b"ooks" in f.data}
 
 
-def server_files(files: Iterable[ProjectFile]) -> dict[str, bytes]:
+def select_server_files(files: Iterable[ProjectFile]) -> dict[str, bytes]:
     """Files that may name MCP servers, by name."""
     return {f.name: f.data for f in files if f.kind == "mcp" or (f.kind == "settings" and b"mcp" in f.data)}
 
@@ -189,7 +189,7 @@ def _read_pages(workspace: Path, settings: Mapping[str, Any]) -> Iterator[Projec
         # one that cannot be read is refused when it is used, with a message
         if target is not None and (data := _read(target, 100_000)) is not None:
             name = target.relative_to(workspace).as_posix()
-            yield ProjectFile(name, kind_of(name, "page"), data)
+            yield ProjectFile(name, find_kind(name, "page"), data)
 
 
 def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
@@ -200,8 +200,8 @@ def _read_hooks(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
         if data and b"ooks" in data and (part := hook_settings.part(data)) is not None:
             files.append(ProjectFile(name, "hooks", part))
             yield files[-1]
-    if sources := hook_files(files):
-        for path in hook_settings.scripts(workspace, sources):
+    if sources := select_hook_files(files):
+        for path in hook_settings.list_scripts(workspace, sources):
             if (data := _read(path)) is not None:
                 yield ProjectFile(path.relative_to(workspace).as_posix(), "script", data)
 
@@ -212,7 +212,7 @@ def _read_servers(workspace: Path, config: bytes) -> Iterator[ProjectFile]:
     if (data := _read_inside(workspace, SERVERS)) is not None:
         files.append(ProjectFile(SERVERS, "mcp", data))
         yield files[-1]
-    if sources := server_files(files):
+    if sources := select_server_files(files):
         for path in mcp_config.list_scripts(workspace, sources):
             if (data := _read(path)) is not None:
                 yield ProjectFile(path.relative_to(workspace).as_posix(), "script", data)
@@ -295,9 +295,11 @@ def trusts_all(_name: str) -> bool:
     return True
 
 
-def left_out(name: str) -> str:
+def describe_ignored(name: str) -> str:
     """Sentence on a text that appeared since the workspace was trusted."""
-    return f"{one_line(name, 80)}: new since the workspace was trusted, so left out. `sakti trust` shows and trusts it."
+    return (
+        f"{to_one_line(name, 80)}: new since the workspace was trusted, so left out. `sakti trust` shows and trusts it."
+    )
 
 
 # --- listing ----------------------------------------------------------------------------------------------------------
@@ -325,13 +327,13 @@ def _list_below(workspace: Path) -> Iterator[ListedFile]:
 
 def list_user_files(*kinds: Kind) -> Iterator[ListedFile]:
     """List the user's own files of some kinds; links are followed, since the user made them."""
-    for brand, folder in zip(BRANDS, user_folders(), strict=True):
+    for brand, folder in zip(BRANDS, list_user_folders(), strict=True):
         for location in TABLE:
             if location.kind in kinds and location.path.startswith(f"{brand}/"):
                 yield from _walk(location, folder / location.path.removeprefix(f"{brand}/"), None)
 
 
-def user_folders() -> tuple[Path, ...]:
+def list_user_folders() -> tuple[Path, ...]:
     """Folders of the user that hold for all projects, one for each of `BRANDS`."""
     return (resources.config_home(), *(Path.home() / brand for brand in BRANDS[1:]))
 

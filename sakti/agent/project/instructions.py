@@ -21,14 +21,14 @@ from sakti.agent.project.markdown import (
     LONGEST_FILE,
     MOST_IMPORTS,
     TEXT,
-    outside_code,
+    replace_imports,
     split_frontmatter,
 )
 from sakti.agent.tools.context import Outcome
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import counted, display_path, one_line, remove_invisible, sanitise
+from sakti.core.text import display_path, format_count, remove_invisible, sanitize_text, to_one_line
 from sakti.core.types import Json, Thread, ToolCallPart
 from sakti.store.secrets import mask_secrets
 
@@ -76,11 +76,11 @@ class InstructionReader(Struct):
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
         text, hidden = remove_invisible(text)
         if hidden:
-            self._note(f"{path.name}: {counted(hidden, 'hidden character')} left out.")
-        return mask_secrets(sanitise(text)).strip()
+            self._note(f"{path.name}: {format_count(hidden, 'hidden character')} left out.")
+        return mask_secrets(sanitize_text(text)).strip()
 
     def _expand(self, text: str, path: Path, above: tuple[Path, ...]) -> str:
-        return outside_code(text, lambda name, written: self._import(name, written, path, above))
+        return replace_imports(text, lambda name, written: self._import(name, written, path, above))
 
     def _import(self, name: str, written: str, path: Path, above: tuple[Path, ...]) -> str:
         target = Path.home() / name[2:] if name.startswith("~/") else path.parent / name
@@ -100,7 +100,7 @@ class InstructionReader(Struct):
         if real in above:
             problem = f"{path.name}: @{name} imports itself; left as text."
         elif not self._may_import(real):
-            problem = files.left_out(real.relative_to(self.roots[0]).as_posix())
+            problem = files.describe_ignored(real.relative_to(self.roots[0]).as_posix())
         elif len(above) > DEEPEST_IMPORT:
             problem = f"{path.name}: @{name} is nested too deep; left as text."
         else:
@@ -118,7 +118,7 @@ class InstructionReader(Struct):
         return not inside or self.trusts(path.relative_to(self.roots[0]).as_posix())
 
     def _note(self, text: str) -> None:
-        if (clean := one_line(text, 200)) not in self.notes:
+        if (clean := to_one_line(text, 200)) not in self.notes:
             self.notes.append(clean)
 
 
@@ -166,13 +166,13 @@ def find(workspace: Path, folder: Path, *, project: bool, trusts: Trusts = files
     """Return the instructions for work in `folder`; `project`: also those of it that are trusted."""
     sources: list[InstructionSource] = []
     notes: list[str] = []
-    for path, name in _users():
-        sources += _read(path, name, (*(f.resolve() for f in files.user_folders()), path.resolve().parent), notes)
-    sources += [rule for rule in user_rules(notes) if not rule.paths]
+    for path, name in _iter_user_files():
+        sources += _read(path, name, (*(f.resolve() for f in files.list_user_folders()), path.resolve().parent), notes)
+    sources += [rule for rule in read_user_rules(notes) if not rule.paths]
     if project:
-        for path, name in _projects(workspace, folder, trusts, notes):
+        for path, name in _iter_project_files(workspace, folder, trusts, notes):
             sources += _read(path, name, (workspace.resolve(),), notes, trusts)
-        sources += [rule for rule in project_rules(workspace, notes, trusts) if not rule.paths]
+        sources += [rule for rule in read_project_rules(workspace, notes, trusts) if not rule.paths]
     return cut_to_limit(sources, notes, LIMIT)
 
 
@@ -185,14 +185,14 @@ def _read(
     return [InstructionSource(name, text)] if text else []
 
 
-def all_rules(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> list[InstructionSource]:
+def list_all_rules(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -> list[InstructionSource]:
     """Return the user's rules, then the project's if it is trusted."""
-    return user_rules([]) + (project_rules(workspace, [], trusts) if project else [])
+    return read_user_rules([]) + (read_project_rules(workspace, [], trusts) if project else [])
 
 
 def user_has_rules() -> bool:
     """Return whether the user has a folder of rules."""
-    return any((folder / "rules").is_dir() for folder in files.user_folders())
+    return any((folder / "rules").is_dir() for folder in files.list_user_folders())
 
 
 def cut_to_limit(sources: Sequence[InstructionSource], notes: Sequence[str], limit: int) -> Instructions:
@@ -210,28 +210,28 @@ def cut_to_limit(sources: Sequence[InstructionSource], notes: Sequence[str], lim
     return Instructions(tuple(fitting), tuple(notes))
 
 
-def _users() -> Iterator[tuple[Path, str]]:
+def _iter_user_files() -> Iterator[tuple[Path, str]]:
     """Yield the user's own file, the first there is, with its name."""
-    for root in files.user_folders():
+    for root in files.list_user_folders():
         for name in NAMES[1:]:
             if (path := root / name).is_file():
                 yield path, display_path(path)
                 return
 
 
-def _projects(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -> Iterator[tuple[Path, str]]:
+def _iter_project_files(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -> Iterator[tuple[Path, str]]:
     below = folder.relative_to(workspace).parts if folder.is_relative_to(workspace) else ()
     at = workspace
     for part in (".", *below):
         at = at / part
-        for path in of_folder(workspace, at, trusts, notes):
+        for path in iter_folder_files(workspace, at, trusts, notes):
             yield path, path.relative_to(workspace).as_posix()
 
 
-def of_folder(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -> Iterator[Path]:
+def iter_folder_files(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -> Iterator[Path]:
     """Return the files of one folder that count; one that is not trusted takes no other's place."""
     names = {f.path: f.path.relative_to(workspace).as_posix() for f in files.list_files(folder, "instructions")}
-    notes += [files.left_out(name) for name in names.values() if not trusts(name)]
+    notes += [files.describe_ignored(name) for name in names.values() if not trusts(name)]
     present = [path for path, name in names.items() if trusts(name)]
     yield from [p for p in present if p.name != LOCAL][:1]
     yield from (p for p in present if p.name == LOCAL)
@@ -240,7 +240,7 @@ def of_folder(workspace: Path, folder: Path, trusts: Trusts, notes: list[str]) -
 # --- rules -----------------------------------------------------------------------------------------------------------
 
 
-def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trusts_all) -> list[InstructionSource]:
+def read_project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trusts_all) -> list[InstructionSource]:
     """Read the rules of a trusted workspace.
 
     One that cannot be read is left out with a sentence in `notes`.
@@ -248,33 +248,33 @@ def project_rules(workspace: Path, notes: list[str], trusts: Trusts = files.trus
     reader = InstructionReader((workspace.resolve(),), notes, trusts)
     listed = files.list_files(workspace, "rule", most=MOST_RULES)
     names = {f.path.relative_to(workspace).as_posix(): f.path for f in listed}
-    notes += [files.left_out(name) for name in names if not trusts(name)]
+    notes += [files.describe_ignored(name) for name in names if not trusts(name)]
     texts = ((name, reader.read(path)) for name, path in names.items() if trusts(name))
-    return [rule for name, text in texts if text and (rule := _rule(name, text))]
+    return [rule for name, text in texts if text and (rule := _make_rule(name, text))]
 
 
-def user_rules(notes: list[str]) -> list[InstructionSource]:
+def read_user_rules(notes: list[str]) -> list[InstructionSource]:
     """Read the user's own rules; links, which the user made, are followed."""
     paths = [f.path for f in itertools.islice(files.list_user_files("rule"), MOST_RULES)]
     texts = ((display_path(p), InstructionReader((Path(os.path.realpath(p)).parent,), notes).read(p)) for p in paths)
-    return [rule for name, text in texts if text and (rule := _rule(name, text))]
+    return [rule for name, text in texts if text and (rule := _make_rule(name, text))]
 
 
-def _rule(name: str, text: str) -> InstructionSource | None:
+def _make_rule(name: str, text: str) -> InstructionSource | None:
     front, body = split_frontmatter(text)
     paths = (front or {}).get("paths", (front or {}).get("globs"))
-    return InstructionSource(name, body, _patterns(paths)) if body else None
+    return InstructionSource(name, body, _read_patterns(paths)) if body else None
 
 
-def _patterns(value: Any) -> tuple[str, ...]:
+def _read_patterns(value: Any) -> tuple[str, ...]:
     """Return the patterns of a rule, as a list or with commas between them, `{a,b}` written out."""
     if isinstance(value, str):
         value = _COMMA.split(value)
     patterns = cast("list[Any]", value) if isinstance(value, list) else []
-    return tuple(p for pattern in patterns if isinstance(pattern, str) for p in _written_out(pattern.strip()) if p)
+    return tuple(p for pattern in patterns if isinstance(pattern, str) for p in _expand_braces(pattern.strip()) if p)
 
 
-def _written_out(pattern: str) -> list[str]:
+def _expand_braces(pattern: str) -> list[str]:
     """Return the patterns that one with `{a,b}` expands to; itself if they are too many."""
     out, done = [pattern], False
     while not done and len(out) <= MOST_PATTERNS:
@@ -309,7 +309,7 @@ def block(source: InstructionSource, limit: int = LIMIT) -> str:
     return f"# Instructions from {source.name}\n\n{cut(source.text, limit)}"
 
 
-def changes(before: Sequence[InstructionSource], now: Sequence[InstructionSource]) -> dict[str, str]:
+def describe_changes(before: Sequence[InstructionSource], now: Sequence[InstructionSource]) -> dict[str, str]:
     """Say which instructions are other than at the thread's beginning, and how they read now, by name."""
     old, new = {s.name: s for s in before}, {s.name: s for s in now}
     out = {
@@ -357,12 +357,12 @@ class Nearby:
         self._texts = await asyncio.to_thread(self._read, names) if names else {}
 
     def _read(self, names: Sequence[str]) -> dict[str, str]:
-        ruled = {r.name: r.text for r in self._loaded_rules()}
-        return {name: ruled.get(name) or self._of_workspace(name) for name in names}
+        ruled = {r.name: r.text for r in self._get_rules()}
+        return {name: ruled.get(name) or self._read_instruction(name) for name in names}
 
-    def _of_workspace(self, name: str) -> str:
+    def _read_instruction(self, name: str) -> str:
         """Return the text of a file of instructions; empty for a rule, which would be there."""
-        if not self._project or name.startswith(("~", "/")) or files.kind_of(name, "instructions") == "rule":
+        if not self._project or name.startswith(("~", "/")) or files.find_kind(name, "instructions") == "rule":
             return ""
         if not self._trusts(name):
             return ""
@@ -389,32 +389,32 @@ class Nearby:
         if outcome.is_error or not paths:
             return outcome
         names = {*self._texts, *(s.name for s in self._begun())}
-        due = await asyncio.to_thread(lambda: list(self._due(paths, names)))
+        due = await asyncio.to_thread(lambda: list(self._iter_due(paths, names)))
         new = {s.name: cut(s.text, NEARBY_LIMIT) for s in due if s.name not in self._texts}
         if new:
             self._texts |= new
             await self._keep(list(new))
         return outcome
 
-    def _due(self, paths: Sequence[str], known: set[str]) -> Iterator[InstructionSource]:
+    def _iter_due(self, paths: Sequence[str], known: set[str]) -> Iterator[InstructionSource]:
         for folder in dict.fromkeys(f for p in paths for f in reversed(PurePosixPath(p).parents)):
             if folder == PurePosixPath(".") or not self._project:
                 continue
-            for path in of_folder(self._workspace, self._workspace / folder, self._trusts, []):
+            for path in iter_folder_files(self._workspace, self._workspace / folder, self._trusts, []):
                 name = path.relative_to(self._workspace).as_posix()
                 if name not in known and (text := self._reader().read(path)):
                     known.add(name)
                     yield InstructionSource(name, text)
-        for rule in self._loaded_rules():
+        for rule in self._get_rules():
             if rule.paths and rule.name not in known and _matches(rule.paths, paths):
                 yield rule
 
     def _reader(self) -> InstructionReader:
         return InstructionReader((self._workspace.resolve(),), trusts=self._trusts)
 
-    def _loaded_rules(self) -> list[InstructionSource]:
+    def _get_rules(self) -> list[InstructionSource]:
         if self._rules is None:
-            self._rules = all_rules(self._workspace, project=self._project, trusts=self._trusts)
+            self._rules = list_all_rules(self._workspace, project=self._project, trusts=self._trusts)
         return self._rules
 
 

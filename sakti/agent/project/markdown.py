@@ -31,9 +31,9 @@ def split_frontmatter(text: str) -> tuple[dict[str, Any] | None, str]:
     match = _FRONT.match(text)
     if match is None:
         return {}, text
-    table = _yaml(match[1]) if len(match[1]) <= LONGEST_FRONTMATTER else None
+    table = _parse_yaml(match[1]) if len(match[1]) <= LONGEST_FRONTMATTER else None
     if table is None and len(match[1]) <= LONGEST_FRONTMATTER:
-        table = _yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quote(m[2])}", match[1]))
+        table = _parse_yaml(_PAIR.sub(lambda m: m[0] if _is_yaml(m[0]) else f"{m[1]} {_quote(m[2])}", match[1]))
     return table, match[2].strip()
 
 
@@ -41,7 +41,7 @@ def _quote(value: str) -> str:
     return "'" + value.strip().replace("'", "''") + "'"
 
 
-def _yaml(text: str) -> dict[str, Any] | None:
+def _parse_yaml(text: str) -> dict[str, Any] | None:
     """Return the table that a text is; None for any other."""
     try:
         value = _load(text)
@@ -109,7 +109,7 @@ def list_imports(sources: Iterable[Path], root: Path) -> Iterator[Path]:
         seen, waiting = {Path(os.path.realpath(source))}, [(Path(source), 0)]
         while waiting and len(seen) <= MOST_IMPORTS:
             path, depth = waiting.pop()
-            for name in _names_in(path) if depth <= DEEPEST_IMPORT else ():
+            for name in _list_imports(path) if depth <= DEEPEST_IMPORT else ():
                 target = Path(os.path.realpath(path.parent / name))
                 if target not in seen and target.is_relative_to(root) and target.is_file():
                     if explain_secret(target, place):
@@ -119,7 +119,7 @@ def list_imports(sources: Iterable[Path], root: Path) -> Iterator[Path]:
                     yield target
 
 
-def _names_in(path: Path) -> tuple[str, ...]:
+def _list_imports(path: Path) -> tuple[str, ...]:
     """Return the names that a text imports, those of the user's home folder left out."""
     try:
         status = path.stat()
@@ -137,11 +137,11 @@ def _read_names(path: Path, _changed: int, _at: int, _size: int) -> tuple[str, .
     names: list[str] = []
     if data and b"@" in data:
         text = data.decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-        outside_code(text, lambda name, written: names.append(name) or written)
+        replace_imports(text, lambda name, written: names.append(name) or written)
     return tuple(dict.fromkeys(n for n in names if not n.startswith("~")))
 
 
-def outside_code(text: str, replaced: Callable[[str, str], str]) -> str:
+def replace_imports(text: str, replaced: Callable[[str, str], str]) -> str:
     """Return text with each import replaced by `replaced(name, as it is written)`, but for those in code."""
     out: list[str] = []
     fence = ""
@@ -187,10 +187,10 @@ def runs_commands(body: str) -> bool:
     return any(m["shell"] for m in _PLACE.finditer(body))
 
 
-def lacks(body: str, argument: str) -> bool:
+def lacks_argument(body: str, argument: str) -> bool:
     """Return whether the text has a place for an argument that is not given."""
-    count = len(words(argument))
-    places = (_at(m[1], m[2]) for m in _NAMED.finditer(body))
+    count = len(split_arguments(argument))
+    places = (_find_argument_index(m[1], m[2]) for m in _NAMED.finditer(body))
     return any(count <= (place or 0) for place in places)
 
 
@@ -200,7 +200,7 @@ async def fill_template(body: str, argument: str, shell: Shell) -> str:
     Arguments that it has no place for stand at its end. Raises `SaktiError` for an argument that a command cannot take,
     and what `shell` raises.
     """
-    values = words(argument)
+    values = split_arguments(argument)
     out: list[str] = []
     end, placed = 0, False
     for match in _PLACE.finditer(body):
@@ -208,17 +208,17 @@ async def fill_template(body: str, argument: str, shell: Shell) -> str:
         end = match.end()
         if match["shell"]:
             placed = placed or _NAMED.search(match["command"]) is not None
-            out.append((await shell(_command(match["command"], argument, values)))[:LONGEST_OUTPUT])
+            out.append((await shell(_fill_command(match["command"], argument, values)))[:LONGEST_OUTPUT])
         else:
             placed = True
-            out.append(_value(match["at"], match["number"], argument, values))
+            out.append(_get_argument(match["at"], match["number"], argument, values))
     out.append(body[end:])
     if argument and not placed:
         out.append(f"\n\nARGUMENTS: {argument}")
     return "".join(out)
 
 
-def words(argument: str) -> list[str]:
+def split_arguments(argument: str) -> list[str]:
     """Split arguments as a shell does; by blanks where a quote is not closed."""
     try:
         return shlex.split(argument)
@@ -226,28 +226,28 @@ def words(argument: str) -> list[str]:
         return argument.split()
 
 
-def _value(at: str | None, number: str | None, argument: str, values: Sequence[str]) -> str:
+def _get_argument(at: str | None, number: str | None, argument: str, values: Sequence[str]) -> str:
     """Return `$ARGUMENTS`, `$ARGUMENTS[n]` (from 0) or `$n` (from 1); empty for a missing one."""
-    place = _at(at, number)
+    place = _find_argument_index(at, number)
     if place is None:
         return argument
     return values[place] if place < len(values) else ""
 
 
-def _at(at: str | None, number: str | None) -> int | None:
+def _find_argument_index(at: str | None, number: str | None) -> int | None:
     """Return which argument is meant, counted from 0; None for all of them."""
     if at is not None:
         return int(at)
     return int(number) - 1 if number is not None else None
 
 
-def _command(command: str, argument: str, values: Sequence[str]) -> str:
+def _fill_command(command: str, argument: str, values: Sequence[str]) -> str:
     """Return a command with its arguments as single words of a shell that nothing in them can leave."""
     quoting = _QUOTING.search(command) is not None
 
     def put(found: re.Match[str]) -> str:
         all_arguments = found[1] is None and found[2] is None
-        inserted = list(values) if all_arguments else [_value(found[1], found[2], argument, values)]
+        inserted = list(values) if all_arguments else [_get_argument(found[1], found[2], argument, values)]
         if all(_PLAIN.fullmatch(value) for value in inserted):
             return " ".join(inserted)
         if quoting:

@@ -18,7 +18,7 @@ from sakti.agent.project.instructions import InstructionReader
 from sakti.agent.project.markdown import split_frontmatter
 from sakti.core import resources
 from sakti.core.errors import ConfigError
-from sakti.core.text import display_path, one_line
+from sakti.core.text import display_path, to_one_line
 from sakti.core.tokens import Counter
 
 SKILL = "SKILL.md"
@@ -119,13 +119,13 @@ def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -
 def _load(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | None:
     """Read the skill or command in a file, if it is one. `bound`: nothing may lead out of that folder."""
     if file.kind == "skill" and file.path.name == SKILL:
-        return _skill(file.path, bound, notes)
+        return _read_skill(file.path, bound, notes)
     if file.kind == "command" and file.path.suffix == ".md":
-        return _command(file, bound, notes)
+        return _read_command(file, bound, notes)
     return None
 
 
-def _skill(path: Path, bound: Path | None, notes: list[str]) -> Skill | None:
+def _read_skill(path: Path, bound: Path | None, notes: list[str]) -> Skill | None:
     """Read a skill: one with a wrong name is reported but loaded, one without a description is not."""
     read = read_file(path, bound, notes)
     if read is None:
@@ -140,12 +140,12 @@ def _skill(path: Path, bound: Path | None, notes: list[str]) -> Skill | None:
         notes.append(f"{source}: its name must be its folder's name, 1 to 64 of a-z, 0-9 and single hyphens.")
         name = name if _TYPED.fullmatch(name) and len(name) <= LONGEST_NAME else folder
     if not _TYPED.fullmatch(name) or len(name) > LONGEST_NAME:
-        notes.append(f"{source}: left out, {one_line(name, 40)!r} cannot be typed.")
+        notes.append(f"{source}: left out, {to_one_line(name, 40)!r} cannot be typed.")
         return None
     skill = Skill(name, description, body, path, source, hint=_line(table.get("argument-hint"), 80))
     return replace(
         skill,
-        model=_model(table),
+        model=_normalize_model(table),
         offered=not _is(table.get("disable-model-invocation"), "true"),
         typed=not _is(table.get("user-invocable"), "false"),
     )
@@ -155,21 +155,21 @@ def _is_name(name: str) -> bool:
     return _NAME.fullmatch(name) is not None and len(name) <= LONGEST_NAME
 
 
-def _command(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | None:
+def _read_command(file: ListedFile, bound: Path | None, notes: list[str]) -> Skill | None:
     name = ":".join((*file.path.parent.relative_to(file.root).parts, file.path.stem))
     read = read_file(file.path, bound, notes)
     if read is None:
         return None
     table, body, source = read
     if not _TYPED.fullmatch(name):
-        notes.append(f"{source}: left out, {one_line(name, 40)!r} cannot be typed.")
+        notes.append(f"{source}: left out, {to_one_line(name, 40)!r} cannot be typed.")
         return None
     if not body:
         notes.append(f"{source}: left out, it is empty.")
         return None
     description = _line(table.get("description"), LONGEST_DESCRIPTION) or _line(body.lstrip("# "), 80)
     hint = _line(table.get("argument-hint"), 80)
-    return Skill(name, description, body, file.path, source, "command", hint, _model(table), offered=False)
+    return Skill(name, description, body, file.path, source, "command", hint, _normalize_model(table), offered=False)
 
 
 def read_file(path: Path, bound: Path | None, notes: list[str]) -> tuple[Mapping[str, Any], str, str] | None:
@@ -207,10 +207,10 @@ def _line(value: Any, most: int) -> str:
     """Return a text in one line; a hint such as `[number]` reads as a list in YAML."""
     if isinstance(value, list):
         value = f"[{', '.join(map(str, cast('list[Any]', value)))}]"
-    return one_line(value, most).strip() if isinstance(value, str) else ""
+    return to_one_line(value, most).strip() if isinstance(value, str) else ""
 
 
-def _model(table: Mapping[str, Any]) -> str:
+def _normalize_model(table: Mapping[str, Any]) -> str:
     name = _line(table.get("model"), 100)
     return "" if name == "inherit" else name
 
@@ -242,13 +242,13 @@ def block(library: Library, counter: Counter, window: int | None) -> str:
 
 
 def _list_line(skill: Skill) -> str:
-    return f"- {skill.name}: {one_line(skill.description, SHOWN)}"
+    return f"- {skill.name}: {to_one_line(skill.description, SHOWN)}"
 
 
 def find_similar(library: Library, words: str) -> Sequence[Skill]:
     """Return the skills that `words` may mean: those whose name or description holds most of them."""
     query_words = set(words.lower().replace("-", " ").split())
-    scored = [(len(query_words & _words(s)), s) for s in library.offered]
+    scored = [(len(query_words & _collect_words(s)), s) for s in library.offered]
     ranked = [s for n, s in sorted(scored, key=lambda e: -e[0]) if n]
     if ranked:
         return ranked[:5]
@@ -256,7 +256,7 @@ def find_similar(library: Library, words: str) -> Sequence[Skill]:
     return [names[n] for n in difflib.get_close_matches(words.lower(), names, 3)]
 
 
-def _words(skill: Skill) -> set[str]:
+def _collect_words(skill: Skill) -> set[str]:
     return set(f"{skill.name.replace('-', ' ')} {skill.description.lower()}".split())
 
 
@@ -277,12 +277,12 @@ def describe_changes(before: str, now: str) -> str:
         return ""
     old = set(before.splitlines())
     new = [line for line in now.splitlines() if line not in old and line.startswith("- ")]
-    current = _listed_names(now)
-    lost = [name for name in _listed_names(before) if name not in current and " more" not in name]
+    current = _parse_names(now)
+    lost = [name for name in _parse_names(before) if name not in current and " more" not in name]
     lines = ["Skills that are new or have changed since this thread began:", *new] if new else []
     return "\n".join((*lines, *(f"The skill {name} was removed." for name in lost)))
 
 
-def _listed_names(listing: str) -> list[str]:
+def _parse_names(listing: str) -> list[str]:
     """Return the names in a list of skills, in its order."""
     return [line.partition(":")[0][2:] for line in listing.splitlines() if line.startswith("- ")]

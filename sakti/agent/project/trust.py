@@ -26,14 +26,14 @@ from sakti.agent.project.files import (
     ProjectFile,
     ProjectFiles,
     discover,
+    find_kind,
     is_trusted_by_path,
-    kind_of,
     read_as,
 )
 from sakti.core import resources
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.store import files as store_files
 
 NAMED = 4  # files in a sentence
@@ -112,7 +112,7 @@ class TrustReview(Struct, frozen=True):
             return ""
         added = {change.name for change in self.changes}
         files = [f for f in self.project.files if not self.adds_only_texts or f.name in added]
-        names = ", ".join(one_line(f.name, 80) for f in files[:NAMED])
+        names = ", ".join(to_one_line(f.name, 80) for f in files[:NAMED])
         if len(files) > NAMED:
             names += f" and {len(files) - NAMED} more"
         why = "changed since it was trusted" if self.state == "changed" else "not trusted"
@@ -168,11 +168,11 @@ def compare(project: ProjectFiles, record: Mapping[str, TrustedFile] | None) -> 
     if record is None:
         new = (TrustedFileChange(f.name, f.kind, "new", "", f.text) for f in project.files)
         return TrustReview(project, "new", tuple(sorted(new, key=lambda change: change.name)))
-    changes = tuple(_changes(project, record))
+    changes = tuple(_iter_changes(project, record))
     return TrustReview(project, "changed" if changes else "trusted", changes)
 
 
-def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterator[TrustedFileChange]:
+def _iter_changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterator[TrustedFileChange]:
     files = {f.name: f for f in project.files}
     for name in sorted({*files, *record}):
         file, trusted = files.get(name), record.get(name)
@@ -188,20 +188,20 @@ def _changes(project: ProjectFiles, record: Mapping[str, TrustedFile]) -> Iterat
 
 def _compare_versions(name: str, file: ProjectFile | None, before: TrustedFile) -> TrustedFileChange:
     if file is None:
-        return TrustedFileChange(name, kind_of(name, "script"), "removed", before.text, "")
+        return TrustedFileChange(name, find_kind(name, "script"), "removed", before.text, "")
     return TrustedFileChange(name, file.kind, "changed", before.text, file.text)
 
 
 # --- the record ---------------------------------------------------------------------------------------------------
 
 
-def folder() -> Path:
+def get_trust_folder() -> Path:
     """Return the folder in which trust is stored."""
     return resources.state_home() / "trust"
 
 
-def _file(workspace: Path) -> Path:
-    return folder() / f"{hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]}.json"
+def _get_trust_file(workspace: Path) -> Path:
+    return get_trust_folder() / f"{hashlib.sha256(os.fsencode(workspace)).hexdigest()[:32]}.json"
 
 
 class TrustRecord(Struct, frozen=True):
@@ -213,9 +213,9 @@ class TrustRecord(Struct, frozen=True):
 
 
 def _load(workspace: Path) -> TrustRecord | None:
-    if (mode := store_files.find_open_mode(folder())) is not None and mode & 0o022:
+    if (mode := store_files.find_open_mode(get_trust_folder())) is not None and mode & 0o022:
         return None  # others may have written there
-    record = _read(_file(workspace))
+    record = _read(_get_trust_file(workspace))
     return record if record is not None and record.workspace == workspace else None
 
 
@@ -236,7 +236,7 @@ def _read(path: Path) -> TrustRecord | None:
 def save(review: TrustReview) -> None:
     """Trust the files as they were reviewed. Raises `ConfigError` if that cannot be stored."""
     project = review.project
-    _write(project.workspace, {f.name: _entry(f) for f in project.files}, read_answers(project.workspace))
+    _write(project.workspace, {f.name: _make_entry(f) for f in project.files}, read_answers(project.workspace))
 
 
 def read_answers(workspace: Path) -> Mapping[str, bool]:
@@ -256,7 +256,7 @@ def save_answers(workspace: Path, answers: Mapping[str, bool]) -> None:
 
 def _write(workspace: Path, files: Mapping[str, Mapping[str, str]], answers: Mapping[str, bool]) -> None:
     record = {"workspace": str(workspace), "files": files, "answers": dict(answers)}
-    path, tried = _file(workspace), ""
+    path, tried = _get_trust_file(workspace), ""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle, tried = tempfile.mkstemp(dir=path.parent, prefix=".trust-")  # 0600
@@ -269,13 +269,13 @@ def _write(workspace: Path, files: Mapping[str, Mapping[str, str]], answers: Map
         raise ConfigError(f"{path} cannot be written ({e.strerror}): the trust is not saved.") from e
 
 
-def _entry(file: ProjectFile) -> dict[str, str]:
+def _make_entry(file: ProjectFile) -> dict[str, str]:
     return {"sha256": "", "text": ""} if file.is_text else {"sha256": file.sha256, "text": file.text}
 
 
 def revoke(workspace: Path) -> bool:
     """Trust the workspace no more; False if it was not trusted. Raises `ConfigError`."""
-    path = _file(workspace.resolve())
+    path = _get_trust_file(workspace.resolve())
     try:
         path.unlink()
     except (FileNotFoundError, NotADirectoryError):
@@ -288,7 +288,7 @@ def revoke(workspace: Path) -> bool:
 def list_trusted() -> list[tuple[Path, tuple[str, ...]]]:
     """List every trusted workspace with the names of its files, by path."""
     try:
-        records = [_read(path) for path in folder().glob("*.json")]
+        records = [_read(path) for path in get_trust_folder().glob("*.json")]
     except OSError:
         return []
     return sorted((record.workspace, tuple(record.files)) for record in records if record is not None)

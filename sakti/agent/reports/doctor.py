@@ -15,7 +15,7 @@ from sakti.agent.checkpoints import objects, shadow
 from sakti.agent.mcp import lifecycle as mcp_lifecycle
 from sakti.agent.project import instructions, trust
 from sakti.agent.project import skills as skill_files
-from sakti.agent.project.files import HOOKS, hook_files
+from sakti.agent.project.files import HOOKS, select_hook_files
 from sakti.agent.project.hooks import settings as hook_settings
 from sakti.agent.reports import mcp_view
 from sakti.agent.sandbox import sandbox as sandboxes
@@ -26,8 +26,8 @@ from sakti.core.config import Config
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.events import ModelChanged
 from sakti.core.resources import find_program
-from sakti.core.text import byte_size, counted
-from sakti.core.tokens import o200k_tokens
+from sakti.core.text import format_bytes, format_count
+from sakti.core.tokens import load_o200k_tokens
 from sakti.memory import modes
 from sakti.providers import keys, registry
 from sakti.store.maintenance import checks as maintenance_checks
@@ -76,41 +76,41 @@ async def examine(
     """
     path = env.get("PATH")
     lines = [CheckResult("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]
-    lines += _files(database)
+    lines += _check_files(database)
     checks = await asyncio.to_thread(maintenance_checks.inspect, database, deep=False)
     lines += [
         CheckResult(f"database {f.name}", f.ok, f.detail + ":" * bool(f.advice and not f.ok), f.advice) for f in checks
     ]
-    lines.append(await asyncio.to_thread(_tokenizer))
-    lines += await _models(env, config, answers)
+    lines.append(await asyncio.to_thread(_check_tokenizer))
+    lines += await _check_models(env, config, answers)
     found_rg = find_ripgrep()
     slower = "not installed; file search is slower without it"
     lines.append(CheckResult("ripgrep", found_rg is not None, found_rg or slower, optional=True))
-    lines.append(await asyncio.to_thread(_sandbox, env, workspace, config))
-    lines += _web(config)
-    lines.append(await asyncio.to_thread(_checkpoints, workspace))
+    lines.append(await asyncio.to_thread(_check_sandbox, env, workspace, config))
+    lines += _check_web(config)
+    lines.append(await asyncio.to_thread(_check_checkpoints, workspace))
     review = await asyncio.to_thread(trust.review, workspace)
-    lines += await asyncio.to_thread(_project_texts, review, own_commands)
-    lines += await asyncio.to_thread(_broken_modes)
-    lines += await asyncio.to_thread(_custom_agents, review)
-    lines += await asyncio.to_thread(_servers, review, config, env)
+    lines += await asyncio.to_thread(_check_project_texts, review, own_commands)
+    lines += await asyncio.to_thread(_check_modes)
+    lines += await asyncio.to_thread(_check_custom_agents, review)
+    lines += await asyncio.to_thread(_check_servers, review, config, env)
     bash = find_program("bash", workspace, path)
     lines.append(CheckResult("bash", bash is not None, bash or "not found:", "commands cannot run: install bash."))
-    return lines + await asyncio.to_thread(_hooks, review, config)
+    return lines + await asyncio.to_thread(_check_hooks, review, config)
 
 
-def _hooks(review: trust.TrustReview, config: Config) -> list[CheckResult]:
+def _check_hooks(review: trust.TrustReview, config: Config) -> list[CheckResult]:
     """Report every hook: its file, and whether it runs."""
-    listed = hook_settings.load_hooks(config.hooks, hook_files(review.project.files))
+    listed = hook_settings.load_hooks(config.hooks, select_hook_files(review.project.files))
     problems = (*listed.problems, *hook_settings.find_problems(review.project.workspace, HOOKS))
     broken = [CheckResult("hooks", False, problem) for problem in problems]
-    lines = [_hook_line(hook, review) for hook in listed.hooks[:MOST_HOOKS]]
+    lines = [_check_hook(hook, review) for hook in listed.hooks[:MOST_HOOKS]]
     if len(listed.hooks) > MOST_HOOKS:
         lines.append(CheckResult("hook", True, f"and {len(listed.hooks) - MOST_HOOKS} more"))
     return [*broken, *lines]
 
 
-def _hook_line(hook: hook_settings.Hook, review: trust.TrustReview) -> CheckResult:
+def _check_hook(hook: hook_settings.Hook, review: trust.TrustReview) -> CheckResult:
     """Describe a hook: active with the folders that it cannot write to, else why it does not run."""
     untrusted = hook.project and not review.holds and not hook.why_not
     if untrusted:
@@ -126,7 +126,7 @@ def _hook_line(hook: hook_settings.Hook, review: trust.TrustReview) -> CheckResu
     return CheckResult("hook", is_active, f"{hook.title} ({hook.source}): {detail}", fix, optional=True)
 
 
-def _servers(review: trust.TrustReview, config: Config, env: Mapping[str, str]) -> list[CheckResult]:
+def _check_servers(review: trust.TrustReview, config: Config, env: Mapping[str, str]) -> list[CheckResult]:
     """Report every file with MCP servers, and each that does not start."""
     listed = mcp_view.load_reviewed(review, config.mcp, env)
     lines = [CheckResult("mcp", False, problem) for problem in listed.problems]
@@ -139,7 +139,7 @@ def _servers(review: trust.TrustReview, config: Config, env: Mapping[str, str]) 
     return lines
 
 
-def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> CheckResult:
+def _check_sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> CheckResult:
     """Report what would hold commands in this workspace."""
     home = Path(env.get("HOME") or Path.home()).resolve()
     off = "switched off by sandbox.enabled" if config.sandbox.enabled == "off" else ""
@@ -147,9 +147,9 @@ def _sandbox(env: Mapping[str, str], workspace: Path, config: Config) -> CheckRe
     return CheckResult("sandbox", level.holds, level.text + "." * (not level.holds), level.remedy, optional=True)
 
 
-def _web(config: Config) -> list[CheckResult]:
+def _check_web(config: Config) -> list[CheckResult]:
     """Report a proxy that resolves the names of web pages, whose addresses cannot be checked then."""
-    proxy = network.proxy_for("https://example.org/") if config.web.fetch else ""
+    proxy = network.find_proxy("https://example.org/") if config.web.fetch else ""
     if not proxy:
         return []
     host = urlsplit(proxy).netloc.rpartition("@")[2]
@@ -157,17 +157,17 @@ def _web(config: Config) -> list[CheckResult]:
     return [CheckResult("web", False, detail, optional=True)]
 
 
-def _checkpoints(workspace: Path) -> CheckResult:
+def _check_checkpoints(workspace: Path) -> CheckResult:
     """Report the room that checkpoints of this workspace take, and for how long they are kept."""
     contents = shadow.open_objects(shadow.find_folder(workspace.resolve()))
     history, files = contents.size_of(objects.HISTORY), contents.size_of(objects.FILE)
-    parts = f"git's objects {byte_size(history)}, uncovered files {byte_size(files)}"
+    parts = f"git's objects {format_bytes(history)}, uncovered files {format_bytes(files)}"
     return CheckResult(
-        "checkpoints", True, f"{parts}; kept for {shadow.KEPT_DAYS} days, up to {byte_size(shadow.LARGEST)}"
+        "checkpoints", True, f"{parts}; kept for {shadow.KEPT_DAYS} days, up to {format_bytes(shadow.LARGEST)}"
     )
 
 
-def _project_texts(review: trust.TrustReview, own_commands: Container[str]) -> list[CheckResult]:
+def _check_project_texts(review: trust.TrustReview, own_commands: Container[str]) -> list[CheckResult]:
     """Report trust, instructions, skills and commands of the workspace and the user."""
     workspace, problem = review.project.workspace, review.project.problem
     states = {"nothing": "nothing to trust here", "trusted": "this workspace is trusted"}
@@ -177,15 +177,15 @@ def _project_texts(review: trust.TrustReview, own_commands: Container[str]) -> l
     names = ", ".join(source.name for source in texts.sources) or "none"
     out.append(CheckResult("instructions", not texts.notes, ". ".join((names, *texts.notes)), optional=True))
     skills = skill_files.load(workspace, project=review.holds, trusts=review.trusts)
-    summary = counted(len(skills.skills), "skill or command", "skills and commands")
+    summary = format_count(len(skills.skills), "skill or command", "skills and commands")
     wrong = len(skills.notes) + len(skills.shadowed) + sum(s.name in own_commands for s in skills.skills)
     if wrong:
-        summary += f", {counted(wrong, 'problem')}:"
+        summary += f", {format_count(wrong, 'problem')}:"
     out.append(CheckResult("skills", not wrong, summary, "`sakti skills list` names them.", optional=True))
     return out
 
 
-def _custom_agents(review: trust.TrustReview) -> list[CheckResult]:
+def _check_custom_agents(review: trust.TrustReview) -> list[CheckResult]:
     """Report the custom agents, their broken files, and the unused parts of the others."""
     workspace = review.project.workspace
     loaded = agent_files.load(workspace, project=review.holds, trusts=review.trusts)
@@ -193,20 +193,20 @@ def _custom_agents(review: trust.TrustReview) -> list[CheckResult]:
     notes = [CheckResult("agent", False, note, optional=True) for note in all_notes[:MOST_NOTES]]
     if len(all_notes) > MOST_NOTES:
         notes.append(CheckResult("agent", False, f"and {len(all_notes) - MOST_NOTES} more", optional=True))
-    summary = counted(len(loaded.agents), "custom agent")
+    summary = format_count(len(loaded.agents), "custom agent")
     if loaded.agents:
         summary += f": {', '.join(a.name for a in loaded.agents)}"
     if loaded.broken:
-        summary += f"; {counted(len(loaded.broken), 'broken file')}"
+        summary += f"; {format_count(len(loaded.broken), 'broken file')}"
     return [CheckResult("agents", not loaded.broken, summary, optional=True), *notes]
 
 
-def _broken_modes() -> list[CheckResult]:
-    problems = (modes.find_problem(name) for name in resources.mode_names())
+def _check_modes() -> list[CheckResult]:
+    problems = (modes.find_problem(name) for name in resources.list_modes())
     return [CheckResult("mode", False, problem, optional=True) for problem in problems if problem]
 
 
-def _files(path: Path) -> list[CheckResult]:
+def _check_files(path: Path) -> list[CheckResult]:
     version, wal = check_sqlite()
     out = [
         CheckResult(
@@ -215,30 +215,30 @@ def _files(path: Path) -> list[CheckResult]:
         CheckResult("database", True, str(path)),
     ]
     for kind in ("prompts", "themes"):
-        folders = [str(f) for f in resources.folders(kind)]
+        folders = [str(f) for f in resources.iter_folders(kind)]
         out.append(CheckResult(kind, bool(folders), folders[0] if folders else "not found:", "install sakti again."))
     config = resources.config_home() / "config.toml"
     out.append(CheckResult("config", True, str(config) if config.exists() else f"{config} (missing: defaults apply)"))
     return out
 
 
-def _tokenizer() -> CheckResult:
+def _check_tokenizer() -> CheckResult:
     try:
-        good = bool(o200k_tokens())
+        good = bool(load_o200k_tokens())
     except (OSError, ValueError):
         good = False
     return CheckResult("tokenizer", good, "o200k_base, offline", "The rank file is damaged: install sakti again.")
 
 
-async def _models(env: Mapping[str, str], config: Config, answers: ModelChanged | None) -> list[CheckResult]:
+async def _check_models(env: Mapping[str, str], config: Config, answers: ModelChanged | None) -> list[CheckResult]:
     if answers is not None and answers.model:
         model = CheckResult("model", True, f"{answers.model} ({answers.reason})")
     else:
-        model = await _model(env, config)
-    return [model, await asyncio.to_thread(_keyring)]
+        model = await _check_model(env, config)
+    return [model, await asyncio.to_thread(_check_keyring)]
 
 
-async def _model(env: Mapping[str, str], config: Config) -> CheckResult:
+async def _check_model(env: Mapping[str, str], config: Config) -> CheckResult:
     """Report the model that a chat would begin with, chosen as it chooses."""
     try:
         choice = await registry.select_model(flag=None, config_model=config.model, env=env, settings=config.providers)
@@ -253,7 +253,7 @@ async def _model(env: Mapping[str, str], config: Config) -> CheckResult:
     return CheckResult("model", not problem, f"{choice.model} ({choice.reason})", problem)
 
 
-def _keyring() -> CheckResult:
+def _check_keyring() -> CheckResult:
     name = keys.get_keyring_name()
     if not name:
         return CheckResult("keyring", False, "no backend: keys come from the environment only", optional=True)

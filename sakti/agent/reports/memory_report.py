@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sakti.core.events import Backlog, CompactionFinished, Gauge, MemoryStatus, StaleLeases
-from sakti.core.text import count_k, counted
+from sakti.core.text import count_k, format_count
 from sakti.core.types import Spent, Usage
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def format_backlog(backlog: Backlog, unit: str = " tokens left") -> str:
     parts = ["paused"] if backlog.paused else []
     parts.append(f"{count_k(backlog.tokens)}{unit}")
     if backlog.calls:
-        parts.append(counted(backlog.calls, "call"))
+        parts.append(format_count(backlog.calls, "call"))
     if backlog.calls and backlog.cost_usd is not None:
         parts.append(f"~${backlog.cost_usd:.2f}")
     return " · ".join(parts)
@@ -57,23 +57,23 @@ def format_forecast(status: MemoryStatus, turn_tokens: int | None, streaming: in
     freed = status.buffered_observations.projected_message_removal if status.buffered_observations.chunks else 0
     if freed:
         frees = f"frees {ABOUT if status.approximate else ''}{count_k(freed)}"
-        turns = _turns(threshold - tokens, turn_tokens)
+        turns = _describe_turns(threshold - tokens, turn_tokens)
         return f"{frees} · {turns}" if turns else frees
     at = status.next_buffer_at or threshold
     if status.buffered_observations.status == "running" or at <= tokens:
         return ""
-    turns = _turns(at - tokens, turn_tokens)
+    turns = _describe_turns(at - tokens, turn_tokens)
     return f"observes {turns}" if turns else ""
 
 
-def _turns(tokens: int, turn_tokens: int | None) -> str:
+def _describe_turns(tokens: int, turn_tokens: int | None) -> str:
     if tokens <= 0:
         return "at the next step"
     if not turn_tokens:
         return ""
     exact = tokens / turn_tokens
     turns = min(STEPS, key=lambda step: max(exact, 1) / step if exact > step else step / max(exact, 1))
-    return f"in about {counted(turns, 'turn')}"
+    return f"in about {format_count(turns, 'turn')}"
 
 
 def describe_ready_observations(status: MemoryStatus, figures: Figures | None) -> str:
@@ -83,7 +83,7 @@ def describe_ready_observations(status: MemoryStatus, figures: Figures | None) -
         return ""
     count = figures.ready_lines if figures is not None else 0
     about = ABOUT if status.approximate else ""
-    lines = counted(count, "observation") if count else "observations"
+    lines = format_count(count, "observation") if count else "observations"
     freed = 0 if status.phase in RESTS else buffered.projected_message_removal
     return f"{lines} will free {about}{count_k(freed)}" if freed else f"{lines} ready"
 
@@ -159,19 +159,24 @@ def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
     saved = done.tokens_before - done.tokens_after
     freed = f"{count_k(saved)} freed" if saved > 0 else "none freed: the observations are as long as their messages"
     log = done.tokens_after - done.kept_tokens
-    result = f"{counted(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
-    doubtful = f"{counted(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
+    result = f"{format_count(done.lines, 'line')}; the log has {count_k(max(0, log))} tokens now"
+    doubtful = (
+        f"{format_count(done.doubtful, 'new line')} with unverified claims: filter the observations by ? to see them"
+    )
     named_rows = [
         (
             "Removed",
-            f"{counted(done.messages, 'message')}, {count_k(done.gone_tokens)} tokens; each is kept, /search finds it",
+            f"{format_count(done.messages, 'message')}, {count_k(done.gone_tokens)} tokens;"
+            " each is kept, /search finds it",
         ),
         (
             "Kept",
-            f"{counted(done.kept, 'message')} word for word, {count_k(done.kept_tokens)} tokens" if done.kept else "",
+            f"{format_count(done.kept, 'message')} word for word, {count_k(done.kept_tokens)} tokens"
+            if done.kept
+            else "",
         ),
         ("Observations", result),
-        ("Pinned", f"{counted(done.pinned, 'line')}, always kept" if done.pinned else ""),
+        ("Pinned", f"{format_count(done.pinned, 'line')}, always kept" if done.pinned else ""),
         ("Doubtful", doubtful if done.doubtful else ""),
         ("Tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)} in both windows, {freed}"),
         ("Diff", "/compact diff shows the log before and after"),
@@ -183,21 +188,20 @@ def describe_compaction(done: CompactionFinished) -> list[tuple[str, str]]:
 def describe_uncompaction(done: CompactionFinished) -> str:
     """Say in a sentence what undoing a compaction did."""
     return (
-        f"{counted(done.messages, 'message')} {'is' if done.messages == 1 else 'are'} in the window again, unchanged:"
-        f" {count_k(done.tokens_after)} tokens."
+        f"{format_count(done.messages, 'message')} {'is' if done.messages == 1 else 'are'} in the window again,"
+        f" unchanged: {count_k(done.tokens_after)} tokens."
     )
 
 
 def describe_event(event: MemoryEvent, retry_at: int | None = None) -> str:
     """Say what happened in a few words; `retry_at` (Unix ms) is known of the newest failure alone."""
     sizes_ = f"{count_k(event.tokens_before)} → {count_k(event.tokens_after)}"
+    lines = format_count(event.lines, "line")
     match event.kind:
         case "observed" | "activated" if event.text:
-            return (
-                f"{event.kind} report of {event.text} → {counted(event.lines, 'line')}, {count_k(event.tokens_after)}"
-            )
+            return f"{event.kind} report of {event.text} → {lines}, {count_k(event.tokens_after)}"
         case "observed" | "activated":
-            return f"{event.kind} {counted(event.messages, 'message')} → {counted(event.lines, 'line')}, {sizes_}"
+            return f"{event.kind} {format_count(event.messages, 'message')} → {lines}, {sizes_}"
         case "reflected":
             return f"reflected {sizes_}"
         case "taken_over":
@@ -205,9 +209,9 @@ def describe_event(event: MemoryEvent, retry_at: int | None = None) -> str:
         case "taken_back":
             return f"generation {event.generation} undone"
         case "compacted":
-            return f"compacted {counted(event.messages, 'message')}, {sizes_}"
+            return f"compacted {format_count(event.messages, 'message')}, {sizes_}"
         case "undone":
-            return f"compaction undone, {counted(event.messages, 'message')} back"
+            return f"compaction undone, {format_count(event.messages, 'message')} back"
         case "stopped":
             return event.text
         case "failed":
@@ -230,10 +234,12 @@ def list_figures(figures: Figures) -> list[tuple[str, str]]:
         for g in figures.generations[-GENERATIONS:]
     ]
     if figures.marked_lines:
-        lines = counted(figures.marked_lines, "line")
-        out.append(("Unverified", f"{lines} with {counted(figures.claims, 'claim')} without a source"))
+        lines = format_count(figures.marked_lines, "line")
+        out.append(("Unverified", f"{lines} with {format_count(figures.claims, 'claim')} without a source"))
     if figures.dropped_lines + figures.dropped_paths:
-        lost = f"{counted(figures.dropped_lines, 'important line')} and {counted(figures.dropped_paths, 'path')}"
+        lost = (
+            f"{format_count(figures.dropped_lines, 'important line')} and {format_count(figures.dropped_paths, 'path')}"
+        )
         out.append(("Dropped", f"{lost} are not in the reflections; search finds them"))
     return out
 

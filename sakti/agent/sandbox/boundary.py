@@ -237,7 +237,7 @@ def _list_own_paths(places: Sequence[Path], roots: Sequence[Path]) -> Iterator[P
 
 def _list_data_folders() -> Iterator[Path]:
     for kind in ("prompts", "themes"):
-        yield from (f for f in resources.folders(kind) if not f.is_relative_to(resources.config_home()))
+        yield from (f for f in resources.iter_folders(kind) if not f.is_relative_to(resources.config_home()))
 
 
 _TEXT_NAMES = frozenset(location.path.partition("/")[0] for location in TABLE)

@@ -19,7 +19,7 @@ from msgspec import Struct, field
 
 from sakti.core import network
 from sakti.core.network import resolve_host
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 log = logging.getLogger(__name__)
 
@@ -127,7 +127,7 @@ class Proxy:
     async def _open(self, asked: ProxyRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to an allowed host by the address that was checked. Raises `RefusedRequest`."""
         if not network.is_allowed(self._allowed, asked.name, asked.port):
-            host = one_line(
+            host = to_one_line(
                 str(network.NetworkHost(asked.name, None if asked.port in network.USUAL_PORTS else asked.port)), 100
             )
             if host not in self.refused and len(self.refused) < MOST_REFUSED:
@@ -141,7 +141,9 @@ class Proxy:
                     raise RefusedRequest(403, f"{asked.name} has no public address.")
                 return await _connect(public, asked.port)
         except (OSError, TimeoutError) as e:
-            raise RefusedRequest(502, f"{asked.name} cannot be reached: {one_line(str(e) or 'no answer', 100)}.") from e
+            raise RefusedRequest(
+                502, f"{asked.name} cannot be reached: {to_one_line(str(e) or 'no answer', 100)}."
+            ) from e
 
 
 async def _connect(public: Sequence[str], port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -260,7 +262,7 @@ def _parse_header(line: str) -> tuple[str, str]:
 def _parse_host(text: str) -> str:
     host = network.parse_host(text.strip("[]") if text.startswith("[") else text)
     if host is None or host.port is not None or "*" in host.name:
-        raise RefusedRequest(403, f"{one_line(text, 100)} is not a host name.")
+        raise RefusedRequest(403, f"{to_one_line(text, 100)} is not a host name.")
     return host.name
 
 

@@ -43,7 +43,7 @@ from sakti.agent.sandbox.boundary import (
 from sakti.agent.sandbox.shared_network import SharedNetwork
 from sakti.core import resources
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 LIMIT = 10.0  # seconds
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -325,7 +325,7 @@ class SystemSandbox(Struct, dict=True):
         if program:
             if not (result := self._run_self_test(self._enclose_by_bubblewrap, "sandbox.json", program)):
                 return Level("sandboxed")
-            why, remedy = f"the self-test failed: {one_line(result, 120)}", _REFUSED
+            why, remedy = f"the self-test failed: {to_one_line(result, 120)}", _REFUSED
         if self._landlock_holds() and not self._run_self_test(
             self._enclose_by_landlock, "landlock.json", sys.executable, _LANDLOCK_TESTS
         ):
@@ -338,7 +338,7 @@ class SystemSandbox(Struct, dict=True):
         if not self.seatbelt.is_file():
             return Level("unsandboxed", f"{self.seatbelt} is not there")
         if result := self._run_self_test(self._enclose_by_seatbelt, "seatbelt.json", str(self.seatbelt)):
-            return Level("unsandboxed", f"the self-test failed: {one_line(result, 120)}")
+            return Level("unsandboxed", f"the self-test failed: {to_one_line(result, 120)}")
         self._way = self._enclose_by_seatbelt
         return Level("sandboxed", own_network=False)
 

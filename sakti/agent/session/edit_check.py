@@ -23,7 +23,7 @@ from msgspec import structs
 from sakti.core.errors import SaktiError
 from sakti.core.events import TextDelta
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.core.types import TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed
 
@@ -61,7 +61,7 @@ async def with_verdict(turn: Turn, completed: Completed) -> Completed:
     changes = _find_changes(turn)
     if not changes:
         return completed
-    text = f"\n\nChecked by the program: {await _verdict(turn, changes)}"
+    text = f"\n\nChecked by the program: {await _join_problems(turn, changes)}"
     turn.emit(TextDelta(text))
     *parts, last = completed.parts or (TextPart(""),)
     if isinstance(last, TextPart):
@@ -69,11 +69,11 @@ async def with_verdict(turn: Turn, completed: Completed) -> Completed:
     return structs.replace(completed, parts=(*parts, last, TextPart(text.lstrip())))
 
 
-async def _verdict(turn: Turn, changes: Sequence[ToolResultPart]) -> str:
+async def _join_problems(turn: Turn, changes: Sequence[ToolResultPart]) -> str:
     names = dict.fromkeys(name for r in changes for name in str(r.details["path"]).split(", "))
     sentences = [await _check_file(turn, name) for name in names]
     code = (r for r in changes if PurePath(str(r.details["path"])).suffix.lower() not in PROSE)
-    removed = removed_definitions("\n".join(str(r.details.get("diff") or "") for r in code))
+    removed = list_removed_definitions("\n".join(str(r.details.get("diff") or "") for r in code))
     sentences += [sentence for name in removed if (sentence := await _check_use(turn, name))]
     return " ".join(sentences)
 
@@ -81,10 +81,10 @@ async def _verdict(turn: Turn, changes: Sequence[ToolResultPart]) -> str:
 async def _check_file(turn: Turn, name: str) -> str:
     path = turn.toolbox.state.resolve(name)
     if path.suffix.lower() in JAVASCRIPT and shutil.which("node"):
-        problem = await _node_problem(turn, path)
+        problem = await _find_node_problem(turn, path)
     else:
         try:
-            problem = await asyncio.to_thread(_file_problem, path)
+            problem = await asyncio.to_thread(_find_file_problem, path)
         except OSError:
             problem = None
     if problem is None:
@@ -92,7 +92,7 @@ async def _check_file(turn: Turn, name: str) -> str:
     return f"{name} does not parse: {problem}." if problem else f"{name} parses."
 
 
-def _file_problem(path: Path) -> str | None:
+def _find_file_problem(path: Path) -> str | None:
     return parse_problem(path.name, path.read_text("utf-8-sig", "replace"))
 
 
@@ -133,7 +133,7 @@ def _parse_yaml(text: str) -> None:
         pass
 
 
-def removed_definitions(diff: str) -> list[str]:
+def list_removed_definitions(diff: str) -> list[str]:
     """Return names that lines of a diff define no more."""
     rows = [row for row in diff.split("\n") if row[:1] in "+-" and not row.startswith(("+++", "---"))]
     removed = _find_definitions(row[1:] for row in rows if row.startswith("-"))
@@ -157,10 +157,10 @@ async def _check_use(turn: Turn, name: str) -> str:
         return ""
     files = len({p.rpartition(":")[0] for p in places})
     more = ", …" if len(places) > NAMED else ""
-    return f"`{name}` is gone but still used in {counted(files, 'file')}: {', '.join(places[:NAMED])}{more}."
+    return f"`{name}` is gone but still used in {format_count(files, 'file')}: {', '.join(places[:NAMED])}{more}."
 
 
-async def _node_problem(turn: Turn, path: Path) -> str | None:
+async def _find_node_problem(turn: Turn, path: Path) -> str | None:
     result = await _call(turn, "bash", {"command": f"node --check {shlex.quote(str(path))}"})
     if result is None or "exit_code" not in result.details:
         return None

@@ -16,7 +16,7 @@ from sakti.core.errors import NoModelError, SaktiError
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, Notice, ThreadChanged, TurnFinished
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.core.types import ContextPart, Json, MarkerPart, ModelInfo, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.store import files
 from sakti.store.secrets import mask_value
@@ -115,7 +115,7 @@ def judge_turn(goal: Goal, end: TurnFinished, *, has_calls: bool, was_refused: b
     """Count a turn, and end or pause the goal for what happened in it."""
     goal = replace(goal, usd=goal.usd + (end.usage.cost_usd or 0.0), idle=0 if has_calls else goal.idle + 1)
     if end.status == "limit" and goal.usd >= goal.max_usd:
-        return _at_limit(goal)
+        return _stop_at_limit(goal)
     if end.status != "answered":
         return replace(goal, state="paused", reason=end.error or "the turn was stopped")
     if was_refused:
@@ -133,14 +133,14 @@ def judge_check(goal: Goal, check: ToolResultPart | None) -> Goal:
     if check is not None and check.details.get("exit_code") == 0 and not check.is_error:
         return replace(goal, state="met", reason="the check passes")
     if goal.turns >= goal.max_turns or goal.usd >= goal.max_usd:
-        return _at_limit(goal)
+        return _stop_at_limit(goal)
     if goal.idle >= IDLE_AT_MOST:
         return replace(goal, state="paused", reason=f"{IDLE_AT_MOST} consecutive turns called no tool")
     return goal
 
 
-def _at_limit(goal: Goal) -> Goal:
-    limit = f"${goal.max_usd:.2f}" if goal.usd >= goal.max_usd else counted(goal.max_turns, "turn")
+def _stop_at_limit(goal: Goal) -> Goal:
+    limit = f"${goal.max_usd:.2f}" if goal.usd >= goal.max_usd else format_count(goal.max_turns, "turn")
     return replace(goal, state="limit", reason=f"the limit of {limit} is reached")
 
 
@@ -301,7 +301,8 @@ class Goals:
         """Say that the limit in dollars cannot be watched if the model's price is not known."""
         info = self._open.workspace.models.info
         if info is not None and info.input_price is None:
-            limit = f"the limit of ${goal.max_usd:.2f} cannot be enforced; that of {counted(goal.max_turns, 'turn')} is"
+            turns = format_count(goal.max_turns, "turn")
+            limit = f"the limit of ${goal.max_usd:.2f} cannot be enforced; that of {turns} is"
             text = f"The price of {info.full_name} is not known, so {limit}."
             self._open.emit(Notice("warning", "Goal", text))
 

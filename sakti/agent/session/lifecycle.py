@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from sakti.agent.project import files, trust
 from sakti.core.errors import ConfigError
 from sakti.core.events import Notice
-from sakti.core.text import count_k, one_line
+from sakti.core.text import count_k, to_one_line
 
 if TYPE_CHECKING:
     from sakti.agent.mcp.config import ServerNeed
@@ -69,7 +69,7 @@ async def settle_new_files(
         return {}
     moved = workspace.take_moved()
     review = await asyncio.to_thread(trust.review_new, workspace.root, workspace.options.reviewed, moved)
-    left_out = {change.name: _left_out(change.name, moved) for change in review.changes}
+    left_out = {change.name: _describe_set_aside(change.name, moved) for change in review.changes}
     workspace.note_reviewed_files(left_out)
     if not left_out or ask is None or not await ask(review):
         return left_out
@@ -84,9 +84,13 @@ async def settle_new_files(
     return left_out
 
 
-def _left_out(name: str, moved: Sequence[tuple[str, str]]) -> str:
+def _describe_set_aside(name: str, moved: Sequence[tuple[str, str]]) -> str:
     new = next((new for old, new in moved if name == old or name.startswith(f"{old}/")), "")
-    return f"{one_line(name, 80)}: a command created it, so it is set aside in {new}." if new else files.left_out(name)
+    return (
+        f"{to_one_line(name, 80)}: a command created it, so it is set aside in {new}."
+        if new
+        else files.describe_ignored(name)
+    )
 
 
 def _trust(

@@ -291,7 +291,7 @@ def _check_limits(turn: Turn, written: int) -> None:
     """Raise where an answer goes on beyond what any model writes, or beyond the turn's time."""
     limits.check_answer_length(written)
     limited = turn.settings.max_seconds is not None  # looked at for every token
-    if limited and agent_limits.remaining_seconds(turn.settings, turn.seconds()) == 0.0:
+    if limited and agent_limits.compute_remaining_seconds(turn.settings, turn.seconds()) == 0.0:
         raise Stop("limit", agent_limits.time_limit_error(turn.settings))
 
 
@@ -310,12 +310,12 @@ def _require_answer(done: Completed | None) -> Completed:
 
 async def _wait_for_retry(turn: Turn, call: RunningCall, error: ProviderError) -> bool:
     """Wait until the same model may be asked again; False if it is not."""
-    seconds = call.retries.wait(error, agent_limits.remaining_seconds(turn.settings, turn.seconds()))
+    seconds = call.retries.wait(error, agent_limits.compute_remaining_seconds(turn.settings, turn.seconds()))
     if seconds is None:
         return False
     if _discard_stream(turn, error):
         turn.streamed, turn.thinking = [], []
-    turn.emit(RetryScheduled(call.retries.attempt, limits.max_attempts(error), seconds, error.message))
+    turn.emit(RetryScheduled(call.retries.attempt, limits.choose_max_attempts(error), seconds, error.message))
     await _wait(turn, seconds, error)
     return True
 
@@ -373,7 +373,7 @@ async def _fall_back(turn: Turn, call: RunningCall, error: ProviderError) -> str
     if other is None:
         if error.retryable:
             raise _explain_last_try(error, call.retries.attempt)
-        raise final_error(error, call.refusal or error)
+        raise make_final_error(error, call.refusal or error)
     first, call.fell_back = turn.model.full_name, True
     turn.provider, turn.model, turn.usual_model = *other, None
     turn.on_model_corrected = _forget
@@ -443,7 +443,7 @@ async def _wait(turn: Turn, seconds: float, error: ProviderError) -> None:
         raise error from None  # Esc while waiting: the failure itself is the end
 
 
-def length_error(turn: Turn, tokens: int, *, thought: bool) -> SaktiError:
+def make_length_error(turn: Turn, tokens: int, *, thought: bool) -> SaktiError:
     """Describe why a turn ends at the limit of one answer, and what to do."""
     limit = f"{tokens:,} tokens"
     if thought:
@@ -485,7 +485,7 @@ async def keep_omission(turn: Turn, omission: Omission) -> Notice:
     return Notice("warning", "Left out", text)
 
 
-def final_error(error: ProviderError, first: ProviderError) -> ProviderError:
+def make_final_error(error: ProviderError, first: ProviderError) -> ProviderError:
     """Return the error that ends a turn; for a refused request the `first` one, with a way out."""
     if not omissions.is_refusal(error):
         return error

@@ -156,7 +156,7 @@ class Models:
         "haiku" means the provider's small model. Raises `SaktiError` if it is not available.
         """
         assert self.info is not None
-        short = {"haiku": registry.small_model(self.info.full_name), "sonnet": "", "opus": "", "inherit": ""}
+        short = {"haiku": registry.choose_small_model(self.info.full_name), "sonnet": "", "opus": "", "inherit": ""}
         requested = short.get(name.lower(), name)
         if not requested:
             return None
@@ -194,7 +194,9 @@ class Models:
         """
         if self.info is None or self.provider is None:
             return None
-        return self.info.full_name if self.provider.is_custom_server else registry.small_model(self.info.full_name)
+        return (
+            self.info.full_name if self.provider.is_custom_server else registry.choose_small_model(self.info.full_name)
+        )
 
     def can_observe(self, full_name: str | None) -> bool:
         """Return whether a model chosen automatically may observe: one known to be unfit may not."""

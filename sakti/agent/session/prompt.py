@@ -19,7 +19,7 @@ from sakti.agent.tools.processes import Running
 from sakti.core import resources
 from sakti.core.events import Event, MemoryActivation, StepFinished
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.types import (
     Block,
     ContextPart,
@@ -57,7 +57,7 @@ def list_texts(workspace: Workspace, thread: Thread | None) -> list[tuple[str, s
     sources = instructions.cut_to_limit(instructions.find_initial(thread), (), limit).sources
     texts = [("system", text), *(("instructions", instructions.block(s)) for s in sources)]
     if info is None or info.has_memory_tools:
-        lists = {"skills": initial_skills, "mcp": initial_servers}
+        lists = {"skills": get_initial_skills, "mcp": get_initial_servers}
         texts += [(kind, listed) for kind, of in lists.items() if (listed := of(thread))]
     return texts
 
@@ -67,10 +67,10 @@ def build(workspace: Path, thread: Thread | None, *, interactive: bool, brief: b
 
     `brief`: for a model with a small window; `added`: folders opened beside the workspace.
     """
-    return "\n\n".join(_parts(workspace, added, thread, interactive, brief))
+    return "\n\n".join(_iter_parts(workspace, added, thread, interactive, brief))
 
 
-def _parts(
+def _iter_parts(
     workspace: Path, added: Sequence[Path], thread: Thread | None, interactive: bool, brief: bool
 ) -> Iterator[str]:
     yield resources.read_prompt("system#brief" if brief else "system")
@@ -88,12 +88,12 @@ def describe(root: Path, added: Sequence[Path] = ()) -> str:
     return f"Workspace: {root}{more}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 
 
-def moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:
+def collect_moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:
     """Return what changes from step to step, by name; `folder` as people write it in the workspace."""
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
     facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
     if git is not None:
-        state = counted(git.changed, "changed path") if git.changed else "clean"
+        state = format_count(git.changed, "changed path") if git.changed else "clean"
         facts["git"] = f"Git: on {git.branch}, {state}"
     return facts
 
@@ -141,15 +141,15 @@ class SentPrefix:
 
     def texts(self) -> list[tuple[str, str]]:
         """Return the texts of the system prompt with their kinds; empty if the current ones apply."""
-        last = self._current()
+        last = self._get_current()
         return [block for block in last.blocks if block[0] in KINDS] if last is not None else []
 
     def tools(self, model: ModelInfo) -> tuple[ToolSpec, ...]:
         """Return the tools for a model; empty if the current ones apply."""
-        last = self._current()
+        last = self._get_current()
         return last.tools if last is not None and last.model == model.full_name else ()
 
-    def _current(self) -> LastRequest | None:
+    def _get_current(self) -> LastRequest | None:
         """Return the last request if it applies, and forget it otherwise."""
         info = self._open.workspace.models.info
         if self._last is not None and info is not None and not self._applies(self._last, info):
@@ -186,7 +186,7 @@ _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
 # --- instructions -----------------------------------------------------------------------------------------
 
 
-def names_near(thread: Thread | None) -> list[str]:
+def list_nearby_names(thread: Thread | None) -> list[str]:
     """Return the names of what a thread was shown when a tool touched its part of the project."""
     names: Any = thread.metadata.get(instructions.NEARBY_KEY) if thread is not None else None
     return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
@@ -202,9 +202,9 @@ def make_nearby(
     """Make the call hook that shows instructions near the files that a thread's tools touch."""
 
     async def keep(names: Sequence[str]) -> None:
-        await add_metadata({instructions.NEARBY_KEY: list(dict.fromkeys((*names_near(thread()), *names)))})
+        await add_metadata({instructions.NEARBY_KEY: list(dict.fromkeys((*list_nearby_names(thread()), *names)))})
 
-    begun_with, near = (lambda: instructions.find_initial(thread())), (lambda: names_near(thread()))
+    begun_with, near = (lambda: instructions.find_initial(thread())), (lambda: list_nearby_names(thread()))
     return instructions.Nearby(files.root, trusts if files.count else None, begun_with, touched, near, keep)
 
 
@@ -216,7 +216,7 @@ def name_omissions(info: ModelInfo, toolbox: Toolbox, library: Library) -> str:
     return f"{info.name} has {info.context_window:,} tokens: it is not offered {text}, and its prompt is shorter."
 
 
-def instruction_facts(
+def collect_instruction_facts(
     messages: Sequence[Message], changed: Mapping[str, str], nearby_texts: Mapping[str, str], thread: Thread | None
 ) -> dict[str, str]:
     """Return instruction facts by file.
@@ -231,7 +231,7 @@ def instruction_facts(
         elif f"{INSTRUCTIONS} {name}" in before:
             out[f"{INSTRUCTIONS} {name}"] = f"{name} was removed: its instructions no longer apply."
     names_kept = {s.name for s in instructions.find_initial(thread)}
-    near = set(names_near(thread))
+    near = set(list_nearby_names(thread))
     for fact in before:
         name = fact.partition(" ")[2]
         if name and name not in near and fact not in out:
@@ -249,12 +249,12 @@ def list_facts(messages: Iterable[Message], word: str) -> dict[str, None]:
 # --- skills -----------------------------------------------------------------------------------------------
 
 
-def skill_metadata(text: str) -> Json:
+def make_skill_metadata(text: str) -> Json:
     """Return the metadata of a thread that begins with this list of skills; nothing for an empty one."""
     return {CATALOG: text} if text else {}
 
 
-def initial_skills(thread: Thread | None) -> str:
+def get_initial_skills(thread: Thread | None) -> str:
     """Return the list of skills that a thread began with."""
     return str(thread.metadata.get(CATALOG) or "") if thread is not None else ""
 
@@ -279,24 +279,26 @@ def list_loaded_skills(thread: Thread | None) -> list[str]:
     return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
 
 
-def sent_skills(parts: Sequence[object]) -> tuple[str, ...]:
+def list_sent_skills(parts: Sequence[object]) -> tuple[str, ...]:
     """Return the names of the skills that go with a message of the user."""
     return tuple(m[1] for p in parts if isinstance(p, FilePart) and (m := _NAMED.match(p.text)))
 
 
-def skill_facts(messages: Sequence[Message], changed: str, thread: Thread | None, library: Library) -> dict[str, str]:
+def collect_skill_facts(
+    messages: Sequence[Message], changed: str, thread: Thread | None, library: Library
+) -> dict[str, str]:
     """Return the texts of loaded skills missing from `messages`, and the changes of the skill list."""
     out = {"skills": changed} if changed else {}
     if not out and CATALOG in list_facts(messages, CATALOG):
         out[CATALOG] = "The skills are again the ones from the start of this thread."
     if names := list_loaded_skills(thread):
-        seen = {name for m in messages for name in _shown_in(m)}
+        seen = {name for m in messages for name in _list_shown_names(m)}
         missing = {s.name: s for s in library.skills if s.name not in seen}
         out |= {f"{SKILL} {n}": skills.format_skill(missing[n], missing[n].body) for n in names if n in missing}
     return out
 
 
-def _shown_in(message: Message) -> list[str]:
+def _list_shown_names(message: Message) -> list[str]:
     texts = [p.text for p in message.parts if isinstance(p, FilePart)]
     texts += [p.content for p in message.parts if isinstance(p, ToolResultPart) and p.name == "skill"]
     return [m[1] for t in texts if (m := _NAMED.match(t))]
@@ -305,26 +307,26 @@ def _shown_in(message: Message) -> list[str]:
 # --- servers ----------------------------------------------------------------------------------------------
 
 
-def initial_servers(thread: Thread | None) -> str:
+def get_initial_servers(thread: Thread | None) -> str:
     """Return the lines about MCP servers in a thread's system prompt; "" without any."""
-    lines = _server_table(thread, "lines")
+    lines = _get_server_table(thread, "lines")
     if not lines:
         return ""
     text = "\n".join(f"- {name}: {line}" for name, line in sorted(lines.items()))
     return f"MCP servers and their tools; search_tools finds one, call_tool runs it:\n{text}"
 
 
-def server_facts(messages: Sequence[Message], workspace: Workspace, thread: Thread | None) -> dict[str, str]:
+def collect_server_facts(messages: Sequence[Message], workspace: Workspace, thread: Thread | None) -> dict[str, str]:
     """Return the news of MCP servers since a thread began, each once."""
     if not workspace.has_servers:
         return {}
-    news = workspace.servers.facts(_server_table(thread, "tools"))
+    news = workspace.servers.facts(_get_server_table(thread, "tools"))
     before = list_facts(messages, SERVER)
     again = {name: f"The MCP server {name.partition(' ')[2]} is again as it was at first." for name in before}
     return {**again, **{f"{SERVER} {name}": text for name, text in news.items()}}
 
 
-def _server_table(thread: Thread | None, name: str) -> Mapping[str, str]:
+def _get_server_table(thread: Thread | None, name: str) -> Mapping[str, str]:
     stored: Any = thread.metadata.get(SERVER) if thread is not None else None
     table: Any = cast("Json", stored).get(name) if isinstance(stored, dict) else None
     return cast("dict[str, str]", table) if isinstance(table, dict) else {}
@@ -333,7 +335,7 @@ def _server_table(thread: Thread | None, name: str) -> Mapping[str, str]:
 # --- modes ------------------------------------------------------------------------------------------------
 
 
-def mode_facts(messages: Sequence[Message], mode: ModeTools, approval_mode: str) -> dict[str, str]:
+def collect_mode_facts(messages: Sequence[Message], mode: ModeTools, approval_mode: str) -> dict[str, str]:
     """Return the words of the agent mode and of the approval mode `plan`, and that one of them has ended."""
     out: dict[str, str] = {}
     if mode.mode != modes.DEFAULT:
@@ -353,14 +355,14 @@ def mode_facts(messages: Sequence[Message], mode: ModeTools, approval_mode: str)
 # --- jobs -------------------------------------------------------------------------------------------------
 
 
-def job_facts(
+def collect_job_facts(
     messages: Sequence[Message], thread_id: str, running: Mapping[str, Running], past: dict[str, StoredJob]
 ) -> dict[str, str]:
     """Return the ends of background commands of a thread that the model has not been told of, each once.
 
     `past` are those of an earlier process, which are noted as reported once a message has them.
     """
-    due = _unreported_jobs(thread_id, running, past)
+    due = _find_unreported_jobs(thread_id, running, past)
     sent = list_facts(messages, runs.JOB_FACT) if due else {}
     out: dict[str, str] = {}
     for number, job in due.items():
@@ -375,7 +377,7 @@ def job_facts(
     return out
 
 
-def _unreported_jobs(
+def _find_unreported_jobs(
     thread_id: str, running: Mapping[str, Running], past: Mapping[str, StoredJob]
 ) -> dict[str, Running | StoredJob]:
     mine = {n: job for n, job in running.items() if job.job is None or job.job[0] == thread_id}
@@ -385,4 +387,4 @@ def _unreported_jobs(
 
 def _describe_end(number: str, job: Running | StoredJob) -> str:
     state, lines = background.describe_state(job), background.read_last_lines(job) or "no output"
-    return f"Background command {number} (`{one_line(job.command, 200)}`) {state}. Its last lines:\n{lines}"
+    return f"Background command {number} (`{to_one_line(job.command, 200)}`) {state}. Its last lines:\n{lines}"

@@ -11,9 +11,9 @@ from msgspec import Struct
 
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.tokens import count_part
-from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec, plain_text
+from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec, join_plain_text
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -113,10 +113,10 @@ def _format_tool(tool: ToolSpec) -> str:
     return f"{tool.name}: {tool.description}\n{json.dumps(tool.parameters, indent=1, ensure_ascii=False)}"
 
 
-def _message_block(message: Message) -> ContextBlock:
+def _make_message_block(message: Message) -> ContextBlock:
     who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
-    text = plain_text(message.parts)
-    label = f"{who}  {one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
+    text = join_plain_text(message.parts)
+    label = f"{who}  {to_one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
     return ContextBlock("message", label, message.tokens, text, False)
 
 
@@ -186,7 +186,7 @@ class Views:
         prepared = thread.engine.preview()
         if thread.existing_toolbox is None or not prepared.messages:
             return Windows(prepared.status)
-        tokens = sum(b.tokens for b in self._blocks_of(prepared))
+        tokens = sum(b.tokens for b in self._build_blocks(prepared))
         return Windows(prepared.status, tokens, thread.running.estimate.tokens)
 
     async def moments(self) -> list[LogChange]:
@@ -218,11 +218,11 @@ class Views:
 
     async def spent(self) -> Spent:
         """Return what this thread has used so far, by its stored calls."""
-        return await self._spent_by(self._open.thread.id) if self._open.thread is not None else Spent()
+        return await self._load_spending(self._open.thread.id) if self._open.thread is not None else Spent()
 
-    async def _spent_by(self, thread_id: str) -> Spent:
+    async def _load_spending(self, thread_id: str) -> Spent:
         purposes = ("actor", "side", "search", "observer", "reflector")
-        used = [await self._store.read(runs.total_usage, thread_id, p) for p in purposes]
+        used = [await self._store.read(runs.load_total_usage, thread_id, p) for p in purposes]
         actor, side, search, observer, reflector = used
         return Spent(actor + side, observer + reflector, search)
 
@@ -233,13 +233,13 @@ class Views:
         run = await read(runs.get, child_id)
         if record is None or run is None:
             return None
-        last = await read(stored_memory.cursor, record.id, child_id)
+        last = await read(stored_memory.find_cursor, record.id, child_id)
         messages = await read(stored_messages.list_after, child_id, last)
         log = sum(g.observation_tokens for g in await read(stored_memory.list_groups, record.id, "active"))
-        settings = memory_modes.settings_for(self._open.workspace.config.memory, run.mode)
+        settings = memory_modes.apply_mode(self._open.workspace.config.memory, run.mode)
         # the window of a child that never reported is about its parent's
         budget = (run.report or {}).get(runs.BUDGET, self._open.engine.state.budget)
-        numbers = memory_policy.effective_numbers(settings, log, budget)
+        numbers = memory_policy.compute_effective_numbers(settings, log, budget)
         return ChildMemory(
             MemoryStatus(
                 record.id,
@@ -255,13 +255,13 @@ class Views:
             await read(memory_log.read_waiting_lines, record.id),
             await read(memory_log.compute_figures, record.id),
             await read(memory_events.list_events, record.id, child_id),
-            await self._spent_by(child_id),
+            await self._load_spending(child_id),
         )
 
     async def turn_tokens(self) -> int | None:
         """Tokens of a recent turn in this thread, or None if unknown."""
         thread = self._open.thread
-        return None if thread is None else await self._store.read(memory_log.average_turn_tokens, thread.id)
+        return None if thread is None else await self._store.read(memory_log.compute_average_turn, thread.id)
 
     async def sources(self, group_id: str) -> list[Message]:
         """Return the raw messages that an observation group was made from."""
@@ -329,9 +329,9 @@ class Views:
 
     def request_blocks(self) -> list[ContextBlock]:
         """Return the blocks of the next request: stored rows, and an estimate of the running step."""
-        return self._blocks_of(self._open.engine.preview())
+        return self._build_blocks(self._open.engine.preview())
 
-    def _blocks_of(self, prepared: Prepared) -> list[ContextBlock]:
+    def _build_blocks(self, prepared: Prepared) -> list[ContextBlock]:
         ws = self._open.workspace
         counter, info = ws.counter, ws.models.info
         tools = self._open.toolbox.specs(info)
@@ -343,12 +343,12 @@ class Views:
             tokens = block.tokens or counter.count(block.text)
             label = block.kind.replace("_", " ")
             if block.kind in ("instructions", "memory"):
-                label = one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
+                label = to_one_line(block.text.partition("\n")[0].removeprefix("# "), FIRST_WORDS)
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
         if processors := ws.processors():
-            listed = "\n".join(map(base.title, processors))
+            listed = "\n".join(map(base.get_title, processors))
             out.append(ContextBlock("processors", f"{len(processors)} processors", 0, listed, False))
-        out += map(_message_block, prepared.messages)
+        out += map(_make_message_block, prepared.messages)
         for describe in (memory_report.describe_unsent, memory_report.describe_unsent_observations):
             if text := describe(prepared.status):
                 out.append(ContextBlock("unsent", text, 0, text, False))
@@ -390,7 +390,7 @@ class Views:
     async def take_unsent(self) -> tuple[str, list[str]]:
         """Take over the draft and the queued messages of ended windows of this workspace."""
         ws = self._open.workspace
-        self._open.inbox.window = leases.new_owner()
+        self._open.inbox.window = leases.make_owner()
         if ws.store.read_only_reason:
             return "", []
         return await ws.store.write(user_state.take_unsent, ws.resource_id, self._open.inbox.window, ws.clock.now())

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from sakti.core.clock import short
+from sakti.core.clock import shorten_id
 from sakti.core.errors import SaktiError
-from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.tokens import Counter, count_parts, sum_message_tokens
 from sakti.core.types import (
     Json,
     MarkerPart,
@@ -48,7 +48,7 @@ async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owne
         calls = _open_calls(db, thread.id)
         if not calls or any(lease.kind == "turn" and lease.owner != owner for lease in held):
             return None
-        parts = tuple(_result_of(db, thread.id, c) for c in calls)
+        parts = tuple(_make_result(db, thread.id, c) for c in calls)
         message = messages.append(db, _make_message(store, thread, "tool", parts, counter))
         runs.deliver_results(db, message)
         return message
@@ -143,7 +143,7 @@ def _make_message(store: Store, thread: Thread, role: Role, parts: tuple[Part, .
         role,
         parts,
         store.clock.now(),
-        tokens=message_tokens(counted),
+        tokens=sum_message_tokens(counted),
         part_tokens=counted,
         token_counter=counter.name,
     )
@@ -154,17 +154,19 @@ def _open_calls(db: Database, thread_id: str) -> tuple[ToolCallPart, ...]:
     return last[0].tool_calls if last and last[0].role == "assistant" else ()
 
 
-def _result_of(db: Database, thread_id: str, call: ToolCallPart) -> ToolResultPart:
+def _make_result(db: Database, thread_id: str, call: ToolCallPart) -> ToolResultPart:
     """Return the result of a call that a crash left open; of a child thread its report, or its name."""
     run = runs.get_by_call(db, thread_id, call.id) if call.name == runs.TOOL else None
     if run is None:
-        return interrupted_result(call)
+        return make_interrupted_result(call)
     if run.report is not None:
         details = {runs.CHILD: run.child_id, "marks": run.report["marks"], "state": run.state}
         return ToolResultPart(call.id, call.name, run.report["block"], details=details)
-    text = f"interrupted: the child thread {short(run.child_id)} did not finish; name it in `resume` to continue it"
+    text = (
+        f"interrupted: the child thread {shorten_id(run.child_id)} did not finish; name it in `resume` to continue it"
+    )
     return ToolResultPart(call.id, call.name, text, True, {runs.UNFINISHED: run.child_id})
 
 
-def interrupted_result(call: ToolCallPart) -> ToolResultPart:
+def make_interrupted_result(call: ToolCallPart) -> ToolResultPart:
     return ToolResultPart(call.id, call.name, "interrupted: this call did not finish; its effect is unknown", True)

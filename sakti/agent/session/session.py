@@ -29,7 +29,7 @@ from sakti.core.events import (
     ThreadChanged,
 )
 from sakti.core.lazy import lazy_imports, load
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Json, ModelInfo, Request, Thread
 
@@ -333,7 +333,7 @@ class Session:
         await self.current.store()
         ws = self.workspace
         renamed = await ws.store.write(
-            stored_threads.rename, self.thread.id, one_line(title, 200), ws.clock.now(), by_user=True
+            stored_threads.rename, self.thread.id, to_one_line(title, 200), ws.clock.now(), by_user=True
         )
         if renamed is None:
             await self.require_thread()
@@ -437,9 +437,9 @@ class Session:
 
     def describe_job(self, job: Running | StoredJob) -> str:
         """Return the command, the state and the newest line of a job."""
-        newest = one_line(background.read_last_lines(job, 1), 200)
+        newest = to_one_line(background.read_last_lines(job, 1), 200)
         state = background.describe_state(job)
-        return f"{one_line(job.command, 200)}: {state}{f'; {newest}' if newest else ''}"
+        return f"{to_one_line(job.command, 200)}: {state}{f'; {newest}' if newest else ''}"
 
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
@@ -466,7 +466,7 @@ class Session:
         if self.workspace.config.memory.working_memory.scope == "thread":
             await self.current.store(text)
         await pages.add_note(self.thread.id, text)
-        self.emit(Notice("information", "Noted", one_line(text, 120)))
+        self.emit(Notice("information", "Noted", to_one_line(text, 120)))
 
     # --- memory ---------------------------------------------------------------------------------------------
 
@@ -503,7 +503,7 @@ class Session:
         await self.require_thread()
         done = await self.current.engine.undo_reflection()
         tokens = self.current.engine.status().observations.tokens
-        groups = counted(done.groups, "group")
+        groups = format_count(done.groups, "group")
         self.emit(Notice("information", "Reflection undone", f"The log has {groups} with {tokens:,} tokens again."))
 
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
@@ -518,7 +518,7 @@ class Session:
             done = await self.current.engine.correct(line_id, cast("Action", action), text)
         what = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
         title = "Undone" if action == "undo" else what[action]
-        self.emit(Notice("information", title, one_line(done.after or done.before, 120)))
+        self.emit(Notice("information", title, to_one_line(done.after or done.before, 120)))
         self.emit(self.current.engine.status())
 
     async def remove_carried(self, line: CarriedLine, *, removed: bool = True) -> None:

@@ -328,7 +328,7 @@ class SessionHooks:
                 await self._hooks.fire("TaskClosed", about)
 
     def _start_work(self, work: Callable[..., Awaitable[None]], *args: Any) -> asyncio.Task[None]:
-        task = asyncio.create_task(_quietly(work, *args))
+        task = asyncio.create_task(_ignore_store_errors(work, *args))
         self._work.add(task)
         task.add_done_callback(self._work.discard)
         return task
@@ -357,7 +357,7 @@ def _require_permission(decision: HookDecision) -> None:
     raise SaktiError(reason or "A hook ended it.", title="Blocked by a hook", code=BLOCKED)
 
 
-async def _quietly(work: Callable[..., Awaitable[None]], *args: Any) -> None:
+async def _ignore_store_errors(work: Callable[..., Awaitable[None]], *args: Any) -> None:
     """Run work that nothing waits for; errors of the store are not reported here."""
     with contextlib.suppress(SaktiError):
         await work(*args)

@@ -16,12 +16,12 @@ from msgspec import Struct, field, structs
 from sakti.agent.limits import LoopDetector
 from sakti.agent.processors.base import Processor, StepRecord, TurnResult, check_hook_result
 from sakti.agent.session.inbox import Inbox
-from sakti.agent.session.recovery import AnswerJournal, interrupted_result
+from sakti.agent.session.recovery import AnswerJournal, make_interrupted_result
 from sakti.agent.tools.toolbox import Toolbox
 from sakti.core.config import AgentSettings
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event, ToolFinished, TurnStatus
-from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.tokens import Counter, count_parts, sum_message_tokens
 from sakti.core.types import (
     PASTED,
     Block,
@@ -36,7 +36,7 @@ from sakti.core.types import (
     ToolCallPart,
     ToolResultPart,
     Usage,
-    plain_text,
+    join_plain_text,
 )
 from sakti.memory.engine import MemoryEngine
 from sakti.providers import limits
@@ -69,7 +69,7 @@ def _is_never_over() -> bool:
     return False
 
 
-def _no_usage() -> Usage:
+def _make_empty_usage() -> Usage:
     return Usage()
 
 
@@ -127,7 +127,7 @@ class Turn(Struct):
     accept: Callable[[Message, Message], Awaitable[Message]] = _keep_message
     may_end: Callable[[str, int], Awaitable[tuple[tuple[Part, ...], Json]]] = _end_turn
     is_over: Callable[[], bool] = _is_never_over
-    children_usage: Callable[[], Usage] = _no_usage
+    children_usage: Callable[[], Usage] = _make_empty_usage
     parent_id: str = ""
     on_user: Callable[[Message], Awaitable[None]] = _ignore_message
     interrupted: bool = False
@@ -236,7 +236,7 @@ def make_message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
     """Make a message with secrets masked: the same text is stored and sent to every model."""
     parts = codec.mask_parts(parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
-    pasted = turn.inbox.take_pasted(plain_text(parts)) if role == "user" and turn.inbox.pasted else []
+    pasted = turn.inbox.take_pasted(join_plain_text(parts)) if role == "user" and turn.inbox.pasted else []
     return Message(
         id=turn.store.ids.new(),
         thread_id=turn.thread_id,
@@ -244,7 +244,7 @@ def make_message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
         role=role,
         parts=tuple(parts),
         created_at=turn.store.clock.now(),
-        tokens=message_tokens(counted),
+        tokens=sum_message_tokens(counted),
         part_tokens=counted,
         token_counter=turn.counter.name,
         state="provisional" if turn.awaits_guard else "saved",
@@ -308,7 +308,7 @@ def restore_call(turn: Turn, call: ToolCallPart) -> ToolCallPart:
 
 async def save_results(turn: Turn) -> Message:
     have = {r.call_id for r in turn.results}
-    results = [*turn.results, *(interrupted_result(c) for c in turn.open_calls if c.id not in have)]
+    results = [*turn.results, *(make_interrupted_result(c) for c in turn.open_calls if c.id not in have)]
     order = {c.id: i for i, c in enumerate(turn.open_calls)}
     results.sort(key=lambda r: order[r.call_id])
     images = [image for r in results for image in turn.toolbox.images.pop(r.call_id, ())]
@@ -383,7 +383,7 @@ async def _take_over(turn: Turn, result: TurnResult) -> None:
     Withholds the ones they left out, a call with its results.
     """
     processed = {m.id: m for m in result.messages}
-    removed = _removed_messages(turn.messages, processed.keys())
+    removed = _select_removed_messages(turn.messages, processed.keys())
     for before in turn.messages:
         after = processed.get(before.id)
         if after is not None and after.parts != before.parts:
@@ -394,7 +394,7 @@ async def _take_over(turn: Turn, result: TurnResult) -> None:
         turn.messages = [m for m in turn.messages if m not in removed]
 
 
-def _removed_messages(messages: Sequence[Message], remaining: Collection[str]) -> list[Message]:
+def _select_removed_messages(messages: Sequence[Message], remaining: Collection[str]) -> list[Message]:
     """Messages without an id in `remaining`, and those that share a tool call with one of them."""
     removed = [m for m in messages if m.id not in remaining]
     calls = {call_id for m in removed for call_id in _call_ids(m)}
@@ -409,7 +409,7 @@ async def _store_change(turn: Turn, before: Message, new_parts: Sequence[Part]) 
     """Store new parts of a message, in the window and in the turn too."""
     parts = codec.mask_parts(new_parts)
     counted = count_parts(turn.counter, parts, turn.model.image_rule)
-    changed = structs.replace(before, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
+    changed = structs.replace(before, parts=parts, part_tokens=counted, tokens=sum_message_tokens(counted))
     if await turn.store.write(message_store.add_context, changed):
         turn.engine.state.window.amend(changed)
         turn.messages = [changed if m.id == changed.id else m for m in turn.messages]

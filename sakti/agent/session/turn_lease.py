@@ -19,10 +19,10 @@ REMOVED = "thread_removed"
 async def require_thread(store: Store, thread_id: str) -> None:
     """Raise `SaktiError` (thread_removed) where a thread that was stored is no more."""
     if await store.read(threads.get, thread_id) is None:
-        raise _removal_error("/new starts a new one.")
+        raise _make_removal_error("/new starts a new one.")
 
 
-def _removal_error(then: str) -> SaktiError:
+def _make_removal_error(then: str) -> SaktiError:
     return SaktiError(f"This thread was removed in another window. {then}", title="Thread removed", code=REMOVED)
 
 
@@ -51,7 +51,9 @@ class TurnLease:
         def acquire(db: Database) -> bool:
             if self._stored and threads.get(db, self._thread_id) is None:
                 new = "/new starts a new one; your text is kept in the prompt."
-                raise _removal_error(new if self._interactive else "Without --continue and --resume a new one starts.")
+                raise _make_removal_error(
+                    new if self._interactive else "Without --continue and --resume a new one starts."
+                )
             if threads.is_deleted(db, self._thread_id):
                 back = "ctrl+t and ctrl+y restore it, /new starts another."
                 raise SaktiError(

@@ -16,7 +16,7 @@ from sakti.core.errors import BLOCKED, NoModelError, SaktiError
 from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
-from sakti.core.tokens import Counter, count_parts, message_tokens
+from sakti.core.tokens import Counter, count_parts, sum_message_tokens
 from sakti.core.types import BY_AGENT, PREFIX, FilePart, Json, Message, Part, TextPart, Usage
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ class Turns:
         if info.context_window is None or length < info.context_window:
             return
         counter, limit = self._open.workspace.counter, info.context_window
-        tokens = await asyncio.to_thread(_tokens, counter, parts, limit)
+        tokens = await asyncio.to_thread(_count_tokens, counter, parts, limit)
         if tokens > limit:
             raise SaktiError(
                 f"It has about {count_k(tokens)} tokens, {info.full_name} takes {count_k(limit)} in all: nothing was "
@@ -333,7 +333,7 @@ class Turns:
             recorder.begin(message.thread_id, message.index)
 
     async def _note_skills(self, message: Message) -> None:
-        await self._open.note_skills(session_prompt.sent_skills(message.parts))
+        await self._open.note_skills(session_prompt.list_sent_skills(message.parts))
 
     async def _send_queued(self) -> None:
         """Begin a turn with messages queued after the last look into the inbox."""
@@ -427,7 +427,7 @@ class Turns:
         if self.hooks is not None:
             parts = await self.hooks.extend_prompt(message.text, message.parts)
             counted = count_parts(self._open.workspace.counter, parts)
-            message = replace(message, parts=parts, part_tokens=counted, tokens=message_tokens(counted))
+            message = replace(message, parts=parts, part_tokens=counted, tokens=sum_message_tokens(counted))
         await self._open.name(message.text)
         return message
 
@@ -445,7 +445,7 @@ class Turns:
         await ws.store.flush()
 
 
-def _tokens(counter: Counter, parts: tuple[Part, ...], limit: int) -> int:
+def _count_tokens(counter: Counter, parts: tuple[Part, ...], limit: int) -> int:
     """Return the tokens of parts; estimated from their beginning if they far exceed `limit`."""
     text = "".join(p.text for p in parts if isinstance(p, TextPart | FilePart))
     if len(text) < FAR * limit:

@@ -18,8 +18,8 @@ from sakti.core import resources
 from sakti.core.errors import RAN, ConfigError, SaktiError, StoreError
 from sakti.core.events import MessageSaved, Notice, ToolFinished, ToolOutput, ToolStarted
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
-from sakti.core.tokens import count_parts, message_tokens
+from sakti.core.text import to_one_line
+from sakti.core.tokens import count_parts, sum_message_tokens
 from sakti.core.types import ContextPart, FilePart, Message, OutputPart, ToolCallPart, ToolResultPart
 from sakti.store.secrets import mask_secrets
 from sakti.store.threads import codec, messages
@@ -80,21 +80,21 @@ async def find_skill_calls(thread: OpenThread, text: str) -> ExpandedCommands:
 async def _run_command(thread: OpenThread, name: str, argument: str) -> ExpandedCommands | None:
     """Prepare the texts of `/name argument`; None for a command of another kind."""
     if name == INIT:
-        return ExpandedCommands((_init(thread.workspace.root),))
-    clients = _clients(thread)
+        return ExpandedCommands((_make_init_text(thread.workspace.root),))
+    clients = _get_clients(thread)
     if clients is not None and name in clients.prompt_names():
-        text = await clients.get_prompt(name, argument, _context(thread))
+        text = await clients.get_prompt(name, argument, _make_context(thread))
         return ExpandedCommands((AttachedText(FilePart(f"/{name}", text)),))
     skill = thread.workspace.files.library.get(name)
     if skill is not None and name in thread.workspace.options.own_commands():
         where = f"rename {skill.source} to call that one"
         raise ConfigError(f"/{name} is a built-in command and works in the chat only; {where}.")
     if skill is not None and skill.typed:
-        if skill.hint and markdown.lacks(skill.body, argument):
+        if skill.hint and markdown.lacks_argument(skill.body, argument):
             thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
         return ExpandedCommands((await _prepare(thread, skill, argument),), skill.model)
     if not thread.workspace.options.interactive:
-        raise ConfigError(f"/{one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
+        raise ConfigError(f"/{to_one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
     return None
 
 
@@ -107,24 +107,24 @@ def list_named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
 
 async def read_mentioned_resources(thread: OpenThread, text: str) -> tuple[FilePart, ...]:
     """Return the resources of servers that a message names as `@server:uri`. Raises `SaktiError`."""
-    clients = _clients(thread)
+    clients = _get_clients(thread)
     if clients is None or "@" not in text:
         return ()
     offered = set(clients.resource_names())
     names = [n if n in offered else n.rstrip(".,;:!?)") for n in MENTION.findall(text)]
     named = [n for n in dict.fromkeys(names) if n in offered or clients.is_template(n)]
-    return tuple([FilePart(f"@{n}", await clients.read_resource(n, _context(thread))) for n in named])
+    return tuple([FilePart(f"@{n}", await clients.read_resource(n, _make_context(thread))) for n in named])
 
 
-def _clients(thread: OpenThread) -> McpClients | None:
+def _get_clients(thread: OpenThread) -> McpClients | None:
     return thread.workspace.servers.clients if thread.workspace.has_servers else None
 
 
-def _context(thread: OpenThread) -> ToolContext:
+def _make_context(thread: OpenThread) -> ToolContext:
     return thread.toolbox.state.make_context("", thread.id, "")
 
 
-def _init(root: Path) -> AttachedText:
+def _make_init_text(root: Path) -> AttachedText:
     if (root / "AGENTS.md").exists():
         text = "AGENTS.md already exists: edit it, or ask for changes to it."
         raise SaktiError(text, title="Not sent", code="refused")
@@ -133,12 +133,12 @@ def _init(root: Path) -> AttachedText:
 
 async def _prepare(thread: OpenThread, skill: Skill, argument: str) -> AttachedText:
     async def shell(command: str) -> str:
-        return await _output(thread, skill, command)
+        return await _run_skill_command(thread, skill, command)
 
     text = await markdown.fill_template(skill.body, argument, shell)
     naming = await markdown.fill_template(skill.body, argument, _run_nothing)
     brought = skill.path.is_relative_to(thread.workspace.root)
-    typed = frozenset(markdown.words(argument)) if brought else None
+    typed = frozenset(markdown.split_arguments(argument)) if brought else None
     return AttachedText(FilePart(skill.source, skills.format_skill(skill, text)), naming, typed)
 
 
@@ -146,7 +146,7 @@ async def _run_nothing(command: str) -> str:
     return ""
 
 
-async def _output(thread: OpenThread, skill: Skill, command: str) -> str:
+async def _run_skill_command(thread: OpenThread, skill: Skill, command: str) -> str:
     """Run a command that the text of a skill names, judged and asked about as one of the model's."""
     tools = thread.toolbox
     await thread.load_rules()
@@ -155,7 +155,7 @@ async def _output(thread: OpenThread, skill: Skill, command: str) -> str:
     if "denied" in result.details:
         why = result.details["denied"]
         raise SaktiError(
-            f"/{skill.name} runs `{one_line(command, 100)}`, which was denied{f' ({why})' if why else ''}: nothing "
+            f"/{skill.name} runs `{to_one_line(command, 100)}`, which was denied{f' ({why})' if why else ''}: nothing "
             "was sent.",
             title="Not sent",
         )
@@ -215,7 +215,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
         "user",
         parts,
         ws.clock.now(),
-        tokens=message_tokens(counted),
+        tokens=sum_message_tokens(counted),
         part_tokens=counted,
         token_counter=ws.counter.name,
         metadata={"shell": mask_secrets(command), "outcome": stored, **({"during": True} if during else {})},

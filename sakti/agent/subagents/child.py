@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sakti.agent.project.hooks.answers import HookText, delimit
-from sakti.agent.repository import local_timezone
+from sakti.agent.repository import find_local_timezone
 from sakti.agent.session.turn_lease import TurnLease
 from sakti.agent.subagents import report as reports
 from sakti.agent.subagents.files import AgentSpec, NamedTools
@@ -35,7 +35,7 @@ from sakti.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import ChildState, Json, RunState, Usage, describe_state, join_values
 from sakti.memory import modes
 from sakti.store.secrets import mask_secrets
@@ -172,20 +172,20 @@ class Child:
         """Store how it ended and make its outcome, once."""
         if self.outcome is not None:
             return
-        state, report = self._ending(why)
+        state, report = self._make_ending(why)
         self.state = state
         ws, clock = self.parent.workspace, self._clock
-        head = reports.head_of(self.id, self.spec.name, self.step, self.usage.cost_usd)
-        block = reports.as_block(report, head)
+        head = reports.format_head(self.id, self.spec.name, self.step, self.usage.cost_usd)
+        block = reports.format_block(report, head)
         details: Json = {
             runs.CHILD: self.id, "marks": report.in_words(), "state": state, "steps": self.step,
             "cost_usd": self.usage.cost_usd, "seconds": self.seconds, "calls": self.calls,
         }  # fmt: skip
         self.outcome = Outcome(block, details=details)
-        findings = reports.as_findings(report, ws.store.ids, ws.counter, clock.now(), local_timezone() or "UTC")
+        findings = reports.make_findings(report, ws.store.ids, ws.counter, clock.now(), find_local_timezone() or "UTC")
         stored = {
             "block": block, "findings": findings, "marks": report.in_words(), "steps": self.step,
-            runs.BUDGET: self._budget(),
+            runs.BUDGET: self._get_budget(),
         }  # fmt: skip
         try:
             await ws.store.write(runs.end, self.id, state, stored, clock.now())
@@ -200,14 +200,14 @@ class Child:
             await self._hold(report.summary)
         await self.thread.close()
 
-    def _ending(self, why: str) -> tuple[RunState, ChildReport]:
+    def _make_ending(self, why: str) -> tuple[RunState, ChildReport]:
         if self.report is not None:
             return "finished", self.report
         end, text = self._end, self._last_text()
         if end is not None and end.status == "answered" and not self.stopped and not why:
             return "finished", ChildReport(text, unstructured=True)
         reason = self.stopped or why or (end.error if end is not None else "") or "it ended without a report"
-        return "partial", reports.partial_report(self._read_observations(), text, reason)
+        return "partial", reports.make_partial_report(self._read_observations(), text, reason)
 
     def _last_text(self) -> str:
         turn = self.thread.running.turn
@@ -223,7 +223,7 @@ class Child:
         text = "\n".join(g.text for g in (*window.active, *window.buffered))
         return [line.strip("* ") for line in text.split("\n") if line.startswith("* ")]
 
-    def _budget(self) -> int | None:
+    def _get_budget(self) -> int | None:
         """Return the tokens that its window left for memory, for its gauges; None if that is unknown."""
         try:
             return self.thread.engine.state.budget
@@ -243,7 +243,7 @@ class Child:
     # --- the report -------------------------------------------------------------------------------------------
 
     def _make_report(self) -> Tool:
-        return make_report(modes.numbers(self.spec.mode).fields, self._take, self._refuse)
+        return make_report(modes.read_numbers(self.spec.mode).fields, self._take, self._refuse)
 
     def _has_reported(self) -> bool:
         return (self.report is not None and self._can_end) or self._refused > REPAIRS
@@ -262,7 +262,7 @@ class Child:
 
     async def _take(self, report: ChildReport) -> Outcome:
         """Check the quotations and end the work, unless a hook continues it."""
-        files = await self._readable({f.file for f in report.findings if f.file and f.quote})
+        files = await self._list_readable({f.file for f in report.findings if f.file and f.quote})
         checked = await asyncio.to_thread(reports.check_quotes, report.findings, lambda name: _read(files.get(name)))
         self.report = ChildReport(report.summary, checked, report.not_found, report.gaps, report.fields)
         taken = f"The report was accepted: {self.report.in_words()}."
@@ -270,7 +270,7 @@ class Child:
             return Outcome(f"{taken} Continue first, then call report again:\n{delimit('SubagentStop', texts)}")
         return Outcome(taken)
 
-    async def _readable(self, names: set[str]) -> dict[str, Path]:
+    async def _list_readable(self, names: set[str]) -> dict[str, Path]:
         """Return the paths of those files that the child may read without a question."""
         toolbox, out = self.thread.toolbox, dict[str, Path]()
         for name in names:
@@ -294,7 +294,7 @@ class Child:
 
     def _note_progress(self, event: Event) -> bool:
         """Return whether an event is progress, after taking it in; the screen that follows it shows the rest."""
-        if activity := _activity(event):
+        if activity := _describe_activity(event):
             self.activity = activity
         if isinstance(event, StepStarted):
             self.step = event.step
@@ -348,14 +348,14 @@ class Child:
         return describe_state(self.state, doing if self.report is None else self.report.in_words())
 
 
-def _activity(event: Event) -> str:
+def _describe_activity(event: Event) -> str:
     """Return what a child does since an event, "" if that is the same as before."""
     if isinstance(event, StepStarted):
         return "thinking"
     if isinstance(event, TextDelta):
         return "writing"
     if isinstance(event, ToolStarted):
-        return one_line(f"{event.call.name} {mask_secrets(join_values(event.call.arguments or {}))}", 60)
+        return to_one_line(f"{event.call.name} {mask_secrets(join_values(event.call.arguments or {}))}", 60)
     return f"the model failed, attempt {event.attempt}" if isinstance(event, RetryScheduled) else ""
 
 

@@ -17,12 +17,12 @@ from sakti.agent.subagents.child import Child
 from sakti.agent.subagents.files import AgentSpec, NamedTools
 from sakti.agent.subagents.report import AgentTask, make_agent
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
-from sakti.core.clock import short
+from sakti.core.clock import shorten_id
 from sakti.core.config import refuse_mode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import AgentStarted, Notice
 from sakti.core.resources import read_prompt
-from sakti.core.text import head_and_tail, one_line
+from sakti.core.text import cut_middle, to_one_line
 from sakti.core.types import ChildState, ContextPart, Message, Thread, Usage
 from sakti.providers import facts
 from sakti.store.secrets import mask_secrets
@@ -67,7 +67,7 @@ class Children:
 
     def tool_states(self) -> dict[str, ToolState]:
         """Return the state of each running child's tools by the child's short id."""
-        toolboxes = {short(child.id): child.thread.existing_toolbox for child in self.running}
+        toolboxes = {shorten_id(child.id): child.thread.existing_toolbox for child in self.running}
         return {name: toolbox.state for name, toolbox in toolboxes.items() if toolbox is not None}
 
     def tools(self) -> list[Tool]:
@@ -112,15 +112,15 @@ class Children:
         child.show()
         if not task.background:
             return await self._wait(child)
-        child.task.add_done_callback(lambda _task: self._ended_aside(child))
+        child.task.add_done_callback(lambda _task: self._report_ended(child))
         return Outcome(
-            f"The child thread {short(child.id)} works in the background; its report comes with a later step.",
+            f"The child thread {shorten_id(child.id)} works in the background; its report comes with a later step.",
             details={run_store.IN_BACKGROUND: child.id},
         )
 
     def _find(self, name: str) -> AgentSpec:
         name = name.strip().removeprefix("@").removeprefix("agent-")
-        spec = self._parent.workspace.files.agents.get(name) or files.of_mode(name)
+        spec = self._parent.workspace.files.agents.get(name) or files.make_mode_agent(name)
         if spec is None:
             raise ToolError(f"{refuse_mode(name)[:1].upper()}{refuse_mode(name)[1:]}")
         return spec
@@ -139,7 +139,7 @@ class Children:
             await self._parent.workspace.models.find_named(name)
         except SaktiError as e:
             raise ToolError(
-                f"No child was started: the model {one_line(name, 60)} is not available ({e.message.rstrip('.')}). "
+                f"No child was started: the model {to_one_line(name, 60)} is not available ({e.message.rstrip('.')}). "
                 "Leave out model for the one that answers here."
             ) from e
 
@@ -192,9 +192,9 @@ class Children:
         await self.refresh()
         row = await self._parent.workspace.store.read(run_store.find, self._parent.id, task.resume)
         if row is None:
-            raise ToolError(f"This thread has no child {one_line(task.resume, 40)!r}.")
+            raise ToolError(f"This thread has no child {to_one_line(task.resume, 40)!r}.")
         if row.state == "running":
-            raise ToolError(f"The child {short(row.child_id)} is still running.")
+            raise ToolError(f"The child {shorten_id(row.child_id)} is still running.")
         now = self._parent.workspace.clock.now()
         changed = replace(row, call_id=run.call_id, state="running", started_at=now, background=task.background)
         child = self._make(self._find_stored(row) or spec, changed, tools)
@@ -202,7 +202,7 @@ class Children:
         return child
 
     def _find_stored(self, row: ChildRun) -> AgentSpec | None:
-        return self._parent.workspace.files.agents.get(row.agent) or files.of_mode(row.agent or row.mode)
+        return self._parent.workspace.files.agents.get(row.agent) or files.make_mode_agent(row.agent or row.mode)
 
     def _make(self, spec: AgentSpec, row: ChildRun, tools: NamedTools | None) -> Child:
         started = len(self.spent)
@@ -230,24 +230,24 @@ class Children:
             self._refused.add(key)
             what = "still runs" if row.state == "running" else f"ended: {(row.report or {}).get('marks', row.state)}"
             return (
-                f"Nothing was started: the child {short(row.child_id)} already had this goal and {what}. "
+                f"Nothing was started: the child {shorten_id(row.child_id)} already had this goal and {what}. "
                 "Name it in resume to ask it more; call again to start another one."
             )
         return ""
 
     # --- delivery in the background ---------------------------------------------------------------------------
 
-    def _ended_aside(self, child: Child) -> None:
+    def _report_ended(self, child: Child) -> None:
         self.all.pop(child.id, None)
         if child.outcome is not None and child.is_here:
-            text = f"{child.spec.name}: {one_line(child.run.goal, 80)}. Its report is delivered with the next step."
+            text = f"{child.spec.name}: {to_one_line(child.run.goal, 80)}. Its report is delivered with the next step."
             self._parent.emit(Notice("information", "Child thread ended", text))
 
     def facts(self, messages: Sequence[Message]) -> dict[str, str]:
         """Return the facts for the next request: the running children, and reports that were not delivered."""
         sent = _merge_facts(messages)
         running = [r for r in self._rows if r.background and r.state == "running"]
-        lines = [f"- {short(r.child_id)} {r.name}: {one_line(r.goal, 200)}" for r in running]
+        lines = [f"- {shorten_id(r.child_id)} {r.name}: {to_one_line(r.goal, 200)}" for r in running]
         out = self._list_undelivered_reports(sent)
         if lines:
             out[RUNNING] = "\n".join(["Child threads that are running; do not start them again:", *lines])
@@ -259,7 +259,7 @@ class Children:
         """Return the reports of background children that no message brought, as facts."""
         limit = self._parent.workspace.config.agent.tool_output_bytes
         reports = {
-            f"{REPORT_FACT} {r.child_id}": mask_secrets(head_and_tail(r.report["block"], limit)[0])
+            f"{REPORT_FACT} {r.child_id}": mask_secrets(cut_middle(r.report["block"], limit)[0])
             for r in self._rows
             if r.background and r.report and r.delivered_at is None and r.state != "running"
         }
@@ -274,7 +274,7 @@ class Children:
         may_write = ws.owner and not ws.store.read_only_reason
         if may_write and await ws.store.read(run_store.find_orphans, *search):
             for row in await ws.store.write(run_store.interrupt_orphans, *search):
-                text = f"{row.name}: {one_line(row.goal, 80)} was interrupted; the agent can resume it."
+                text = f"{row.name}: {to_one_line(row.goal, 80)} was interrupted; the agent can resume it."
                 parent.emit(Notice("warning", "Child thread", text))
         self._rows = tuple(await ws.store.read(run_store.list_children, parent.id))
 

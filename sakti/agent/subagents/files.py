@@ -21,8 +21,8 @@ from sakti.agent.tools import arguments as forms
 from sakti.core.config import SessionMode
 from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.resources import fill_prompt, mode_names
-from sakti.core.text import one_line
+from sakti.core.resources import fill_prompt, list_modes
+from sakti.core.text import to_one_line
 from sakti.core.types import PREFIX, Effort, make_tool_pattern
 from sakti.memory import modes
 
@@ -66,11 +66,11 @@ class AgentSpec(Struct, frozen=True):
         return frozenset(t for t in tools if self.has_tool(t))
 
 
-def of_mode(name: str) -> AgentSpec | None:
+def make_mode_agent(name: str) -> AgentSpec | None:
     """Return the agent that a mode makes; None if there is no such mode."""
-    if name not in mode_names():
+    if name not in list_modes():
         return None
-    tools = ModeTools(name, modes.numbers(name).tools)
+    tools = ModeTools(name, modes.read_numbers(name).tools)
     return AgentSpec(name, name, tools=tools, ceiling="plan" if tools.reads_only else "full")
 
 
@@ -127,41 +127,43 @@ def load(workspace: Path, *, project: bool, trusts: Trusts = files.trusts_all) -
         if problem := _refuse_name(name) or _refuse_mode(table) or ("" if table or body else "it is empty"):
             broken.append(f"{source}: left out, {problem}.")
         else:
-            agents.setdefault(name, _agent(name, table, body, source, notes))
+            agents.setdefault(name, _read_agent(name, table, body, source, notes))
     return CustomAgents(tuple(sorted(agents.values(), key=lambda a: a.name)), tuple(notes), tuple(broken))
 
 
 def _refuse_name(name: str) -> str:
     """Return why an agent cannot have a name; "" if it can."""
-    if name in mode_names():
+    if name in list_modes():
         return f"{name} is the name of a mode"
     if _NAME.fullmatch(name):
         return ""
-    return f"{one_line(name, 40)!r} is not a name: it takes up to 64 letters, digits, - and _"
+    return f"{to_one_line(name, 40)!r} is not a name: it takes up to 64 letters, digits, - and _"
 
 
 def _refuse_mode(table: Mapping[str, Any]) -> str:
     """Return why its mode, with its tools and limits, is unknown; "" if it is known or does not exist."""
     mode = str(table.get("mode") or modes.DEFAULT)
-    return modes.find_problem(mode).removesuffix(".") if mode in mode_names() else ""
+    return modes.find_problem(mode).removesuffix(".") if mode in list_modes() else ""
 
 
-def _agent(name: str, table: Mapping[str, Any], body: str, source: str, notes: list[str]) -> AgentSpec:
+def _read_agent(name: str, table: Mapping[str, Any], body: str, source: str, notes: list[str]) -> AgentSpec:
     problems = [f"{field} is not used" for field in table if field in _UNUSED]
-    problems += [f"the field {one_line(str(field), 40)} is unknown" for field in table if field not in _USED | _UNUSED]
+    problems += [
+        f"the field {to_one_line(str(field), 40)} is unknown" for field in table if field not in _USED | _UNUSED
+    ]
     mode = str(table.get("mode") or modes.DEFAULT)
-    if mode not in mode_names():
-        problems.append(f"there is no mode {one_line(mode, 40)}")
+    if mode not in list_modes():
+        problems.append(f"there is no mode {to_one_line(mode, 40)}")
         mode = modes.DEFAULT
     agent = AgentSpec(
         name,
         mode,
-        description=one_line(str(table.get("description") or ""), LONGEST_DESCRIPTION),
-        prompt=_prompt(body, _words(table.get("skills"))),
+        description=to_one_line(str(table.get("description") or ""), LONGEST_DESCRIPTION),
+        prompt=_prompt(body, _read_words(table.get("skills"))),
         ceiling=_choose_value(table, "permissionMode", _MODES, "full", problems),
-        model=_model(table, problems),
+        model=_read_model(table, problems),
         effort=_choose_value(table, "effort", _EFFORTS, None, problems),
-        max_steps=_steps(table, problems),
+        max_steps=_read_steps(table, problems),
         background=table.get("background") in (True, "true"),
         source=source,
     )
@@ -181,25 +183,25 @@ def _choose_value(
     """Return the value for the word of a field."""
     word = str(table.get(field) or "")
     if word and word not in values:
-        problems.append(f"{field} {one_line(word, 40)} is unknown")
+        problems.append(f"{field} {to_one_line(word, 40)} is unknown")
     return values.get(word, usual)
 
 
-def _model(table: Mapping[str, Any], problems: list[str]) -> str:
+def _read_model(table: Mapping[str, Any], problems: list[str]) -> str:
     name = str(table.get("model") or "")
     if name.lower() in _SAME:
         return ""
     if name.lower() != "haiku" and "/" not in name:
-        problems.append(f"the model {one_line(name, 40)} is not mapped, so the one that answers is used")
+        problems.append(f"the model {to_one_line(name, 40)} is not mapped, so the one that answers is used")
         return ""
     return name
 
 
-def _steps(table: Mapping[str, Any], problems: list[str]) -> int | None:
+def _read_steps(table: Mapping[str, Any], problems: list[str]) -> int | None:
     value = table.get("maxTurns")
     if value is None or (isinstance(value, int) and value > 0):
         return value
-    problems.append(f"maxTurns {one_line(str(value), 20)} is not a number of steps")
+    problems.append(f"maxTurns {to_one_line(str(value), 20)} is not a number of steps")
     return None
 
 
@@ -208,10 +210,10 @@ def _steps(table: Mapping[str, Any], problems: list[str]) -> int | None:
 
 def _with_tools(agent: AgentSpec, table: Mapping[str, Any], problems: list[str]) -> AgentSpec:
     """Return the agent with the tools that its file allows, or forbids."""
-    named = _merge_rules(pair for word in _words(table.get("tools")) for pair in _read_tool(word, problems))
+    named = _merge_rules(pair for word in _read_words(table.get("tools")) for pair in _read_tool(word, problems))
     rules = {tool: patterns for tool, patterns in named.items() if patterns}
-    without = {t for word in _words(table.get("disallowedTools")) for t, _ in _read_tool(word, problems)}
-    of_mode = tools = ModeTools(agent.mode, modes.numbers(agent.mode).tools)
+    without = {t for word in _read_words(table.get("disallowedTools")) for t, _ in _read_tool(word, problems)}
+    of_mode = tools = ModeTools(agent.mode, modes.read_numbers(agent.mode).tools)
     if "tools" in table:
         chosen = (n for n in named if n.startswith(("*", PREFIX)) or tools.allows(n))
         tools = ModeTools(agent.name, tuple(sorted(chosen)))
@@ -229,8 +231,8 @@ def choose_tools(agent: AgentSpec, words: Iterable[str], offered: Collection[str
     unknown = [w for w, pairs in read.items() if not any(t in offered or t.startswith(("*", PREFIX)) for t, _ in pairs)]
     if unknown:
         raise ToolError(
-            f"No child was started: {agent.name} has no tool {one_line(', '.join(unknown), 200)}. Leave out tools for "
-            f"all of its tools, or name some of {', '.join(sorted(offered))}."
+            f"No child was started: {agent.name} has no tool {to_one_line(', '.join(unknown), 200)}. Leave out tools"
+            f" for all of its tools, or name some of {', '.join(sorted(offered))}."
         )
     return _merge_rules(pair for pairs in read.values() for pair in pairs)
 
@@ -252,14 +254,14 @@ def _read_tool(word: str, problems: list[str]) -> Iterator[tuple[str, str]]:
         return
     tool = _TOOLS.get(forms.normalize(name)) or (name if name in _OURS else forms.translate_name(name))
     if not forms.is_translated(tool) and tool not in _OURS:
-        problems.append(f"the tool {one_line(word, 40)} is not mapped")
+        problems.append(f"the tool {to_one_line(word, 40)} is not mapped")
         return
-    yield tool, _rule(tool, pattern)
+    yield tool, _format_rule(tool, pattern)
     if tool == "edit":  # models that write patches have that in its place
-        yield "apply_patch", _rule("apply_patch", pattern)
+        yield "apply_patch", _format_rule("apply_patch", pattern)
 
 
-def _rule(tool: str, pattern: str) -> str:
+def _format_rule(tool: str, pattern: str) -> str:
     if not pattern or pattern == "*":
         return ""
     if tool == "bash":
@@ -270,7 +272,7 @@ def _rule(tool: str, pattern: str) -> str:
     return f"{tool}({pattern})"
 
 
-def _words(value: Any) -> list[str]:
+def _read_words(value: Any) -> list[str]:
     """Return the entries of a list, or of a text with commas outside of parentheses."""
     if isinstance(value, list):
         return [str(v).strip() for v in cast("list[Any]", value) if str(v).strip()]

@@ -16,10 +16,10 @@ from msgspec.structs import replace
 from sakti.agent.tools import textfile
 from sakti.agent.tools.base import Parameter, Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
-from sakti.core.clock import Ids, short
+from sakti.core.clock import Ids, shorten_id
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import read_prompt
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Json
 from sakti.memory.log import dates, lines
@@ -71,10 +71,12 @@ class ChildReport(Struct, frozen=True):
     def in_words(self) -> str:
         """Summarise its marks: `11 of 12 quotes found · 3 not found`."""
         parts = [UNSTRUCTURED] if self.unstructured else []
-        parts += [f"ended early: {one_line(self.partial, 80)}"] if self.partial else []
-        parts += [f"{self.verified_count} of {counted(self.quote_count, 'quote')} found"] if self.quote_count else []
+        parts += [f"ended early: {to_one_line(self.partial, 80)}"] if self.partial else []
+        parts += (
+            [f"{self.verified_count} of {format_count(self.quote_count, 'quote')} found"] if self.quote_count else []
+        )
         parts += [f"{len(self.not_found)} not found"] if self.not_found else []
-        return " · ".join(parts) or counted(len(self.findings), "finding")
+        return " · ".join(parts) or format_count(len(self.findings), "finding")
 
 
 # --- quotations -----------------------------------------------------------------------------------------------
@@ -101,14 +103,14 @@ def _mark_finding(finding: QuotedFinding, file: list[str] | None) -> QuotedFindi
     if at is None:
         return replace(finding, mark="unverified")
     first, last = at
-    named = _range(finding.lines)
+    named = _parse_range(finding.lines)
     if named is not None and named[0] <= first and last <= named[1]:
         return replace(finding, mark="verified")
     span = f"{first}-{last}" if last > first else str(first)
     return replace(finding, lines=span, mark="moved" if named is not None else "verified")
 
 
-def _range(text: str) -> tuple[int, int] | None:
+def _parse_range(text: str) -> tuple[int, int] | None:
     match = _RANGE.fullmatch(text)
     if match is None:
         return None
@@ -116,17 +118,17 @@ def _range(text: str) -> tuple[int, int] | None:
     return min(first, last), max(first, last)
 
 
-def _squeeze(text: str) -> str:
+def _remove_spaces(text: str) -> str:
     return re.sub(r"\s+", "", text)
 
 
 def _find(quote: str, file: Sequence[str], named: str) -> tuple[int, int] | None:
     """Return the lines that a quote is on, white space ignored; the named ones first."""
-    needle = _squeeze(quote)
-    squeezed = [_squeeze(line) for line in file]
+    needle = _remove_spaces(quote)
+    squeezed = [_remove_spaces(line) for line in file]
     if len(needle) < SHORTEST_QUOTE and needle not in squeezed:
         return None
-    span = _range(named)
+    span = _parse_range(named)
     if span is not None:
         first, last = max(1, span[0]), min(len(file), span[1])
         if needle in "".join(squeezed[first - 1 : last]):
@@ -156,7 +158,7 @@ def place_of(finding: QuotedFinding) -> str:
     return where or finding.source
 
 
-def as_block(report: ChildReport, head: str) -> str:
+def format_block(report: ChildReport, head: str) -> str:
     """Return the report as the parent's model reads it."""
     out = [f"[{head} · {report.in_words()}]", report.summary.strip()]
     for finding in report.findings:
@@ -185,18 +187,18 @@ def _show_field(value: Any) -> str:
 
 def _format_finding(finding: QuotedFinding) -> str:
     where = place_of(finding)
-    quote = f' "{one_line(finding.quote, 1_000)}"' if finding.quote.strip() else ""
+    quote = f' "{to_one_line(finding.quote, 1_000)}"' if finding.quote.strip() else ""
     mark = f" [{finding.mark}]" if finding.mark else ""
     return f"{f'{where} ' if where else ''}{finding.claim}{quote}{mark}"
 
 
 def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[tuple[str, Json], ...]]:
     """Return the report as lines of a log, with the category and the `mode_specific` values of each line."""
-    clock = dates.clock_text(now, timezone)
-    out, kinds = [f"Date: {dates.day_text(now, timezone)}"], list[tuple[str, Json]]()
+    clock = dates.format_clock(now, timezone)
+    out, kinds = [f"Date: {dates.format_day(now, timezone)}"], list[tuple[str, Json]]()
 
     def add(sign: str, text: str, category: str, values: Json | None = None) -> None:
-        out.append(f"* {sign} ({clock}) {one_line(text, 2_000)}")
+        out.append(f"* {sign} ({clock}) {to_one_line(text, 2_000)}")
         kinds.append((category, values or {}))
 
     if report.summary.strip():
@@ -213,10 +215,10 @@ def log_text(report: ChildReport, now: int, timezone: str) -> tuple[str, tuple[t
     return "\n".join(out), tuple(kinds)
 
 
-def as_findings(report: ChildReport, ids: Ids, counter: Counter, now: int, timezone: str) -> Json:
+def make_findings(report: ChildReport, ids: Ids, counter: Counter, now: int, timezone: str) -> Json:
     """Return the group of a report for its parent's log, in the form in which the run keeps it."""
     text, kinds = log_text(report, now, timezone)
-    rows = list(lines.rows(text))
+    rows = list(lines.iter_rows(text))
     return {
         "group_id": ids.new(),
         "text": text,
@@ -232,15 +234,15 @@ def as_findings(report: ChildReport, ids: Ids, counter: Counter, now: int, timez
     }  # fmt: skip
 
 
-def partial_report(observed: Sequence[str], text: str, why: str) -> ChildReport:
+def make_partial_report(observed: Sequence[str], text: str, why: str) -> ChildReport:
     """Return the report of a child that ended early: observed lines and its last text."""
     findings = tuple(QuotedFinding(line) for line in observed)
     return ChildReport(text.strip() or "The child ended before it wrote a report.", findings, partial=why)
 
 
-def head_of(child_id: str, name: str, steps: int, cost_usd: float | None) -> str:
+def format_head(child_id: str, name: str, steps: int, cost_usd: float | None) -> str:
     price = "" if cost_usd is None else f" · ${cost_usd:.2f}"
-    return f"Report of the child thread {short(child_id)} ({name}) · {counted(steps, 'step')}{price}"
+    return f"Report of the child thread {shorten_id(child_id)} ({name}) · {format_count(steps, 'step')}{price}"
 
 
 LONGEST_GOAL = 8_000  # characters

@@ -21,7 +21,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError
 from sakti.core.events import Event
 from sakti.core.resources import fill_prompt, read_prompt
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import BY_AGENT, Json, Message, ModelInfo, Part, TextPart, Usage
 from sakti.memory import modes
 
@@ -83,11 +83,11 @@ class ChildThread(OpenThread):
     def _send(self, event: Event) -> None:
         self._sink(event)
 
-    def _memory_options(self) -> MemoryOptions:
+    def _build_memory_options(self) -> MemoryOptions:
         settings = structs.replace(self.workspace.config.memory, scope="thread", carry_over=0)
-        return structs.replace(super()._memory_options(), settings=settings, goal=self._goal)
+        return structs.replace(super()._build_memory_options(), settings=settings, goal=self._goal)
 
-    def _more_texts(self) -> list[tuple[str, str]]:
+    def _list_more_texts(self) -> list[tuple[str, str]]:
         task = self.spec.prompt or modes.prompt(self.spec.mode, "task").strip()
         return [("agent", fill_prompt("subagents#child", task=task))]
 
@@ -109,9 +109,9 @@ class ChildThread(OpenThread):
         tools = (t for t in self.spec.select_tools(toolbox.tools) if self.parent.mode_tools.allows(t))
         offered = {"report", *filter(self._is_named, tools)}
         toolbox.tools = {n: t for n, t in toolbox.tools.items() if n in offered}
-        toolbox.remote, toolbox.explain_missing = self._remote_tools, self._explain_missing
+        toolbox.remote, toolbox.explain_missing = self._select_remote_tools, self._explain_missing
         toolbox.parent, toolbox.approvals, toolbox.agent = parent, parent.approvals, self.spec.name
-        toolbox.asker = f"{self.spec.name} › {one_line(self._goal, 60)}"
+        toolbox.asker = f"{self.spec.name} › {to_one_line(self._goal, 60)}"
         toolbox.state.spend = self._spend
         toolbox.only = tuple(
             {t: Rules(allow=rules) for t, rules in named.items() if rules}
@@ -126,7 +126,7 @@ class ChildThread(OpenThread):
             return f"{name} is none of the tools of the agent {self.spec.name}."
         return servers.explain_missing(name)
 
-    def _remote_tools(self) -> dict[str, Tool]:
+    def _select_remote_tools(self) -> dict[str, Tool]:
         """Return the tools of servers that it may call, never more than its parent."""
         return {name: tool for name, tool in self.workspace.servers.tools().items() if self._may_call(name, tool)}
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from sakti.agent.threads.export import FORMATS, Format, file_name, render
+from sakti.agent.threads.export import FORMATS, Format, make_file_name, render
 from sakti.agent.threads.reindexing import Indexing
 from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.types import Message, Thread
 from sakti.store.secrets import mask_output, mask_secrets
 
@@ -67,16 +67,16 @@ class ThreadActions:
         live = self._live
         return live if live is not None and live.thread is not None and live.thread.id == thread_id else None
 
-    def _now(self) -> int:
+    def _get_time(self) -> int:
         return self._place.store.clock.now() if self._live is None else self._live.workspace.clock.now()
 
     async def rename(self, thread_id: str, title: str) -> str:
         """Give a thread a title that stays; returns what to say."""
         place = self._place
-        title = one_line(title, TITLE_LIMIT)
+        title = to_one_line(title, TITLE_LIMIT)
         if not title:
             raise ConfigError("A title cannot be empty.")
-        renamed = await place.store.write(stored_threads.rename, thread_id, title, self._now(), by_user=True)
+        renamed = await place.store.write(stored_threads.rename, thread_id, title, self._get_time(), by_user=True)
         live = self._is_open(thread_id)
         if renamed is None and not (live is not None and live.current.is_new):
             raise StoreError("This thread was removed for good.", code="gone")
@@ -88,7 +88,7 @@ class ThreadActions:
         """Make a thread of the messages up to index `upto` (None: all), with the memory of them."""
         place = self._place
         return await place.store.write(
-            thread_fork.fork, thread_id, id=place.store.ids.new(), ids=place.store.ids, now=self._now(),
+            thread_fork.fork, thread_id, id=place.store.ids.new(), ids=place.store.ids, now=self._get_time(),
             upto=upto,
         )  # fmt: skip
 
@@ -105,7 +105,7 @@ class ThreadActions:
         gone = await place.store.read(thread_removal.count_contents, thread_id)
         if self._live is not None:
             await self._live.children.stop_deleted(thread_id)
-        await place.store.write(thread_removal.delete_thread, thread_id, self._now())
+        await place.store.write(thread_removal.delete_thread, thread_id, self._get_time())
         place.indexing.begin(place.store)
         if live is not None:
             await live.new_thread()
@@ -137,8 +137,8 @@ class ThreadActions:
         place = self._place
         if target is None:
             thread = (await self.contents(thread_id)).thread
-            target = place.root / file_name(thread, check_form(form))
-        text = await place.store.read(text_of, thread_id, check_form(form))
+            target = place.root / make_file_name(thread, check_form(form))
+        text = await place.store.read(export_text, thread_id, check_form(form))
         await asyncio.to_thread(write_new, target, text)
         return target
 
@@ -150,7 +150,7 @@ def check_form(form: str) -> Format:
     return form
 
 
-def text_of(db: Database, thread_id: str, form: Format) -> str:
+def export_text(db: Database, thread_id: str, form: Format) -> str:
     """Return a thread as text in a form, read at once, secrets masked.
 
     Raises `StoreError` without a thread.
@@ -158,17 +158,17 @@ def text_of(db: Database, thread_id: str, form: Format) -> str:
     thread = thread_removal.count_contents(db, thread_id).thread
     thread = replace(thread, title=mask_secrets(thread.title))
     stored = thread_removal.skip_deleted(stored_messages.list_after(db, thread_id, -1))
-    messages = [_without_secrets(m) for m in stored if m.state != "provisional"]
-    log = [replace(x, content=mask_secrets(x.content)) for x in own_log(db, thread_id)]
+    messages = [_mask_message(m) for m in stored if m.state != "provisional"]
+    log = [replace(x, content=mask_secrets(x.content)) for x in load_own_log(db, thread_id)]
     return render(thread, messages, log, form)
 
 
-def _without_secrets(message: Message) -> Message:
+def _mask_message(message: Message) -> Message:
     parts = tuple(codec.decode(mask_output(codec.encode(p))) for p in message.parts)
     return message if parts == message.parts else replace(message, parts=parts)
 
 
-def own_log(db: Database, thread_id: str) -> list[LogLine]:
+def load_own_log(db: Database, thread_id: str) -> list[LogLine]:
     """Return the thread's present log without forgotten lines."""
     record = stored_memory.get_record(db, f"thread:{thread_id}")
     if record is None:
@@ -210,10 +210,10 @@ class OneMessage:
         messages = await self._read_messages()
         number = int(argument or 1)
         if number > len(messages):
-            raise SaktiError(f"This thread has {counted(len(messages), 'message')}.", title="Delete a message")
+            raise SaktiError(f"This thread has {format_count(len(messages), 'message')}.", title="Delete a message")
         self._named = messages[-number]
         who = "your message" if self._named.role == "user" else "the answer"
-        text = one_line(self._named.text, _SHOWN)
+        text = to_one_line(self._named.text, _SHOWN)
         return f"{NAME} {CONFIRMED} deletes {who} {text!r} (a call with its result): this cannot be undone."
 
     async def _read_messages(self) -> list[Message]:

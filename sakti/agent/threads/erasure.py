@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from sakti.agent.checkpoints import shadow as checkpoints
 from sakti.core import resources
 from sakti.core.errors import StoreError
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.store.maintenance import purging, redacting, upkeep
 from sakti.store.secrets import has_secret, mask_output, mask_secrets
 from sakti.store.threads import removal as thread_removal
@@ -81,7 +81,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     purged.threads = await store.read(thread_removal.list_deleted, before=before)
     purged.tasks = mask_output(await store.read(purging.list_deleted_tasks, before=before))
     named = [n for c in purged.threads for n in await store.read(purging.list_named_files, c.thread.id)]
-    purged.files = [p for n in named if (p := _own_file(n)) is not None]
+    purged.files = [p for n in named if (p := _find_own_file(n)) is not None]
     purged.copies = [] if keep_copies or purged.empty else purging.list_copies(store.path)
     if do and not (purged.empty and await store.read(purging.is_clean)):
         await _remove_all(store, purged)
@@ -112,12 +112,12 @@ def _remove(file: Path) -> bool:
 
 def remove_files(names: Iterable[str]) -> None:
     """Remove the files of these that sakti wrote for a message."""
-    for file in map(_own_file, names):
+    for file in map(_find_own_file, names):
         if file is not None:
             _remove(file)
 
 
-def _own_file(name: str) -> Path | None:
+def _find_own_file(name: str) -> Path | None:
     """Return the file if sakti wrote it for a message."""
     path = Path(name)
     folders = (resources.state_home() / "outputs", resources.state_home() / "pasted")
@@ -131,7 +131,7 @@ class RemovalSummary(Protocol):
     flushed: bool
 
 
-def wipe_free_space(done: RemovalSummary) -> str:
+def overwrite_free_space(done: RemovalSummary) -> str:
     """Rewrite a file used before removals overwrote, so that its free space is empty too.
 
     What is left to say; empty where all is done. The store must be closed.
@@ -163,7 +163,10 @@ class Redacted(Struct):
 
     def in_words(self) -> list[str]:
         return [
-            *(f"{table.replace('_', ' '):<22} {counted(n, 'text')}" for table, n in sorted(self.found.texts.items())),
+            *(
+                f"{table.replace('_', ' '):<22} {format_count(n, 'text')}"
+                for table, n in sorted(self.found.texts.items())
+            ),
             *(f"{'kind ' + kind:<22} {n:,}" for kind, n in self.found.kinds.items()),
             *(f"file {p}" for p in self.files),
             *(f"copy {p}" for p in self.copies),
@@ -185,7 +188,7 @@ async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redact
     """
     if do:
         _must_write(store)
-    out = Redacted(store.path, files=[p for p in _files() if has_secret(_text(p))])
+    out = Redacted(store.path, files=[p for p in _list_files() if has_secret(_read_text(p))])
     clean_before = await store.read(purging.is_clean)
     if not do:
         out.found = await redacting.count(store)
@@ -201,13 +204,13 @@ async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redact
     return out
 
 
-def _files() -> list[Path]:
+def _list_files() -> list[Path]:
     state = resources.state_home()
     candidates = [*(state / "outputs").glob("*.txt"), *state.glob("sakti.log*")]
     return sorted(p for p in candidates if p.is_file() and not p.is_symlink())
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     with contextlib.suppress(OSError):
         return path.read_text("utf-8", "replace")
     return ""
@@ -215,8 +218,8 @@ def _text(path: Path) -> str:
 
 def rewrite_files(change: Callable[[str], str]) -> None:
     """Rewrite in place the tool outputs and logs that `change` alters; only their owner can read them."""
-    for path in _files():
-        text = _text(path)
+    for path in _list_files():
+        text = _read_text(path)
         if (clean := change(text)) == text:
             continue
         new = path.with_name(f"{path.name}.new")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from msgspec import to_builtins
 
-from sakti.core.text import counted, sanitise
+from sakti.core.text import format_count, sanitize_text
 from sakti.core.types import (
     ContextPart,
     FilePart,
@@ -61,14 +61,14 @@ def render(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine], 
     """Render the entire thread with its log. Times are UTC; withheld messages stay withheld."""
     match form:
         case "md":
-            return _markdown(thread, messages, log)
+            return _format_markdown(thread, messages, log)
         case "html":
-            return _html(thread, messages, log)
+            return _format_html(thread, messages, log)
         case "json":
-            return _json(thread, messages, log)
+            return _format_json(thread, messages, log)
 
 
-def file_name(thread: Thread, form: Format) -> str:
+def make_file_name(thread: Thread, form: Format) -> str:
     """Name a file by the title's words and the end of the id: `fix-login-redirect-1a2b3c4d.md`."""
     words = re.findall(r"\w+", thread.title.lower())[:8]
     return "-".join([*words, thread.id[-8:]])[-120:] + f".{form}"
@@ -78,7 +78,7 @@ def _format_time(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-def _who(message: Message) -> str:
+def _get_author(message: Message) -> str:
     if message.role == "user" and not message.is_by_user:
         return "Main agent"
     return "Hook" if "hook" in message.metadata else _WHO[message.role]
@@ -91,11 +91,14 @@ def _has_text(message: Message) -> bool:
 # --- Markdown ---------------------------------------------------------------------------------------------
 
 
-def _markdown(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
-    out = [f"# {_heading(thread.title)}", f"{counted(len(messages), 'message')}, {_format_time(thread.created_at)}"]
+def _format_markdown(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
+    out = [
+        f"# {_format_heading(thread.title)}",
+        f"{format_count(len(messages), 'message')}, {_format_time(thread.created_at)}",
+    ]
     for message in messages:
         if _has_text(message):
-            out.append(f"## {_who(message)} · {_format_time(message.created_at)}")
+            out.append(f"## {_get_author(message)} · {_format_time(message.created_at)}")
             out += [text for part in message.parts if (text := _part_markdown(part))]
     if log:
         out.append("## Observations")
@@ -103,53 +106,53 @@ def _markdown(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine
         for line in log:
             if line.date != date:
                 date = line.date
-                lines += ["", f"**{sanitise(date)}**", ""] if date else [""]
+                lines += ["", f"**{sanitize_text(date)}**", ""] if date else [""]
             lines.append(f"{'  ' * line.depth}- {_log_text(line)}")
         out.append("\n".join(lines).strip("\n"))
     return "\n\n".join(out) + "\n"
 
 
-def _heading(title: str) -> str:
-    return " ".join(sanitise(title).split()) or "untitled"
+def _format_heading(title: str) -> str:
+    return " ".join(sanitize_text(title).split()) or "untitled"
 
 
 def _log_text(line: LogLine) -> str:
     sign = _SIGNS.get(line.priority, "")
-    return " ".join(p for p in (sign, sanitise(line.time), " ".join(sanitise(line.marked_text).split())) if p)
+    return " ".join(p for p in (sign, sanitize_text(line.time), " ".join(sanitize_text(line.marked_text).split())) if p)
 
 
 def _part_markdown(part: Part) -> str:
     match part:
         case TextPart(text):
-            return sanitise(text).strip()
+            return sanitize_text(text).strip()
         case ToolCallPart():
-            return f"`{sanitise(part.name)}`\n\n{_fence(_arguments(part), 'json')}"
+            return f"`{sanitize_text(part.name)}`\n\n{_format_fence(_format_arguments(part), 'json')}"
         case ToolResultPart(name=name, content=content):
-            return f"`{sanitise(name)}` {_how(part)}\n\n{_fence(content)}"
+            return f"`{sanitize_text(name)}` {_describe_result(part)}\n\n{_format_fence(content)}"
         case OutputPart(command, text):
-            return f"`!{sanitise(command)}`\n\n{_fence(text)}"
+            return f"`!{sanitize_text(command)}`\n\n{_format_fence(text)}"
         case FilePart(path, text):
-            return f"`{sanitise(path)}`\n\n{_fence(text)}"
+            return f"`{sanitize_text(path)}`\n\n{_format_fence(text)}"
         case ImagePart(name=name, media_type=kind):
-            return f"[image {sanitise(name or kind)}]"
+            return f"[image {sanitize_text(name or kind)}]"
         case MarkerPart(kind, text):
-            return f"*{sanitise(kind)}* {sanitise(text)}".strip()
+            return f"*{sanitize_text(kind)}* {sanitize_text(text)}".strip()
         case ThinkingPart() | ContextPart():
             return ""
 
 
-def _how(result: ToolResultPart) -> str:
+def _describe_result(result: ToolResultPart) -> str:
     if isinstance(result.details.get("denied"), str):
         return "denied"
     return "failed" if result.is_error else "gave"
 
 
-def _arguments(call: ToolCallPart) -> str:
+def _format_arguments(call: ToolCallPart) -> str:
     return call.raw if call.arguments is None else json.dumps(call.arguments, ensure_ascii=False, indent=2)
 
 
-def _fence(text: str, language: str = "") -> str:
-    text = sanitise(text).rstrip("\n")
+def _format_fence(text: str, language: str = "") -> str:
+    text = sanitize_text(text).rstrip("\n")
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
@@ -158,7 +161,7 @@ def _fence(text: str, language: str = "") -> str:
 # --- JSON -------------------------------------------------------------------------------------------------
 
 
-def message_json(message: Message) -> dict[str, Any]:
+def message_to_json(message: Message) -> dict[str, Any]:
     """Return a message as it is shown to programs."""
     return {
         "id": message.id,
@@ -170,7 +173,7 @@ def message_json(message: Message) -> dict[str, Any]:
     }
 
 
-def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
+def _format_json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
     value: dict[str, Any] = {
         "thread": {
             "id": thread.id,
@@ -180,7 +183,7 @@ def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
             "updated_at": thread.updated_at,
             "mode": thread.mode,
         },
-        "messages": [message_json(m) for m in messages],
+        "messages": [message_to_json(m) for m in messages],
         "observations": [
             {
                 "id": x.id,
@@ -206,17 +209,17 @@ def _json(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -
 # --- HTML -------------------------------------------------------------------------------------------------
 
 
-def _html(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
-    title = html.escape(_heading(thread.title))
-    body = [f"<h1>{title}</h1>", f"<p>{counted(len(messages), 'message')}, {_format_time(thread.created_at)}</p>"]
+def _format_html(thread: Thread, messages: Sequence[Message], log: Sequence[LogLine]) -> str:
+    title = html.escape(_format_heading(thread.title))
+    body = [f"<h1>{title}</h1>", f"<p>{format_count(len(messages), 'message')}, {_format_time(thread.created_at)}</p>"]
     for message in messages:
         if _has_text(message):
             parts = "\n".join(_part_html(p) for p in message.parts)
-            head = f"<h2>{_who(message)}<time>{_format_time(message.created_at)}</time></h2>"
+            head = f"<h2>{_get_author(message)}<time>{_format_time(message.created_at)}</time></h2>"
             body.append(f'<article class="{message.role}">{head}\n{parts}</article>')
     if log:
         rows = "\n".join(
-            f'<li style="margin-left:{min(x.depth, 6)}em">{html.escape(f"{sanitise(x.date)} {_log_text(x)}")}</li>'
+            f'<li style="margin-left:{min(x.depth, 6)}em">{html.escape(f"{sanitize_text(x.date)} {_log_text(x)}")}</li>'
             for x in log
         )
         body.append(f"<h1>Observations</h1>\n<ul>\n{rows}\n</ul>")
@@ -234,9 +237,9 @@ def _part_html(part: Part) -> str:
         case TextPart(text):
             return _from_markdown(text)
         case ToolCallPart():
-            return _fold(part.name, _arguments(part))
+            return _fold(part.name, _format_arguments(part))
         case ToolResultPart(name=name, content=content):
-            return _fold(f"{name} {_how(part)}", content)
+            return _fold(f"{name} {_describe_result(part)}", content)
         case OutputPart(command, text):
             return _fold(f"!{command}", text)
         case FilePart(path, text):
@@ -248,20 +251,20 @@ def _part_html(part: Part) -> str:
 
 
 def _fold(title: str, text: str) -> str:
-    head = html.escape(" ".join(sanitise(title).split()))
-    return f"<details><summary>{head}</summary><pre>{html.escape(sanitise(text))}</pre></details>"
+    head = html.escape(" ".join(sanitize_text(title).split()))
+    return f"<details><summary>{head}</summary><pre>{html.escape(sanitize_text(text))}</pre></details>"
 
 
-def code_blocks(text: str) -> list[str]:
+def list_code_blocks(text: str) -> list[str]:
     """Return the contents of the code blocks of a Markdown text."""
-    return [token.content for token in _markdown_reader().parse(text) if token.type in ("fence", "code_block")]
+    return [token.content for token in _make_markdown_reader().parse(text) if token.type in ("fence", "code_block")]
 
 
 def _from_markdown(text: str) -> str:
-    return _markdown_reader().render(sanitise(text))
+    return _make_markdown_reader().render(sanitize_text(text))
 
 
-def _markdown_reader() -> MarkdownIt:
+def _make_markdown_reader() -> MarkdownIt:
     """Return a reader of Markdown that escapes tags, checks links and leaves pictures out."""
     from markdown_it import MarkdownIt
 

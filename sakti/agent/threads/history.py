@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from sakti.core.text import sanitise
-from sakti.core.types import Json, Message, plain_text
+from sakti.core.text import sanitize_text
+from sakti.core.types import Json, Message, join_plain_text
 from sakti.store.connection import Database
 from sakti.store.threads import messages
 from sakti.store.threads.messages import ModelStep
@@ -46,19 +46,21 @@ class LastCompaction(Struct, frozen=True):
 
     def diff(self) -> str:
         """Return a unified diff of the two, safe to show."""
-        lines = difflib.unified_diff(_texts(self.before), _texts(self.after), "before", "after", n=CONTEXT, lineterm="")
+        lines = difflib.unified_diff(
+            _format_lines(self.before), _format_lines(self.after), "before", "after", n=CONTEXT, lineterm=""
+        )
         return "\n".join(lines)
 
 
-def _texts(lines: Sequence[LogLine]) -> list[str]:
+def _format_lines(lines: Sequence[LogLine]) -> list[str]:
     signs = {"high": "●", "medium": "○", "done": "✓"}
     return [
         " ".join(
             p
             for p in (
                 f"{'  ' * x.depth}{signs.get(x.priority, '·')}",
-                sanitise(f"{x.date} {x.time}").strip(),
-                " ".join(sanitise(x.marked_text).split()),
+                sanitize_text(f"{x.date} {x.time}").strip(),
+                " ".join(sanitize_text(x.marked_text).split()),
                 f"?{len(x.flags)}" if x.flags else "",
                 "⚑" if x.pinned else "",
             )
@@ -114,7 +116,7 @@ def read_request(db: Database, thread_id: str, number: int | None = None) -> Pas
     if not 1 <= at <= len(steps) or (request := steps[at - 1].request) is None:
         return None
     settings = {k: request.get(k) for k in ("tool_choice", "effort", "max_output_tokens")}
-    return PastRequest(steps[at - 1], tuple(_pieces(db, thread_id, request)), settings)
+    return PastRequest(steps[at - 1], tuple(_iter_pieces(db, thread_id, request)), settings)
 
 
 def explain_no_request(number: int | None) -> str:
@@ -123,7 +125,7 @@ def explain_no_request(number: int | None) -> str:
     return f"This thread has {which} whose request is kept."
 
 
-def _pieces(db: Database, thread_id: str, request: Json) -> Iterator[Piece]:
+def _iter_pieces(db: Database, thread_id: str, request: Json) -> Iterator[Piece]:
     texts = messages.read_request_texts(db, thread_id)
     if "tools" in request:
         listed = json.loads(texts.get(request["tools"], "[]"))
@@ -141,4 +143,4 @@ def _pieces(db: Database, thread_id: str, request: Json) -> Iterator[Piece]:
 
 
 def _convert_message(message: Message) -> Piece:
-    return Piece(message.role, plain_text(message.parts), message.index)
+    return Piece(message.role, join_plain_text(message.parts), message.index)

@@ -62,7 +62,7 @@ def make_tools(
     schema = pages.schema()
     if schema is not None:
         mutate = structs.replace(
-            mutate, description=f"{mutate.description}\n\n{page_content.schema_instructions(schema)}"
+            mutate, description=f"{mutate.description}\n\n{page_content.make_schema_instructions(schema)}"
         )
     search = memory_search.make_memory_search(
         store, resource_id=resource_id, counter=pages.counter, in_window=in_window

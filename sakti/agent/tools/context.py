@@ -22,7 +22,7 @@ from sakti.agent.judge.workspace_view import WorkspaceView, resolve_path
 from sakti.agent.sandbox.boundary import Level
 from sakti.core.clock import Clock, Ids
 from sakti.core.errors import ToolError
-from sakti.core.text import clean_surrogates, head_and_tail
+from sakti.core.text import clean_surrogates, cut_middle
 from sakti.core.tokens import Counter, cut_to_tokens
 from sakti.core.types import ImagePart, Json, Usage
 from sakti.store.secrets import mask_secrets
@@ -345,7 +345,7 @@ class ToolState(Struct):
             return replace(outcome, content=content)
         size = max(len(content), outcome.details.get("characters", 0))
         path = outcome.details.get("output_file") or str(self.save_output(content, call_id))
-        short, _ = head_and_tail(content, self.output_bytes - 200)
+        short, _ = cut_middle(content, self.output_bytes - 200)
         what = "The beginning of the output" if outcome.details.get("cut") else "The whole output"
         note = f"\n[{what} of {size:,} characters is in {path}: read it with offset and limit, or grep it.]"
         return replace(outcome, content=short + note, details={**outcome.details, "output_file": str(path)})

@@ -20,7 +20,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file, require_file
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.store.secrets import find_marks, reveal_marks
 
 
@@ -96,7 +96,7 @@ def apply_edits(text: str, edits: Sequence[Edit], name: str) -> str:
 def _insert(text: str, after: int, new: str) -> str:
     lines = textfile.split_lines(text)
     if not 0 <= after <= len(lines):
-        raise ToolError(f"the file has {counted(len(lines), 'line')}; there is no line {after} to insert after.")
+        raise ToolError(f"the file has {format_count(len(lines), 'line')}; there is no line {after} to insert after.")
     end = textfile.find_line_end(lines)
     put = [textfile.Line(line.body, end) for line in textfile.split_lines(new)]
     head = lines[:after]
@@ -120,7 +120,7 @@ async def write(
     await asyncio.to_thread(changes.write_changes, run, [change])
     what = "created" if change.before is None else "replaced"
     number = len(textfile.split_bodies(content))
-    return Outcome(f"{change.name} {what}: {counted(number, 'line')}.", details=changes.make_details([change]))
+    return Outcome(f"{change.name} {what}: {format_count(number, 'line')}.", details=changes.make_details([change]))
 
 
 def _list_patch_paths(arguments: Mapping[str, Any]) -> list[str]:
@@ -142,11 +142,11 @@ async def apply_patch(
     """Change, add, move and delete files by a patch."""
     done = await asyncio.to_thread(_plan_patch, run, patch, workdir)
     await asyncio.to_thread(changes.write_changes, run, done)
-    rows = [f"{_letter(c)} {c.name}" for c in done]
+    rows = [f"{_get_status_letter(c)} {c.name}" for c in done]
     return Outcome("\n".join(["Done:", *rows]), details=changes.make_details(done))
 
 
-def _letter(change: ChangedFile) -> str:
+def _get_status_letter(change: ChangedFile) -> str:
     return "D" if change.data is None else "A" if change.before is None else "M"
 
 

@@ -196,7 +196,7 @@ async def _stream_rows(
             yield None
             return
         if "regex parse error" in ended.errors or "error: " in ended.errors:
-            raise _pattern_error(search.pattern, ended.errors)
+            raise _make_pattern_error(search.pattern, ended.errors)
         search.skipped += _list_unread(ended.errors)
 
 
@@ -246,10 +246,10 @@ def _check_pattern(search: Search) -> None:
         return
     for sign, what in ((_LOOK, "look-around"), (_BACK, "backreferences")):
         if sign.search(search.pattern):
-            raise _pattern_error(search.pattern, f"{what} is not supported")
+            raise _make_pattern_error(search.pattern, f"{what} is not supported")
 
 
-def _pattern_error(pattern: str, errors: str) -> ToolError:
+def _make_pattern_error(pattern: str, errors: str) -> ToolError:
     if "look-around" in errors or "backreferences" in errors:
         return ToolError(
             f"{pattern!r} uses look-around or backreferences, which grep does not support. Search for the plain part "

@@ -27,7 +27,7 @@ class JobLog:
         """Store a command and return its number, above `started` and all earlier ones of the thread."""
         number = started + 1
         with contextlib.suppress(StoreError):
-            number = max(number, await self._store.read(runs.newest_job_number, thread_id) + 1)
+            number = max(number, await self._store.read(runs.find_newest_job_number, thread_id) + 1)
             pid, file = running.process.pid, str(running.output.path)
             now = self._store.clock.now()
             job = StoredJob(thread_id, number, mask_secrets(running.command), pid, read_start_time(pid), file, now)

@@ -204,7 +204,7 @@ def apply_change(text: str, change: Change, name: str) -> str:
     for each in (plain_change, strip_line_numbers(plain_change)):
         for places in list_matches(full_text, each.old) if each is not None else ():
             if len(places) > 1 and not change.all:
-                raise _ambiguity_error(len(places), [p.first + 1 for p in places], name)
+                raise _make_ambiguity_error(len(places), [p.first + 1 for p in places], name)
             if places:
                 assert each is not None
                 return full_text.replace_at(places, each)
@@ -215,14 +215,14 @@ def _replace_exact(text: str, change: Change, name: str) -> str | None:
     """Return `text` after a change that needs no comparison line by line; None for any other."""
     if "\r" in change.old + change.new and (count := text.count(change.old)):
         if count > 1 and not change.all:
-            raise _ambiguity_error(count, [], name)
+            raise _make_ambiguity_error(count, [], name)
         return text.replace(change.old, change.new)  # who writes line ends means them
     if "\r" not in text and (text.count(change.old) == 1 or (change.all and change.old in text)):
         return text.replace(change.old, change.new)  # what follows comes to the same, but large files take seconds
     return None
 
 
-def _ambiguity_error(count: int, at: Sequence[int], name: str) -> ToolError:
+def _make_ambiguity_error(count: int, at: Sequence[int], name: str) -> ToolError:
     where = f" (lines {', '.join(map(str, at[:8]))}{' …' if len(at) > 8 else ''})" if at else ""
     return ToolError(
         f"that text occurs {count} times in {name}{where}; nothing was changed. Give more lines around it, or set all."

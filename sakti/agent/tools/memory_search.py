@@ -10,10 +10,10 @@ from msgspec import Meta, Struct
 
 from sakti.agent.tools.actions import ActionTool, Field, Run, make_action_tool
 from sakti.agent.tools.context import ToolContext
-from sakti.agent.tools.task_mutate import MISSING, QUERY, integer_schema, list_schema, text_schema
+from sakti.agent.tools.task_mutate import MISSING, QUERY, list_schema, make_integer_schema, make_text_schema
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, plain_text
+from sakti.core.types import Json, join_plain_text
 from sakti.memory import recall as recall_module
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -134,7 +134,7 @@ def _list_neighbours(
     entries: list[Json] = []
     remaining = room
     for row in sorted(rows, key=lambda row: abs(row.index - hit.position)):
-        full_text = plain_text(row.parts)
+        full_text = join_plain_text(row.parts)
         if row.id == hit.id or row.state != "saved" or not full_text.strip():
             continue
         text = _cut_text(full_text, NEIGHBOUR_TOKENS, counter)
@@ -173,23 +173,25 @@ def _read_range(value: Any) -> MessageRange:
 
 FIELDS = (
     QUERY,
-    Field("limit", integer_schema(minimum=1, maximum=20), ("max", "maxResults", "count", "n", "top", "topK")),
-    Field("offset", integer_schema("continue from an earlier answer's `next`", minimum=0), ("skip", "start")),
+    Field("limit", make_integer_schema(minimum=1, maximum=20), ("max", "maxResults", "count", "n", "top", "topK")),
+    Field("offset", make_integer_schema("continue from an earlier answer's `next`", minimum=0), ("skip", "start")),
     Field("kinds", list_schema(enum=list(KINDS)), ("kind", "types", "type"), {"memory": "working_memory"}),
-    Field("scope", text_schema(enum=["thread", "workspace"]), (), {"resource": "workspace", "all": "workspace"}),
+    Field("scope", make_text_schema(enum=["thread", "workspace"]), (), {"resource": "workspace", "all": "workspace"}),
     Field(
         "messageRange",
-        integer_schema("messages around each hit", minimum=0, maximum=10),
+        make_integer_schema("messages around each hit", minimum=0, maximum=10),
         ("around", "context"),
         read=_read_range,
     ),
     Field(
-        "id", text_schema("recall: message or group id, or its short form"), ("messageId", "groupId", "cursor", "range")
+        "id",
+        make_text_schema("recall: message or group id, or its short form"),
+        ("messageId", "groupId", "cursor", "range"),
     ),
-    Field("page", integer_schema("recall: pages forward (1, 2 …) or back (-1, -2 …); 0 is the place itself")),
-    Field("detail", text_schema(enum=["low", "high"])),
-    Field("partIndex", integer_schema("recall: one part, in full", minimum=0), ("part",)),
-    Field("charOffset", integer_schema("recall: where in that part to start", minimum=0)),
+    Field("page", make_integer_schema("recall: pages forward (1, 2 …) or back (-1, -2 …); 0 is the place itself")),
+    Field("detail", make_text_schema(enum=["low", "high"])),
+    Field("partIndex", make_integer_schema("recall: one part, in full", minimum=0), ("part",)),
+    Field("charOffset", make_integer_schema("recall: where in that part to start", minimum=0)),
 )
 
 

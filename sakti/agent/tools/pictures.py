@@ -17,7 +17,7 @@ from sakti.agent.tools import child
 from sakti.agent.tools.context import Outcome
 from sakti.core import content
 from sakti.core.errors import ToolError
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.core.types import ImagePart
 
 LONG_EDGE = 1_568  # pixels; models see no more of an image (Anthropic's documentation, "Vision")
@@ -82,7 +82,7 @@ async def _show_pdf(path: Path, name: str, offset: int, limit: int | None) -> Ou
     drawn = await _draw(request, name)
     total = int(drawn["pages"])
     if offset > total:
-        raise ToolError(f"{name} has {counted(total, 'page')}; there is no page {offset}.")
+        raise ToolError(f"{name} has {format_count(total, 'page')}; there is no page {offset}.")
     pages = range(offset, offset + len(drawn["images"]))
     parts = tuple(_make_part(i, f"{name}, page {n}") for n, i in zip(pages, drawn["images"], strict=True))
     last = pages[-1]
@@ -93,7 +93,7 @@ async def _show_pdf(path: Path, name: str, offset: int, limit: int | None) -> Ou
         room -= len(body)
         rows.append(f"--- page {n} ---\n{body or '(no text)'}")
     if last < total:
-        rows.append(f"[{counted(total - last, 'more page')}: read on with offset={last + 1}.]")
+        rows.append(f"[{format_count(total - last, 'more page')}: read on with offset={last + 1}.]")
     return Outcome("\n".join(rows), details={"path": name, "lines": f"{offset}-{last}"}, images=parts)
 
 
@@ -103,7 +103,7 @@ async def read_pdf_text(path: Path, name: str, most: int) -> str:
     total, texts = int(drawn["pages"]), [str(text).strip() for text in drawn["texts"]]
     rows = [f"--- page {n} of {total} ---\n{text or '(no text)'}" for n, text in enumerate(texts, 1)]
     if total > len(texts):
-        rows.append(f"[{counted(total - len(texts), 'more page')}]")
+        rows.append(f"[{format_count(total - len(texts), 'more page')}]")
     return "\n".join(rows)
 
 

@@ -24,8 +24,8 @@ from typing import IO
 from msgspec import Struct, field
 
 from sakti.agent.tools import supervisor
-from sakti.agent.tools.terminal_text import TerminalText, plain_text, split_unfinished
-from sakti.core.text import one_line
+from sakti.agent.tools.terminal_text import TerminalText, split_unfinished, to_plain_text
+from sakti.core.text import to_one_line
 from sakti.store import secrets
 
 MEMORY_LIMIT = 200_000  # characters of an output kept in memory: its head and its tail
@@ -73,7 +73,7 @@ class Output(Struct):
 
     def _match(self, text: str) -> None:
         """Look for the watched text in the next piece; a text that began in the piece before counts."""
-        text = plain_text(self._before + text)
+        text = to_plain_text(self._before + text)
         self.is_matched = self._watched in text
         self._before = text[-len(self._watched) :]
 
@@ -128,7 +128,7 @@ class Output(Struct):
         r"""Return the new output as plain text; a leading \r means that it redraws the line before it."""
         text, self.unread = split_unfinished(self.unread)
         redraws = "\r" in text.partition("\n")[0].removesuffix("\r")
-        return "\r" * redraws + plain_text(text)
+        return "\r" * redraws + to_plain_text(text)
 
 
 class ProcessTree:
@@ -286,7 +286,7 @@ def _read_command_line(pid: int) -> str:
         line = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
         return "a process"
-    return one_line(line.strip() or "?", 100)
+    return to_one_line(line.strip() or "?", 100)
 
 
 class Process:

@@ -25,7 +25,7 @@ from sakti.agent.tools.files import (
 )
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.store.secrets import mask_lines
 
 MAX_ENTRIES = 1_000  # of a folder
@@ -58,13 +58,15 @@ async def read(
     if not bodies:
         return Outcome(f"{name} is empty.", details={"path": name, "lines": "0"})
     if offset > len(bodies):
-        raise ToolError(f"{path} has {counted(len(bodies), 'line')}; line {offset} is after its end.")
+        raise ToolError(f"{path} has {format_count(len(bodies), 'line')}; line {offset} is after its end.")
     selected = bodies[offset - 1 : offset - 1 + (limit or 2000)]
     rows = _number_lines(selected, offset, len(str(offset + len(selected) - 1)), run.state.output_bytes - ROOM_FOR_NOTE)
     last = offset + len(rows) - 1
     remaining = len(bodies) - last
     more = (
-        f"\n[{counted(remaining, 'more line')} of {len(bodies)}: read on with offset={last + 1}.]" if remaining else ""
+        f"\n[{format_count(remaining, 'more line')} of {len(bodies)}: read on with offset={last + 1}.]"
+        if remaining
+        else ""
     )
     return Outcome("\n".join(rows) + more + _describe_form(text), details={"path": name, "lines": f"{offset}-{last}"})
 

@@ -24,11 +24,11 @@ from sakti.tasks.changes import REASONS, TYPES
 from sakti.tasks.queries import describe
 
 
-def text_schema(about: str = "", **more: Any) -> Json:
+def make_text_schema(about: str = "", **more: Any) -> Json:
     return {"type": "string", **({"description": about} if about else {}), **more}
 
 
-def integer_schema(about: str = "", **bounds: int) -> Json:
+def make_integer_schema(about: str = "", **bounds: int) -> Json:
     return {"type": "integer", **bounds, **({"description": about} if about else {})}
 
 
@@ -40,7 +40,7 @@ def list_schema(about: str = "", **items: Any) -> Json:
     }
 
 
-def flag_schema(about: str = "") -> Json:
+def make_flag_schema(about: str = "") -> Json:
     return {"type": "boolean", **({"description": about} if about else {})}
 
 
@@ -62,19 +62,19 @@ def _read_word(value: Any) -> str:
     return value.strip().lower()
 
 
-ID = Field("id", text_schema("task id or handle"), ("taskId", "task", "handle", "issue", "issueId", "todoId"))
+ID = Field("id", make_text_schema("task id or handle"), ("taskId", "task", "handle", "issue", "issueId", "todoId"))
 LIMIT = Field(
-    "limit", integer_schema(minimum=1, maximum=100), ("max", "maxResults", "count", "n", "top", "topK", "perPage")
+    "limit", make_integer_schema(minimum=1, maximum=100), ("max", "maxResults", "count", "n", "top", "topK", "perPage")
 )
-QUERY = Field("query", text_schema(), ("q", "pattern", "search", "searchTerm", "keywords", "text"))
+QUERY = Field("query", make_text_schema(), ("q", "pattern", "search", "searchTerm", "keywords", "text"))
 TYPE = Field(
     "type",
-    text_schema("of a task; on dep: of the dependency", enum=[*TYPES, *EDGE_TYPES]),
+    make_text_schema("of a task; on dep: of the dependency", enum=[*TYPES, *EDGE_TYPES]),
     ("kind", "issueType"),
     read=_read_word,
 )
-TASK_TYPE = Field("type", text_schema(enum=list(TYPES)), ("kind", "issueType"))
-ASSIGNEE = Field("assignee", text_schema("a person"), ("owner", "assignedTo"))
+TASK_TYPE = Field("type", make_text_schema(enum=list(TYPES)), ("kind", "issueType"))
+ASSIGNEE = Field("assignee", make_text_schema("a person"), ("owner", "assignedTo"))
 
 
 def _read_page(value: Any) -> str:
@@ -91,46 +91,53 @@ QUERY_FIELDS = (
     QUERY,
     Field(
         "status",
-        text_schema("list: not closed by default", enum=["open", "ready", "blocked", "in_progress", "closed", "all"]),
+        make_text_schema(
+            "list: not closed by default", enum=["open", "ready", "blocked", "in_progress", "closed", "all"]
+        ),
         ("state",),
         STATUS_WORDS,
     ),
     TASK_TYPE,
-    Field("label", text_schema(), ("tag", "labels")),
+    Field("label", make_text_schema(), ("tag", "labels")),
     ASSIGNEE,
     LIMIT,
-    Field("offset", integer_schema(minimum=0), ("skip", "start")),
-    Field("includeMessages", flag_schema("search: also messages")),
+    Field("offset", make_integer_schema(minimum=0), ("skip", "start")),
+    Field("includeMessages", make_flag_schema("search: also messages")),
 )
 
 MUTATE_FIELDS = (
     ID,
-    Field("title", text_schema(), ("name", "subject"), only={"create": ("content",)}),
-    Field("description", text_schema(), ("body", "details", "desc"), only={"create": ("content",)}),
-    Field("priority", integer_schema("0 is most urgent", minimum=0, maximum=4), (), PRIORITY_WORDS),
+    Field("title", make_text_schema(), ("name", "subject"), only={"create": ("content",)}),
+    Field("description", make_text_schema(), ("body", "details", "desc"), only={"create": ("content",)}),
+    Field("priority", make_integer_schema("0 is most urgent", minimum=0, maximum=4), (), PRIORITY_WORDS),
     TYPE,
     Field("labels", list_schema(), ("tags", "label")),
     ASSIGNEE,
     Field("metadata", {"type": "object", "description": "your own keys; null removes one"}, ("meta",)),
-    Field("parent", text_schema("parent task"), ("parentId", "epic")),
+    Field("parent", make_text_schema("parent task"), ("parentId", "epic")),
     Field(
         "dependsOn",
         list_schema("tasks that it waits for"),
         ("blockedBy", "dependencies", "deps", "waitsFor", "addBlockedBy", "on"),
     ),
-    Field("reason", text_schema(enum=list(REASONS)), ("closeReason", "resolution"), REASON_WORDS),
-    Field("summary", text_schema("close: what was done, in which files"), ("result", "notes", "outcome")),
-    Field("force", flag_schema("although it is blocked, has open children or is claimed by someone else")),
-    Field("add", flag_schema("dep: false removes the dependency")),
-    Field("messageId", text_schema(), ("message",)),
-    Field("content", text_schema("update_context: Markdown sections, or a JSON object"), ("context",), read=_read_page),
+    Field("reason", make_text_schema(enum=list(REASONS)), ("closeReason", "resolution"), REASON_WORDS),
+    Field("summary", make_text_schema("close: what was done, in which files"), ("result", "notes", "outcome")),
+    Field("force", make_flag_schema("although it is blocked, has open children or is claimed by someone else")),
+    Field("add", make_flag_schema("dep: false removes the dependency")),
+    Field("messageId", make_text_schema(), ("message",)),
+    Field(
+        "content",
+        make_text_schema("update_context: Markdown sections, or a JSON object"),
+        ("context",),
+        read=_read_page,
+    ),
     Field(
         "scope",
-        text_schema("update_context: the workspace's page, or this thread's own", enum=["resource", "thread"]),
+        make_text_schema("update_context: the workspace's page, or this thread's own", enum=["resource", "thread"]),
         (),
         {"workspace": "resource"},
     ),
-    Field("replace", flag_schema("update_context: the whole page")),
+    Field("replace", make_flag_schema("update_context: the whole page")),
 )
 
 HINTS = {"status": "The status changes by claim, release, close (with a summary) and reopen."}

@@ -112,7 +112,7 @@ class TerminalText:
             if token[0] == "\r":
                 self._column = 0
             elif token[0] == "\b":
-                self._column = max(0, self._current_column() - 1)
+                self._column = max(0, self._measure_column() - 1)
             elif token[1]:
                 self._control(token[1])
             else:
@@ -133,7 +133,7 @@ class TerminalText:
         """Apply a sequence that moves the cursor or erases; numbers left out are 1, or 0 for erasing."""
         kind, numbers = sequence[-1], sequence[:-1].split(";")
         count = max(1, min(int(numbers[0] or 1), WIDTH))
-        column = self._current_column()
+        column = self._measure_column()
         match kind:
             case "A" | "B" | "E" | "F":
                 down = count if kind in "BE" else -count
@@ -171,11 +171,11 @@ class TerminalText:
         self._rows += [""] * (self._row + 1 - len(self._rows))
         self._column = column or (0 if self._rows[self._row] else None)
 
-    def _current_column(self) -> int:
+    def _measure_column(self) -> int:
         return _measure(self._rows[self._row]) if self._column is None else self._column
 
 
-def plain_text(output: str) -> str:
+def to_plain_text(output: str) -> str:
     """Return a complete output as plain text."""
     screen = TerminalText()
     return screen.feed(output) + screen.flush()

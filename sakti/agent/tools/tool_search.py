@@ -60,7 +60,7 @@ def make_search_tools(
             names = list(offered)
             more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
             return Outcome(f"Nothing matches. Available: {', '.join(names[:NAMED]) or 'none'}{more}.")
-        lines = [f"- {t.name}({', '.join(_list_arguments(t))}): {_first_sentence(t.description)}" for t in hits]
+        lines = [f"- {t.name}({', '.join(_list_arguments(t))}): {_cut_first_sentence(t.description)}" for t in hits]
         return Outcome("\n".join(lines) + notes(run.thread_id, [t.name for t in hits]))
 
     @tool(effect="own", parallel=True)
@@ -128,5 +128,5 @@ def _list_arguments(tool: ToolSpec) -> list[str]:
     return list(tool.parameters.get("properties", {}))
 
 
-def _first_sentence(description: str) -> str:
+def _cut_first_sentence(description: str) -> str:
     return re.split(r"(?<=[.!?])\s|\n", description, maxsplit=1)[0][:300]

@@ -1,7 +1,7 @@
 """Define settings (`fields`), convert values (`conversion`), read sources (`load`), `check` the sum."""
 
-from sakti.core.config.check import check, model_choices
-from sakti.core.config.conversion import choices, describe_values
+from sakti.core.config.check import check, parse_model_choices
+from sakti.core.config.conversion import describe_values, list_choices
 from sakti.core.config.fields import (
     APPROVAL_MODES,
     MAX_OUTPUT_TOKENS,
@@ -24,12 +24,12 @@ from sakti.core.config.fields import (
     UiSettings,
     WebSettings,
     WorkingMemorySettings,
-    meaning,
-    names,
+    get_meaning,
+    iter_names,
     project_may_set,
     refuse_mode,
 )
-from sakti.core.config.load import LoadedConfig, flatten, load, masked_value, replace_setting
+from sakti.core.config.load import LoadedConfig, flatten, load, mask_value, replace_setting
 
 __all__ = [
     "APPROVAL_MODES",
@@ -55,14 +55,14 @@ __all__ = [
     "WebSettings",
     "WorkingMemorySettings",
     "check",
-    "choices",
     "describe_values",
     "flatten",
+    "get_meaning",
+    "iter_names",
+    "list_choices",
     "load",
-    "masked_value",
-    "meaning",
-    "model_choices",
-    "names",
+    "mask_value",
+    "parse_model_choices",
     "project_may_set",
     "refuse_mode",
     "replace_setting",

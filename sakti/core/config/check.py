@@ -15,7 +15,7 @@ from sakti.core.config.fields import (
     ModelSettings,
     ObservationSettings,
     ReflectionSettings,
-    event_name,
+    resolve_event_name,
 )
 from sakti.core.errors import ConfigError
 
@@ -23,7 +23,7 @@ from sakti.core.errors import ConfigError
 _NOT_EXTRA = ("messages", "input", "system", "instructions", "model", "stream")
 
 
-def model_choices(value: str | tuple[str, ...] | None) -> tuple[tuple[str, int | None], ...]:
+def parse_model_choices(value: str | tuple[str, ...] | None) -> tuple[tuple[str, int | None], ...]:
     """Parse a setting that names one model or several into pairs (model, largest input in tokens).
 
     None as the second value means no limit. Raises `ConfigError` for a limit that is not a positive number.
@@ -50,7 +50,7 @@ def check(config: Config) -> None:
 
 def explain_wrong_hook(hook: HookSettings) -> str:
     """Return the error in a hook's settings, "" if it can run."""
-    if not event_name(hook.event):
+    if not resolve_event_name(hook.event):
         near = difflib.get_close_matches(hook.event, EVENTS, 1)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(EVENTS)}."
         return f"there is no event {hook.event!r}. {hint}"
@@ -73,7 +73,7 @@ def _check_memory(memory: MemorySettings) -> None:
             "JSON, a template is Markdown; keep one of them."
         )
     for name, settings in (("observation", observation), ("reflection", reflection)):
-        model_choices(settings.model)
+        parse_model_choices(settings.model)
         if memory.model is not None and settings.model is not None:
             raise ConfigError(
                 f"memory.model and memory.{name}.model are both set: memory.model sets both roles, keep one of them."

@@ -14,15 +14,15 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
-from sakti.core.config.fields import Config, Meaning, group_fields, meaning
+from sakti.core.config.fields import Config, Meaning, get_meaning, group_fields
 from sakti.core.errors import ConfigError
 from sakti.core.text import show_value
 
 
 @cache
-def choices(name: str) -> tuple[str, ...]:
+def list_choices(name: str) -> tuple[str, ...]:
     """Return the allowed values of a setting, empty if it is not a choice."""
-    hint = _hint(name)
+    hint = _get_type(name)
     if hint is bool:
         return ("true", "false")
     return tuple(map(str, typing.get_args(hint))) if typing.get_origin(hint) is Literal else ()
@@ -31,24 +31,24 @@ def choices(name: str) -> tuple[str, ...]:
 @cache
 def describe_values(name: str) -> str:
     """Describe the values of a setting: `off, bell or desktop`, `a number above 0`."""
-    if words := choices(name):
-        return _either(words)
-    return _describe(_hint(name), meaning(name).bounds)
+    if words := list_choices(name):
+        return _join_with_or(words)
+    return _describe(_get_type(name), get_meaning(name).bounds)
 
 
 def _describe(hint: Any, bounds: str = "", *, quoted: bool = False) -> str:
     """Describe the values of a type: numbers with their bounds, texts in quotes if `quoted`."""
-    kinds = dict.fromkeys(_describe_type(part, quoted) for part in _union_members(hint))
-    return _either([f"{kind} {bounds}" if bounds and "number" in kind else kind for kind in kinds if kind])
+    kinds = dict.fromkeys(_describe_type(part, quoted) for part in _list_union_members(hint))
+    return _join_with_or([f"{kind} {bounds}" if bounds and "number" in kind else kind for kind in kinds if kind])
 
 
-def _either(words: typing.Sequence[str]) -> str:
+def _join_with_or(words: typing.Sequence[str]) -> str:
     return " or ".join(p for p in (", ".join(words[:-1]), *words[-1:]) if p)
 
 
-def _union_members(hint: Any) -> tuple[Any, ...]:
+def _list_union_members(hint: Any) -> tuple[Any, ...]:
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
-        return tuple(part for one in typing.get_args(hint) for part in _union_members(one))
+        return tuple(part for one in typing.get_args(hint) for part in _list_union_members(one))
     return (hint,)
 
 
@@ -56,7 +56,9 @@ def _describe_type(hint: Any, quoted: bool) -> str:
     if hint is type(None):
         return '"none"' if quoted else "none"
     if typing.get_origin(hint) is Literal:
-        return _either([repr(a) if quoted and isinstance(a, str) else str(a).lower() for a in typing.get_args(hint)])
+        return _join_with_or(
+            [repr(a) if quoted and isinstance(a, str) else str(a).lower() for a in typing.get_args(hint)]
+        )
     kind = typing.get_origin(hint) or hint
     if kind is tuple:
         return "a list of tables" if is_group(typing.get_args(hint)[0]) else "a list of texts"
@@ -64,7 +66,7 @@ def _describe_type(hint: Any, quoted: bool) -> str:
     return names.get(kind, "a table" if kind in (Mapping, dict) else "")
 
 
-def _hint(name: str) -> Any:
+def _get_type(name: str) -> Any:
     """Return the type of a setting; of one that does not exist, none."""
     hint: Any = Config
     path = name.split(".")
@@ -101,13 +103,13 @@ def convert(value: Any, hint: Any, name: str, origin: str) -> Any:
     if typing.get_origin(hint) is tuple and is_group(kinds[0]) and isinstance(value, list | tuple):
         tables = enumerate(typing.cast("list[Any]", value), 1)
         return tuple(convert_table(kinds[0], v, f"{name}[{n}]", origin) for n, v in tables)
-    for form in _candidate_values(value):
+    for form in _iter_candidates(value):
         with contextlib.suppress(msgspec.ValidationError):
             return msgspec.convert(form, hint)
     raise ConfigError(f"{origin}: {name} cannot be {show_value(value)}; it takes {_describe(hint, quoted=True)}.")
 
 
-def _candidate_values(value: Any) -> Iterator[Any]:
+def _iter_candidates(value: Any) -> Iterator[Any]:
     """Yield the possible meanings of a value: `"none"` is None, a text a list of one, `2e3` an integer."""
     if isinstance(value, float) and math.isnan(value):
         return

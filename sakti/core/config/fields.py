@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Struct, field
 
-from sakti.core.resources import mode_names
+from sakti.core.resources import list_modes
 from sakti.core.text import show_value
 from sakti.core.types import Effort
 
@@ -69,7 +69,7 @@ _COLON = re.compile(r"[^/]*:/")
 
 def refuse_mode(name: str) -> str:
     """Return why there is no such mode, with those that exist; empty if there is one."""
-    names = mode_names()
+    names = list_modes()
     return "" if name in names else f"there is no mode {show_value(name)}; there are {', '.join(names)}."
 
 
@@ -392,7 +392,7 @@ class HookSettings(Struct, frozen=True):
     write: tuple[str, ...] = ()
 
 
-def event_name(name: str) -> str:
+def resolve_event_name(name: str) -> str:
     """Return the canonical name of an event, "" for an unknown one."""
     return next((event for event in EVENTS if event.casefold() == name.strip().casefold()), "")
 
@@ -478,9 +478,9 @@ class Config(Struct, frozen=True):
 ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
 
 
-def names() -> Iterator[str]:
+def iter_names() -> Iterator[str]:
     """Return every setting's dotted name, without the free names under `providers`."""
-    return (name for name in _meanings() if not name.startswith("providers"))
+    return (name for name in _build_meanings() if not name.startswith("providers"))
 
 
 @cache
@@ -494,7 +494,7 @@ def group_fields(group: type) -> Mapping[str, tuple[Any, Meaning]]:
 
 
 @cache
-def _meanings() -> Mapping[str, Meaning]:
+def _build_meanings() -> Mapping[str, Meaning]:
     """Map every setting's dotted name to its `Meaning`; settings of providers as `providers.*.NAME`."""
     out: dict[str, Meaning] = {}
 
@@ -510,17 +510,17 @@ def _meanings() -> Mapping[str, Meaning]:
     return out
 
 
-def meaning(name: str) -> Meaning:
+def get_meaning(name: str) -> Meaning:
     """Return what a setting means, by its dotted name; an empty meaning for one that does not exist."""
     name = ALIASES.get(name, name)
     if name.startswith("providers."):
         name = ".".join(["providers", "*", *name.split(".")[2:3]])
-    entry = _meanings().get(name)
+    entry = _build_meanings().get(name)
     if entry is None and ".extra." in name:
-        entry = _meanings().get(f"{name.partition('.extra.')[0]}.extra")
+        entry = _build_meanings().get(f"{name.partition('.extra.')[0]}.extra")
     return entry or Meaning()
 
 
 def project_may_set(name: str) -> bool:
     """Return whether a project's own file may set it."""
-    return bool(meaning(name).project)
+    return bool(get_meaning(name).project)

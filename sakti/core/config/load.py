@@ -28,14 +28,14 @@ from sakti.core.config.fields import (
     APPROVAL_MODES,
     Config,
     ProviderSettings,
+    get_meaning,
     group_fields,
-    meaning,
-    names,
+    iter_names,
     project_may_set,
 )
 from sakti.core.config.reading import SERVERS, TABLES, parse, parse_literal, read_table
 from sakti.core.errors import ConfigError
-from sakti.core.text import one_line, show_value
+from sakti.core.text import show_value, to_one_line
 
 _NARROWS = (  # numbers that a project may only lower
     *("agent.max_steps", "subagents.max_threads", "subagents.max_steps"),
@@ -91,22 +91,24 @@ def load(
         SourcedSetting(name, value, str(user_file))
         for name, value in (read_table(user_file) if user_file else {}).items()
     ]
-    later = list(_later_settings(env or {}, overrides))
+    later = list(_iter_later_settings(env or {}, overrides))
     warnings: list[str] = []
     offered: list[SourcedSetting] = []
     if project_file is not None:
-        offered = _project_settings(project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings)
-        offered = _without_contradictions(user_values, offered, later, warnings)
+        offered = _select_project_settings(
+            project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings
+        )
+        offered = _drop_contradictions(user_values, offered, later, warnings)
         if len(warnings) > MOST_WARNINGS:
             warnings[MOST_WARNINGS:] = [f"{project_file}: {len(warnings) - MOST_WARNINGS} more settings are not used."]
     config, origins = _merge_settings((*user_values, *offered, *later))
     check(config)
     return LoadedConfig(
-        config, origins, tuple(warnings), _project_changes(config, (*user_values, *later)) if offered else {}
+        config, origins, tuple(warnings), _find_project_changes(config, (*user_values, *later)) if offered else {}
     )
 
 
-def _later_settings(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[SourcedSetting]:
+def _iter_later_settings(env: Mapping[str, str], overrides: Sequence[str]) -> Iterator[SourcedSetting]:
     for key, value in sorted(env.items()):
         if key.startswith("SAKTI_") and "__" in key:
             yield SourcedSetting(key[6:].lower().replace("__", "."), parse_literal(value), key)
@@ -132,7 +134,7 @@ def _merge_settings(settings: Iterable[SourcedSetting]) -> tuple[Config, dict[st
 # --- a project's settings --------------------------------------------------------------------------------------------
 
 
-def _project_settings(
+def _select_project_settings(
     path: Path, data: bytes | None, config: Config, usable: Callable[[str, Any], str], warnings: list[str]
 ) -> list[SourcedSetting]:
     """Return the settings of a project that may be used beside those of `config`; adds to `warnings`."""
@@ -145,7 +147,7 @@ def _project_settings(
     for name, value in table.items():
         if name in _READ_SEPARATELY:
             continue
-        why = _reason_to_ignore(name, value, config, str(path)) or usable(name, value)
+        why = _explain_ignored(name, value, config, str(path)) or usable(name, value)
         if why:
             warnings.append(why if why.startswith(str(path)) else f"{path}: {why}")
             continue
@@ -155,9 +157,9 @@ def _project_settings(
     return out
 
 
-def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str:
+def _explain_ignored(name: str, value: Any, config: Config, origin: str) -> str:
     """Return why a project's setting is ignored, "" if it is used: projects may only narrow settings."""
-    label = one_line(name, 80)
+    label = to_one_line(name, 80)
     if not project_may_set(name):
         return f"a project may not set {label}; put it into your own config.toml."
     try:
@@ -167,13 +169,13 @@ def _reason_to_ignore(name: str, value: Any, config: Config, origin: str) -> str
     order = _STRICT_FIRST.get(name, ())
     if order and order.index(new_value) > order.index(old := _get(config, name)):
         return f"{name} = {new_value!r} is looser than your own setting ({old}) and is not used."
-    return _reason_too_large(name, new_value, config)
+    return _explain_too_large(name, new_value, config)
 
 
-def _reason_too_large(name: str, value: Any, config: Config) -> str:
+def _explain_too_large(name: str, value: Any, config: Config) -> str:
     """Return why a project's number, text or list of rules is too large to be used, or ""."""
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return _reason_out_of_bounds(name, value, config)
+        return _explain_out_of_bounds(name, value, config)
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         return f"{name} is not used: it has more than {LONGEST_TEXT} characters."
     rules = typing.cast("tuple[str, ...]", value) if isinstance(value, tuple) else ()
@@ -182,8 +184,8 @@ def _reason_too_large(name: str, value: Any, config: Config) -> str:
     return ""
 
 
-def _reason_out_of_bounds(name: str, value: float, config: Config) -> str:
-    bounds = meaning(name).project
+def _explain_out_of_bounds(name: str, value: float, config: Config) -> str:
+    bounds = get_meaning(name).project
     low, high = bounds if isinstance(bounds, tuple) else (-math.inf, math.inf)
     if name in _NARROWS:
         high = min(high, _get(config, name))
@@ -192,25 +194,25 @@ def _reason_out_of_bounds(name: str, value: float, config: Config) -> str:
     return f"{name} = {show_value(value)} is not used; a project may set {low:g} to {high:.10g}."
 
 
-def _without_contradictions(
+def _drop_contradictions(
     earlier: Sequence[SourcedSetting],
     offered: Sequence[SourcedSetting],
     later: Sequence[SourcedSetting],
     warnings: list[str],
 ) -> list[SourcedSetting]:
     """Leave out project settings that contradict others; the user's settings win."""
-    if not _contradiction((*earlier, *offered, *later)) or _contradiction((*earlier, *later)):
+    if not _find_contradiction((*earlier, *offered, *later)) or _find_contradiction((*earlier, *later)):
         return list(offered)
     good: list[SourcedSetting] = []
     for one in offered:
-        if why := _contradiction((*earlier, *good, one, *later)):
+        if why := _find_contradiction((*earlier, *good, one, *later)):
             warnings.append(f"{one.origin}: {one.name} is not used. {why}")
         else:
             good.append(one)
     return good
 
 
-def _contradiction(settings: Iterable[SourcedSetting]) -> str:
+def _find_contradiction(settings: Iterable[SourcedSetting]) -> str:
     try:
         check(_merge_settings(settings)[0])
     except ConfigError as e:
@@ -218,7 +220,7 @@ def _contradiction(settings: Iterable[SourcedSetting]) -> str:
     return ""
 
 
-def _project_changes(config: Config, without: Iterable[SourcedSetting]) -> dict[str, Any]:
+def _find_project_changes(config: Config, without: Iterable[SourcedSetting]) -> dict[str, Any]:
     before = flatten(_merge_settings(without)[0])
     return {name: value for name, value in flatten(config).items() if value != before.get(name)}
 
@@ -256,7 +258,7 @@ _LISTED = " `sakti config` lists them."
 
 
 def _suggest(name: str) -> str:
-    near = difflib.get_close_matches(name, list(names()), 1)
+    near = difflib.get_close_matches(name, list(iter_names()), 1)
     return f" Did you mean {near[0]}?" if near else _LISTED
 
 
@@ -284,18 +286,18 @@ def _get(config: Config, name: str) -> Any:
     return node
 
 
-def masked_value(name: str, value: Any) -> Any:
+def mask_value(name: str, value: Any) -> Any:
     """Return the value of a setting with secrets masked; the names in a secret table are kept."""
     if isinstance(value, str) and "://" in value:
         return re.sub(r"//[^/@]*@", f"//{MASK}@", re.sub(r"=[^&#]*", f"={MASK}", value))
-    if not value or not meaning(name).secret:
+    if not value or not get_meaning(name).secret:
         return value
     return dict.fromkeys(typing.cast("dict[str, Any]", value), MASK) if isinstance(value, dict) else MASK
 
 
 def flatten(config: Config) -> dict[str, Any]:
     """Map every setting's dotted name to its value, for `sakti config`."""
-    out = {name: _get(config, name) for name in names()}
+    out = {name: _get(config, name) for name in iter_names()}
     for provider, settings in config.providers.items():
         out |= {f"providers.{provider}.{name}": value for name, value in structs.asdict(settings).items()}
     return out

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sakti.core.errors import ConfigError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 
 LONGEST = 100_000  # bytes of a file of settings
 TABLES = ("extra", "headers")  # settings whose value is a table
@@ -35,7 +35,7 @@ def read_bytes(path: Path, longest: int = LONGEST) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as e:
-        raise ConfigError(f"{path} cannot be read: {_why(e)}. {_MEND}") from e
+        raise ConfigError(f"{path} cannot be read: {_describe_error(e)}. {_MEND}") from e
     if len(data) > longest:
         raise ConfigError(f"{path} has more than {longest:,} bytes. {_MEND}")
     return data
@@ -54,7 +54,7 @@ def parse(data: bytes, path: Path) -> dict[str, Any]:
     except RecursionError as e:
         raise ConfigError(f"{path} cannot be read: it is nested too deep. {_MEND}") from e
     except ValueError as e:  # no TOML, no UTF-8, a number of thousands of digits
-        raise ConfigError(f"{path} cannot be read: {_why(e)}. {_MEND}") from e
+        raise ConfigError(f"{path} cannot be read: {_describe_error(e)}. {_MEND}") from e
 
 
 def parse_literal(text: str) -> Any:
@@ -65,10 +65,10 @@ def parse_literal(text: str) -> Any:
         return text
 
 
-def _why(error: Exception) -> str:
+def _describe_error(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    return one_line(str(error), 200).rstrip(".")
+    return to_one_line(str(error), 200).rstrip(".")
 
 
 def _flatten(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -20,14 +20,14 @@ from sakti.memory.jobs.operation import Leases, Operation
 from sakti.memory.phases import NEVER_WAITS, RESTING, Phase, Signal
 from sakti.memory.protocol import ObserveInput
 from sakti.memory.state import TURN_WAIT_S, MemoryState, finish_commit
-from sakti.memory.window import slices, sync_cut
-from sakti.memory.worker import MemoryWorker, observable
+from sakti.memory.window import split_into_slices, sync_cut
+from sakti.memory.worker import MemoryWorker, is_observable
 from sakti.providers import omissions
 from sakti.store import memory as memory_store
 from sakti.store.database import Database
 from sakti.store.log.lines import LogLine
 from sakti.store.memory import Add, Group, ResultLease
-from sakti.store.memory.group_rows import TITLE, spans
+from sakti.store.memory.group_rows import TITLE, list_spans
 from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import messages as message_store
 from sakti.store.threads.threads import LEFT_OUT
@@ -72,7 +72,7 @@ class Observation:
         if self.state.phase not in (Phase.IDLE, Phase.CATCHING_UP) or self.running() is not None:
             return
         messages = self.state.window.observable()
-        if self._is_due(messages, at_end=at_end) and any(observable(m) for m in messages):
+        if self._is_due(messages, at_end=at_end) and any(is_observable(m) for m in messages):
             self.state.signal(Signal.BUFFER)
             self._begin(messages, "buffering", "", [])
 
@@ -192,7 +192,7 @@ class Observation:
             if not buffering and state.window.ready():
                 return  # buffered groups go into the log first
             operation.start(state)
-            pieces = slices(self._pending(messages), state.numbers.threshold)
+            pieces = split_into_slices(self._load_pending(messages), state.numbers.threshold)
             for piece in pieces:
                 if run.groups and buffering and state.phase in RESTING:
                     break
@@ -201,7 +201,7 @@ class Observation:
                 await self._observe_piece(piece, run, before, held, last=piece is pieces[-1])
             operation.end(state, run.groups)
 
-    def _pending(self, messages: list[Message]) -> list[Message]:
+    def _load_pending(self, messages: list[Message]) -> list[Message]:
         """Return the messages not yet observed by another window.
 
         Raises `MemoryFailure` (conflict) if there are no such messages.
@@ -252,12 +252,12 @@ class Observation:
 
     def _request(self, piece: list[Message], focus: str) -> ObserveInput:
         state, window = self.state, self.state.window
-        earlier, texts = self._earlier(piece[0].index)
-        task, response = _newest_task(earlier) or (window.thread.metadata.get("current_task"), None)
+        earlier, texts = self._load_earlier(piece[0].index)
+        task, response = _find_newest_task(earlier) or (window.thread.metadata.get("current_task"), None)
         left_out = window.thread.metadata.get(LEFT_OUT, {})
         return ObserveInput(
             window.thread.id,
-            omissions.omit_pieces([m for m in piece if observable(m)], left_out, omissions.EVERY_MODEL),
+            omissions.omit_pieces([m for m in piece if is_observable(m)], left_out, omissions.EVERY_MODEL),
             state.timezone,
             state.mode,
             "\n".join(t for t in texts if t),
@@ -266,32 +266,32 @@ class Observation:
             focus,
             state.goal,
             state.settings.thread_title and not window.thread.title_pinned,
-            _newest_timezone(earlier),
+            _find_newest_timezone(earlier),
             max(0, state.numbers.reflect_at - state.observation_tokens),
             state.numbers.reflect_at,
         )
 
-    def _earlier(self, index: int) -> tuple[list[Group], list[str]]:
+    def _load_earlier(self, index: int) -> tuple[list[Group], list[str]]:
         """Return the groups before a message, and the texts of the log that are this thread's past."""
         window = self.state.window
         earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < index)]
         if window.record.scope != "resource":
             return earlier, [g.text for g in earlier]
-        ancestry = shared.lineage_of(window.thread)  # other threads' work does not belong to this thread's state
-        texts = [shared.text_of_lineage(g, ancestry) for g in earlier]
-        return [g for g in earlier if shared.is_of_lineage(spans(g), ancestry)], texts
+        ancestry = shared.get_lineage(window.thread)  # other threads' work does not belong to this thread's state
+        texts = [shared.select_lineage_text(g, ancestry) for g in earlier]
+        return [g for g in earlier if shared.is_of_lineage(list_spans(g), ancestry)], texts
 
 
 WITHOUT_MODEL_S = 1.0  # the longest time that a job takes once its model is given up
 
 
-def _newest_task(groups: Sequence[Group]) -> tuple[str | None, str | None] | None:
+def _find_newest_task(groups: Sequence[Group]) -> tuple[str | None, str | None] | None:
     """Return task and suggested response of the newest group that has one."""
     last = next((g for g in reversed(groups) if g.current_task or g.suggested_response), None)
     return None if last is None else (last.current_task, last.suggested_response)
 
 
-def _newest_timezone(groups: Sequence[Group]) -> str:
+def _find_newest_timezone(groups: Sequence[Group]) -> str:
     return next((str(g.metadata["timezone"]) for g in reversed(groups) if "timezone" in g.metadata), "")
 
 
@@ -353,7 +353,7 @@ async def wait_for_messages(state: MemoryState, observation: Observation, patien
                 return
             await state.activate_due()
             continue
-        messages = _next_messages(state)
+        messages = _select_next_messages(state)
         if not messages or not await patience.wait(observation.begin_now(messages)):
             return
         if observation.is_busy_elsewhere and may_join_others:
@@ -365,7 +365,7 @@ async def wait_for_messages(state: MemoryState, observation: Observation, patien
             return
 
 
-def _next_messages(state: MemoryState) -> list[Message]:
+def _select_next_messages(state: MemoryState) -> list[Message]:
     """Return the messages that can be observed at once; empty while some are buffered."""
     if state.window.ready():
         return []

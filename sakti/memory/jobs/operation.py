@@ -70,7 +70,9 @@ class Operation(Struct, frozen=True):
         }
         if self.name == "observation" and self.type == "observation" and last is not None:
             values |= {"current_task": last.current_task, "suggested_response": last.suggested_response}
-        state.emit(self._event("end", completed_at=state.clock.now(), duration_ms=self._took(state), **values))
+        state.emit(
+            self._event("end", completed_at=state.clock.now(), duration_ms=self._measure_duration(state), **values)
+        )
 
     def report_failure(self, state: MemoryState, error: Exception, made: Sequence[Group] = ()) -> str:
         """Emit a failure; return its message."""
@@ -81,7 +83,7 @@ class Operation(Struct, frozen=True):
             self._event(
                 "failed",
                 failed_at=state.clock.now(),
-                duration_ms=self._took(state),
+                duration_ms=self._measure_duration(state),
                 tokens_attempted=self.tokens,
                 error=text,
                 code=error.code if isinstance(error, SaktiError) else "error",
@@ -91,7 +93,7 @@ class Operation(Struct, frozen=True):
         )
         return text
 
-    def _took(self, state: MemoryState) -> int:
+    def _measure_duration(self, state: MemoryState) -> int:
         return state.clock.now() - self.started
 
     def _event(self, kind: Literal["start", "end", "failed"], **values: object) -> MemoryOperation:
@@ -144,7 +146,7 @@ class Leases(Struct, frozen=True):
 
         if not await self.store.write(take):
             raise MemoryFailure("Observation already in progress", code="busy", retryable=True)
-        heartbeat = asyncio.create_task(self._heartbeat(record_id, held))
+        heartbeat = asyncio.create_task(self._keep_renewing(record_id, held))
         try:
             yield held
         finally:
@@ -170,7 +172,7 @@ class Leases(Struct, frozen=True):
                 )
             )
 
-    async def _heartbeat(self, record_id: str, held: ResultLease) -> None:
+    async def _keep_renewing(self, record_id: str, held: ResultLease) -> None:
         # real seconds on purpose: other processes look at this row, whatever clock tests inject here
         while True:
             await asyncio.sleep(leases.HEARTBEAT_S)
@@ -188,14 +190,14 @@ class Leases(Struct, frozen=True):
     async def others_end(self, record_id: str, kind: leases.LeaseKind, thread_id: str = "") -> bool:
         """Wait until no other window holds that lease; False if one still does after `patience`."""
         looks = int(self.patience / POLL_S)
-        while await self.store.read(self._held_elsewhere, record_id, kind, thread_id):
+        while await self.store.read(self._is_held_elsewhere, record_id, kind, thread_id):
             if looks <= 0:
                 return False
             looks -= 1
             await asyncio.sleep(POLL_S)
         return True
 
-    def _held_elsewhere(self, db: Database, record_id: str, kind: leases.LeaseKind, thread_id: str) -> bool:
+    def _is_held_elsewhere(self, db: Database, record_id: str, kind: leases.LeaseKind, thread_id: str) -> bool:
         return any(
             lease.kind == kind and lease.thread_id == thread_id and lease.owner != self.owner
             for lease in leases.list_leases(db, record_id, self.store.clock.now())

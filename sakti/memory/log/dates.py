@@ -28,21 +28,21 @@ def trim(text: str) -> str:
     return text.strip(_SPACES)
 
 
-def length(text: str) -> int:
+def count_utf16(text: str) -> int:
     """Return the length in UTF-16 units."""
-    return len(text) if text.isascii() else len(units(text)) // 2
+    return len(text) if text.isascii() else len(encode_utf16(text)) // 2
 
 
-def units(text: str) -> bytes:
+def encode_utf16(text: str) -> bytes:
     """Encode as UTF-16 code units, two bytes each, for slicing."""
     return text.encode("utf-16-le", "surrogatepass")
 
 
 def cut(text: str, limit: int) -> str:
     """Return the first `limit` UTF-16 units; drop a surrogate pair across the end."""
-    if length(text) <= limit:
+    if count_utf16(text) <= limit:
         return text
-    head = units(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")
+    head = encode_utf16(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")
     return head[:-1] if "\ud800" <= head[-1:] <= "\udbff" else head
 
 
@@ -156,14 +156,14 @@ _HEADER = lazy_pattern(rf"{BOL}(Date:{S}*)([A-Z][a-z]+ [0-9]{{1,2}}, [0-9]{{4}})
 _HEADER_DATE = lazy_pattern(r"([A-Z][a-z]+) (\d{1,2}), (\d{4})")
 
 
-def header_date(text: str) -> int | None:
+def parse_header_date(text: str) -> int | None:
     match = _HEADER_DATE.fullmatch(text)
     return parse_date(match[1], int(match[2]), int(match[3])) if match else None
 
 
 def last_header(text: str) -> int | None:
     """Return the date of the last `Date:` line of a text, or None."""
-    dates = [d for m in _HEADER.finditer(text) if (d := header_date(m[2])) is not None]
+    dates = [d for m in _HEADER.finditer(text) if (d := parse_header_date(m[2])) is not None]
     return dates[-1] if dates else None
 
 
@@ -176,7 +176,7 @@ def add_relative_time_to_observations(text: str, now: int, previous: int | None 
 
     def replace_header(match: re.Match[str]) -> str:
         nonlocal previous
-        date = header_date(match[2])
+        date = parse_header_date(match[2])
         if date is None:
             return match[0]
         gap = None if previous is None else format_gap_between_dates(previous, date)
@@ -239,13 +239,13 @@ _RELATIVE = lazy_pattern(
 
 def resolve_relative(text: str, time: int, timezone: str | None) -> str:
     """Return the dates that "tomorrow" or "vor 3 Tagen" mean, said at `time`: "Jan 16, 2026"."""
-    today = datetime.fromtimestamp(time / 1000, zone(timezone)).date()
-    days = (_days_ahead(match, today.weekday()) for match in _RELATIVE.finditer(text))
+    today = datetime.fromtimestamp(time / 1000, load_zone(timezone)).date()
+    days = (_count_days_ahead(match, today.weekday()) for match in _RELATIVE.finditer(text))
     dates = (today + timedelta(days=ahead) for ahead in days if ahead is not None)
     return ", ".join(dict.fromkeys(f"{_NAMES[d.month - 1]} {d.day}, {d.year}" for d in dates))
 
 
-def _days_to_weekday(match: re.Match[str], weekday: int) -> int:
+def _count_days_to_weekday(match: re.Match[str], weekday: int) -> int:
     """Return the days to the next or last weekday of a name; 1 to 7 either way."""
     target = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
     if match["which"].casefold().startswith(("last", "letzte", "vergangene")):
@@ -253,11 +253,11 @@ def _days_to_weekday(match: re.Match[str], weekday: int) -> int:
     return (target - weekday - 1) % 7 + 1
 
 
-def _days_ahead(match: re.Match[str], weekday: int) -> int | None:
+def _count_days_ahead(match: re.Match[str], weekday: int) -> int | None:
     if day := match["day"] or match["morning"]:
         return _DAYS[day.casefold()]
     if match["which"]:
-        return _days_to_weekday(match, weekday)
+        return _count_days_to_weekday(match, weekday)
     number, unit = match["count"] or match["count2"], match["unit"] or match["unit2"]
     days = int(number) * (7 if unit[0] in "wW" else 1)
     return days if match["ahead"] else -days if match["ago"] or match["back"] else None
@@ -266,7 +266,7 @@ def _days_ahead(match: re.Match[str], weekday: int) -> int | None:
 # --- local time -------------------------------------------------------------------------------------------
 
 
-def zone(name: str | None) -> ZoneInfo:
+def load_zone(name: str | None) -> ZoneInfo:
     """Return the time zone of that name; UTC if it is unknown."""
     try:
         return ZoneInfo(name or "UTC")
@@ -274,23 +274,23 @@ def zone(name: str | None) -> ZoneInfo:
         return ZoneInfo("UTC")
 
 
-def day_text(time: int, timezone: str | None) -> str:
+def format_day(time: int, timezone: str | None) -> str:
     """Format the local day as headers do: `Dec 4, 2025`."""
-    local = datetime.fromtimestamp(time / 1000, zone(timezone))
+    local = datetime.fromtimestamp(time / 1000, load_zone(timezone))
     return f"{_NAMES[local.month - 1]} {local.day}, {local.year}"
 
 
-def clock_text(time: int, timezone: str | None) -> str:
+def format_clock(time: int, timezone: str | None) -> str:
     """Format the local time: `14:30`."""
-    return datetime.fromtimestamp(time / 1000, zone(timezone)).strftime("%H:%M")
+    return datetime.fromtimestamp(time / 1000, load_zone(timezone)).strftime("%H:%M")
 
 
-def noon(time: int, timezone: str | None) -> int:
+def get_noon(time: int, timezone: str | None) -> int:
     """Return noon (as UTC) of the local day: a `now` that gives the same distances all day long."""
-    return _noon(time // 60_000, timezone)
+    return _compute_noon(time // 60_000, timezone)
 
 
 @lru_cache(16)
-def _noon(minute: int, timezone: str | None) -> int:
-    local = datetime.fromtimestamp(minute * 60, zone(timezone))
+def _compute_noon(minute: int, timezone: str | None) -> int:
+    local = datetime.fromtimestamp(minute * 60, load_zone(timezone))
     return int(datetime(local.year, local.month, local.day, 12, tzinfo=UTC).timestamp()) * 1000

@@ -52,7 +52,7 @@ class LogRow(Struct, frozen=True):
     metadata: Json
 
 
-def rows(text: str) -> Iterator[LogRow]:
+def iter_rows(text: str) -> Iterator[LogRow]:
     """Yield the lines of a log in order, with the date of their header; skip empty lines."""
     date, number = "", 0
     for raw in text.split("\n"):
@@ -79,7 +79,7 @@ def _parse_line(raw: str) -> _Parsed | None:
     if match is None or not match["content"].strip():
         return None
     content = match["content"].strip()
-    files, numbers = references(content)
+    files, numbers = find_references(content)
     depth = len(match["indent"].replace("\t", "  ")) // 2
     sign = SIGNS.get(match["sign"] or "", "none")
     return match["time"] or "", sign, depth, content, tuple(files), tuple(numbers)
@@ -136,10 +136,10 @@ def with_sections(text: str, sections: Iterable[tuple[str, str]]) -> tuple[str, 
 
     Also return the section of each line, by the line's content.
     """
-    have = {row.content for row in rows(text)}
+    have = {row.content for row in iter_rows(text)}
     out, names = [text] if text else [], dict[str, str]()
     for name, line in sections:
-        row = next(rows(line), None)
+        row = next(iter_rows(line), None)
         if row is None:
             continue
         if row.content not in have:
@@ -149,7 +149,7 @@ def with_sections(text: str, sections: Iterable[tuple[str, str]]) -> tuple[str, 
     return "\n".join(out), names
 
 
-def fields(content: str) -> dict[str, str]:
+def parse_fields(content: str) -> dict[str, str]:
     """Parse the named fields at the end of a section's line: ` | outcome: failed | file: a.py`."""
     _, *pieces = content.split(" | ")
     return {field[1].strip().lower(): field[2].strip() for piece in pieces if (field := _FIELD.fullmatch(piece))}
@@ -179,7 +179,7 @@ def share_heads(text: str) -> str:
     return "\n".join(out)
 
 
-def references(text: str) -> tuple[list[str], list[str]]:
+def find_references(text: str) -> tuple[list[str], list[str]]:
     """Return the files that a line names, and the line numbers ("12" or "12-40")."""
     files: dict[str, None] = {}
     numbers: dict[str, None] = {}

@@ -38,7 +38,7 @@ class Parsed(Struct, frozen=True):
 
 def detect_degenerate_repetition(text: str) -> bool:
     """Return whether a model got stuck: the same windows or lines over and over, or one endless line."""
-    data = dates.units(text)
+    data = dates.encode_utf16(text)
     size = len(data) // 2
     if size < _SHORTEST:
         return False
@@ -47,16 +47,17 @@ def detect_degenerate_repetition(text: str) -> bool:
     if windows and (len(windows) - len(set(windows))) / len(windows) > _WINDOW_SHARE:
         return True
     lines = text.split("\n")
-    if any(dates.length(line) > _LONGEST_LINE for line in lines):
+    if any(dates.count_utf16(line) > _LONGEST_LINE for line in lines):
         return True
-    long = [line for raw in lines if dates.length(line := dates.trim(raw)) >= _MIN_LINE_LENGTH]
+    long = [line for raw in lines if dates.count_utf16(line := dates.trim(raw)) >= _MIN_LINE_LENGTH]
     return len(long) >= _MIN_LINES and (len(long) - len(set(long))) / len(long) > _LINE_SHARE
 
 
 def sanitize_observation_lines(text: str) -> str:
     """Cut lines of more than 10,000 UTF-16 units, with a note."""
     return "\n".join(
-        dates.cut(line, MAX_LINE) + TRUNCATED if dates.length(line) > MAX_LINE else line for line in text.split("\n")
+        dates.cut(line, MAX_LINE) + TRUNCATED if dates.count_utf16(line) > MAX_LINE else line
+        for line in text.split("\n")
     )
 
 
@@ -80,10 +81,10 @@ def parse_observer_output(text: str) -> Parsed:
     if detect_degenerate_repetition(text):
         return Parsed("", degenerate=True)
     return Parsed(
-        sanitize_observation_lines(_observations(text, "")),
-        _first(_TASK, text),
-        _first(_RESPONSE, text),
-        _first(_TITLE, text),
+        sanitize_observation_lines(_join_observations(text, "")),
+        _match_first(_TASK, text),
+        _match_first(_RESPONSE, text),
+        _match_first(_TITLE, text),
     )
 
 
@@ -91,16 +92,16 @@ def parse_reflector_output(text: str) -> Parsed:
     """Parse like `parse_observer_output`, but accept a complete answer without any tag or list."""
     if detect_degenerate_repetition(text):
         return Parsed("", degenerate=True)
-    observations = sanitize_observation_lines(_observations(text, dates.trim(text)))
-    return Parsed(observations, _first(_TASK, text), _first(_RESPONSE_INLINE, text), None)
+    observations = sanitize_observation_lines(_join_observations(text, dates.trim(text)))
+    return Parsed(observations, _match_first(_TASK, text), _match_first(_RESPONSE_INLINE, text), None)
 
 
-def _first(pattern: re.Pattern[str], text: str) -> str | None:
+def _match_first(pattern: re.Pattern[str], text: str) -> str | None:
     match = pattern.search(text)
     return (dates.trim(match[1]) or None) if match else None
 
 
-def _observations(text: str, otherwise: str) -> str:
+def _join_observations(text: str, otherwise: str) -> str:
     blocks = _OBSERVATIONS.findall(text)
     if blocks:
         return dates.trim("\n".join(t for b in blocks if (t := dates.trim(b))))
@@ -202,7 +203,7 @@ _HIDDEN = lazy_pattern(
 )
 
 
-def _possible_time(match: re.Match[str]) -> str:
+def _drop_impossible_time(match: re.Match[str]) -> str:
     """Return the beginning of a line without its time if no clock shows it."""
     clock = _CLOCK.fullmatch(match["time"])
     hours = range(1, 13) if clock and clock["half"] else range(24)
@@ -224,7 +225,7 @@ def clean(text: str) -> str:
         lines = "\n".join(lines[1:-1]).strip().split("\n")
         text = "\n".join(lines)
     text = _HIDDEN.sub("", text.replace("\r\n", "\n"))
-    lines = [_TIME.sub(_possible_time, _BULLET.sub(r"\1* ", line)).rstrip() for line in text.split("\n")]
+    lines = [_TIME.sub(_drop_impossible_time, _BULLET.sub(r"\1* ", line)).rstrip() for line in text.split("\n")]
     text = re.sub(r"\n{3,}", "\n\n", "\n".join(lines))
     return text.strip("\n").rstrip()
 

@@ -165,16 +165,16 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 )
 
 
-def claims(content: str) -> Iterator[Claim]:
+def iter_claims(content: str) -> Iterator[Claim]:
     """Yield everything in a line that can be checked; nothing twice."""
     rest = original = cut(content)
     for match in _URL.finditer(rest):
         yield Claim("url", match[0].rstrip(".,;:"))
-    rest = _URL.sub(_blank, rest)
+    rest = _URL.sub(_replace_by_blanks, rest)
     for match in _QUOTED.finditer(rest):  # complete, before the paths inside it are removed
         yield Claim("quote", match[0])
-    rest = _QUOTED.sub(_blank, rest)
-    for path in lines.references(rest)[0]:
+    rest = _QUOTED.sub(_replace_by_blanks, rest)
+    for path in lines.find_references(rest)[0]:
         if _HOST.fullmatch(path):
             continue
         yield Claim("path", path)
@@ -182,13 +182,13 @@ def claims(content: str) -> Iterator[Claim]:
     for kind, pattern in _KINDS:
         for match in pattern.finditer(rest):
             yield Claim(kind, match[0] if kind == "date" else match[0].rstrip(".,:"))
-        rest = pattern.sub(_blank, rest)
+        rest = pattern.sub(_replace_by_blanks, rest)
     for match in NUMBER.finditer(rest):
         if len(match[0]) == 1 and rest[: match.start()][-1:].isalnum():
             continue
         if len(match[0]) > 1 or _COUNTS.match(rest, match.end()) or _IS_VALUE.search(rest, 0, match.start()):
             yield Claim("number", match[0])
-    yield from (Claim("name", name) for name in _names(original, rest))
+    yield from (Claim("name", name) for name in _iter_names(original, rest))
 
 
 def cut(text: str) -> str:
@@ -196,21 +196,21 @@ def cut(text: str) -> str:
     return _LONG.sub(r"\1", text)
 
 
-def _blank(match: re.Match[str]) -> str:
+def _replace_by_blanks(match: re.Match[str]) -> str:
     return " " * len(match[0])
 
 
-def _names(whole: str, rest: str) -> Iterator[str]:
+def _iter_names(whole: str, rest: str) -> Iterator[str]:
     """Yield names: capitalised words inside sentences, and subjects of verbs that only fit people.
 
     In German, where every noun has a capital, those after "Herr" and "Frau".
     """
     words = {w.casefold().strip(".,:;()") for w in whole.split()}
-    german = bool(words & (_GERMAN | lexicon.words("german")))
+    german = bool(words & (_GERMAN | lexicon.load_words("german")))
     for match in _NAME.finditer(rest):
         name, before = match[0], whole[max(0, match.start() - 20) : match.start()]
         low = name.casefold()
-        if low in _COMMON or low in lexicon.words("empty") or lexicon.MONTHS.fullmatch(low):
+        if low in _COMMON or low in lexicon.load_words("empty") or lexicon.MONTHS.fullmatch(low):
             continue
         titled = bool(_TITLE.search(before))
         if not titled and (_BEGINS.search(before) or match.start() == 0):

@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from msgspec import Struct, field, structs
 
-from sakti.core.clock import short
+from sakti.core.clock import shorten_id
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter as TokenCounter
@@ -34,13 +34,22 @@ from sakti.core.types import (
 )
 from sakti.memory import modes
 from sakti.memory.log import dates
-from sakti.memory.log.lines import references
+from sakti.memory.log.lines import find_references
 from sakti.memory.log.parse import MAX_LINE
 from sakti.memory.modes import FieldType
-from sakti.memory.observe.quoting import QuotedPiece, pieces, shell
+from sakti.memory.observe.quoting import QuotedPiece, iter_pieces, split_shell_report
 from sakti.memory.observe.tool_facts import Facts, fill_keys, read_facts
 from sakti.memory.protocol import ObserveInput, ObserveResult
-from sakti.memory.statements.sentences import CHANGE, SPECIFIC, Kind, agent_kind, is_vague, kind, step_by_step, worth_of
+from sakti.memory.statements.sentences import (
+    CHANGE,
+    SPECIFIC,
+    Kind,
+    classify_agent_sentence,
+    classify_sentence,
+    compute_worth,
+    is_vague,
+    step_by_step,
+)
 
 NAME = "extractive"
 # (least weight, tokens of the log per token of messages, room where there are few): what lines of that weight may take,
@@ -112,8 +121,8 @@ class ExtractiveObserver:
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
         chosen: list[CandidateLine] = []
         lines: set[tuple[str, str, str]] = set()
-        declared = modes.numbers(request.mode).fields
-        unsorted = yield from self._candidates(request.messages, declared)
+        declared = modes.read_numbers(request.mode).fields
+        unsorted = yield from self._collect_candidates(request.messages, declared)
         candidates = sorted(unsorted, key=lambda c: (-c.weight, -c.order))
         room, above = 0, float("inf")
         remaining = sys.maxsize if request.limit is None else request.limit
@@ -133,14 +142,14 @@ class ExtractiveObserver:
                     remaining = max(0, remaining - cost)
             above = least
             room = min(room, usual)  # of the log's room, only the user's statements get more
-        chosen.extend(_left_out(candidates, chosen))
+        chosen.extend(_iter_omitted(candidates, chosen))
         chosen.sort(key=lambda c: c.order)
-        task = yield from _task(request)
+        task = yield from _find_task(request)
         text, facts = _log(chosen, request.timezone)
-        categories, fields = fill_keys(facts, declared, modes.sections(request.mode))
+        categories, fields = fill_keys(facts, declared, modes.list_sections(request.mode))
         return ObserveResult(text, task, model=NAME, prompt_hash=NAME, categories=categories, fields=fields)
 
-    def _candidates(
+    def _collect_candidates(
         self, messages: Sequence[Message], declared: Mapping[str, FieldType]
     ) -> Generator[None, None, list[CandidateLine]]:
         out: dict[tuple[str, str], CandidateLine] = {}
@@ -151,7 +160,7 @@ class ExtractiveObserver:
                 continue
             weight, sign, lead, text = step
             weight = max(weight, OF_THE_MODE) if facts.keys() & declared else weight
-            text = _one_line(text)
+            text = _join_lines(text)
             key = (lead, text.casefold())
             if weight >= STATED:
                 out.pop(key, None)  # a repeated statement, perhaps after a change, is current
@@ -162,17 +171,17 @@ class ExtractiveObserver:
         return list(out.values())
 
 
-def _left_out(candidates: Sequence[CandidateLine], chosen: Sequence[CandidateLine]) -> Iterator[CandidateLine]:
+def _iter_omitted(candidates: Sequence[CandidateLine], chosen: Sequence[CandidateLine]) -> Iterator[CandidateLine]:
     """Yield a line for each message whose own statements had no room, or only in part: it can be recalled."""
     ids = {(c.order) for c in chosen}
     missing = [c for c in candidates if c.weight >= STATED and c.order not in ids]
     for message, rest in itertools.groupby(sorted(missing, key=lambda c: c.order), key=lambda c: c.message):
         few = list(rest)
-        text = f"{_more(len(few), 'statement')}, recall {short(message)}"
+        text = f"{_count_more(len(few), 'statement')}, recall {shorten_id(message)}"
         yield structs.replace(few[0], sign="🟡", lead="User said:", text=text)
 
 
-def _more(count: int, noun: str) -> str:
+def _count_more(count: int, noun: str) -> str:
     return f"… {count} more {noun}{'' if count == 1 else 's'}"
 
 
@@ -205,34 +214,34 @@ class _PartReader:
         if isinstance(part, ToolResultPart):
             return self._read_result(part)
         if isinstance(part, FilePart | ImagePart):
-            return iter([_attachment(part)]), {}
+            return iter([_describe_attachment(part)]), {}
         if isinstance(part, ToolCallPart):
             self._calls[part.id] = part
         return iter(()), {}
 
     def _read_text(self, message: Message, part: TextPart | OutputPart) -> Iterator[Step]:
         label = self._labels.get(message.role, "")
-        if message.role == "user" and (ran := shell(message)) is not None:
+        if message.role == "user" and (ran := split_shell_report(message)) is not None:
             self._is_question = False
-            return _of_shell(*ran)
+            return _iter_shell_steps(*ran)
         if isinstance(part, OutputPart):
             return iter(())
         if message.is_by_user:
             answers, self._is_question = self._is_question, False
-            return _of_user(part.text, answers, message.id, label)
+            return _iter_user_steps(part.text, answers, message.id, label)
         if message.is_by_agent:
             self._is_question = part.text[-100:].rstrip("*_`) ").endswith("?")
-            return _said_in_talk(part.text, label) if self._only_talks else _of_agent(part.text)
+            return _iter_talk_steps(part.text, label) if self._only_talks else _iter_agent_steps(part.text)
         return iter(())
 
     def _read_result(self, part: ToolResultPart) -> tuple[Iterator[Step], Facts]:
         call = self._calls.pop(part.call_id, None)
         if part.name == "agent":  # the findings of a child are lines of the log already
             return iter(()), {}
-        return _of_tool(call, part), read_facts(call, part)
+        return _iter_tool_steps(call, part), read_facts(call, part)
 
 
-def _attachment(part: FilePart | ImagePart) -> Step:
+def _describe_attachment(part: FilePart | ImagePart) -> Step:
     if isinstance(part, FilePart):
         return 4.5, "🟡", "User attached", _clip(part.path, SENTENCE_CHARACTERS)
     return 4.5, "🟡", "User attached the image", part.name or "without a name"
@@ -246,23 +255,23 @@ def _label_of(messages: Sequence[Message], role: str) -> str:
     return label if count >= LABELLED and 2 * count > len(texts) else ""
 
 
-def _of_user(text: str, answers: bool, message_id: str, label: str = "") -> Iterator[Step]:
-    for piece in pieces(text):
+def _iter_user_steps(text: str, answers: bool, message_id: str, label: str = "") -> Iterator[Step]:
+    for piece in iter_pieces(text):
         if piece.own:
-            for step in _own_words(piece, answers, label):
+            for step in _iter_own_words(piece, answers, label):
                 yield from _fit_lines(step, message_id) if step else (None,)
         else:
             yield from ((6.5, "🟡", "User quoted:", line) for line in _shorten_quotation(piece.text, message_id))
 
 
-def _own_words(piece: QuotedPiece, answers: bool, label: str) -> Iterator[Step]:
+def _iter_own_words(piece: QuotedPiece, answers: bool, label: str) -> Iterator[Step]:
     is_list = sum(bool(_ITEM.match(line)) for line in itertools.islice(piece.text.split("\n"), QUOTED_LINES)) > 1
     for sentence, last in _with_last(step_by_step(piece.text)):
         if not sentence:
             yield None
             continue
         bare = sentence.removeprefix(label)
-        sentence_kind = "remark" if last and piece.opens else kind(bare)
+        sentence_kind = "remark" if last and piece.opens else classify_sentence(bare)
         if is_list and not (last and piece.opens) and sentence_kind in ("remark", "chatter"):
             sentence_kind = "statement"  # an item of a list states something
         weight, sign, lead = _weigh_own(bare, sentence_kind, answers=answers, opens=piece.opens)
@@ -300,11 +309,13 @@ def _fit_lines(step: Found, message_id: str) -> Iterator[Step]:
 
 def _begin(text: str, message_id: str) -> str:
     """Return a text of the user, or its beginning and how much more can be recalled."""
-    text = _one_line(text)
+    text = _join_lines(text)
     left_out = len(text) - SENTENCE_CHARACTERS
     if left_out <= 0:
         return text
-    return f"{text[:SENTENCE_CHARACTERS].rstrip()} {_more(left_out, 'character')}, recall {short(message_id)}"
+    return (
+        f"{text[:SENTENCE_CHARACTERS].rstrip()} {_count_more(left_out, 'character')}, recall {shorten_id(message_id)}"
+    )
 
 
 def _shorten_quotation(text: str, message_id: str) -> list[str]:
@@ -312,21 +323,21 @@ def _shorten_quotation(text: str, message_id: str) -> list[str]:
 
     The rest can be recalled by the id of its message.
     """
-    some = itertools.islice(_looked_at(text), QUOTED_LINES)
+    some = itertools.islice(_select_lines(text), QUOTED_LINES)
     lines = [line.lstrip("> \t").strip() for line in some if not line.lstrip().startswith(("```", "~~~"))]
     lines = [line for line in lines if any(map(str.isalnum, line))]
     if len(lines) <= 2:
         shown = [line[:SENTENCE_CHARACTERS] for line in lines]
         if shown != lines:
             left_out = len(text.strip()) - sum(map(len, shown))
-            shown[-1] += f" {_more(left_out, 'character')}, recall {short(message_id)}"
+            shown[-1] += f" {_count_more(left_out, 'character')}, recall {shorten_id(message_id)}"
         return shown
     first = [line for line in lines if _ERROR.search(line)][:1] or lines[:1]
     left_out = text.count("\n", 0, len(text.rstrip())) + 1 - len(first)
-    return [f"{_clip(first[0], SENTENCE_CHARACTERS)} {_more(left_out, 'line')}, recall {short(message_id)}"]
+    return [f"{_clip(first[0], SENTENCE_CHARACTERS)} {_count_more(left_out, 'line')}, recall {shorten_id(message_id)}"]
 
 
-def _looked_at(text: str) -> Iterator[str]:
+def _select_lines(text: str) -> Iterator[str]:
     """Return the lines of a text, of a long one the first and the last, each cut to a limit."""
     lines = (text if len(text) <= 2 * OUTPUT else f"{text[:OUTPUT]}\n{text[-OUTPUT:]}").split("\n")
     if len(lines) > 2 * OUTPUT_LINES:
@@ -334,17 +345,17 @@ def _looked_at(text: str) -> Iterator[str]:
     return (line[:OUTPUT_LINE] for line in lines)
 
 
-def _of_shell(command: str, output: str) -> Iterator[Step]:
+def _iter_shell_steps(command: str, output: str) -> Iterator[Step]:
     """Yield the steps of a command that the user ran, told like the agent's commands.
 
     The output counts as nobody's statement.
     """
     result = ToolResultPart("", "bash", output, is_error="[exit code " in output[-40:])
-    for step in _of_tool(ToolCallPart("", "bash", {"command": command}), result):
+    for step in _iter_tool_steps(ToolCallPart("", "bash", {"command": command}), result):
         yield step and (step[0], step[1], "User ran", step[3])
 
 
-def _of_agent(text: str) -> Iterator[Step]:
+def _iter_agent_steps(text: str) -> Iterator[Step]:
     for sentence, last in _with_last(step_by_step(text)):
         yield _weigh_agents(sentence, last=last) if sentence else None
 
@@ -354,15 +365,15 @@ def _weigh_agents(sentence: str, *, last: bool) -> Found:
     if last and sentence.endswith("?"):
         return 4.0, "🟡", "Agent asked:", _clip(sentence, SENTENCE_CHARACTERS)
     sentence = _clip(sentence, SENTENCE_CHARACTERS)
-    sentence_kind = agent_kind(sentence)
+    sentence_kind = classify_agent_sentence(sentence)
     weight = {"work": 4.5, "finding": 2.5, "intent": 1.0}[sentence_kind]
-    if sentence_kind == "work" and references(sentence)[0]:
+    if sentence_kind == "work" and find_references(sentence)[0]:
         weight += 1.0
     weight += (0.5 if last else 0.0) - (0.0 if SPECIFIC.search(sentence) else 1.0)
     return weight, "🟡" if weight >= 3 else "🟢", "Agent:", sentence
 
 
-def _said_in_talk(text: str, label: str) -> Iterator[Step]:
+def _iter_talk_steps(text: str, label: str) -> Iterator[Step]:
     """Yield the sentences of an agent that uses no tools; statements among them weigh more."""
     for sentence, last in _with_last(step_by_step(text)):
         if not sentence:
@@ -372,13 +383,17 @@ def _said_in_talk(text: str, label: str) -> Iterator[Step]:
         if (last and sentence.endswith("?")) or not _informs(bare):
             yield _weigh_agents(sentence, last=last)
         else:
-            worth = worth_of(bare, len(bare) // CHARACTERS + LINE_TOKENS)
+            worth = compute_worth(bare, len(bare) // CHARACTERS + LINE_TOKENS)
             yield TALK + min(worth, 0.9), "🟡", "Agent said:", _clip(sentence, SENTENCE_CHARACTERS)
 
 
 def _informs(sentence: str) -> bool:
     """Return whether a sentence tells the user something; work on files is a trace of it."""
-    return kind(sentence) == "statement" and agent_kind(sentence) != "intent" and not references(sentence)[0]
+    return (
+        classify_sentence(sentence) == "statement"
+        and classify_agent_sentence(sentence) != "intent"
+        and not find_references(sentence)[0]
+    )
 
 
 def _with_last(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
@@ -405,18 +420,18 @@ class _OutputSummary(Struct):
         self.tests = line if _TESTS.search(line) else self.tests
 
 
-def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step]:
+def _iter_tool_steps(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step]:
     arguments: Json = (call.arguments if call else None) or {}
     command = next((str(arguments[k]) for k in _COMMAND_KEYS if arguments.get(k)), "")
     target = next((str(arguments[k]) for k in _PATH_KEYS if arguments.get(k)), "")
     output = _OutputSummary()
-    for number, raw in enumerate(_looked_at(result.content)):
+    for number, raw in enumerate(_select_lines(result.content)):
         if number % STEP_LINES == 0:
             yield None
         output.read(raw.strip())
     bad = result.is_error or bool(result.details.get("exit_code"))
     if command or bad:
-        yield _of_outcome(command, target, result.name, output, bad=bad)
+        yield _describe_outcome(command, target, result.name, output, bad=bad)
         return
     # the inspected target does not explain the failure
     what = _clip(target, COMMAND_CHARACTERS) or "without a target"
@@ -424,7 +439,7 @@ def _of_tool(call: ToolCallPart | None, result: ToolResultPart) -> Iterator[Step
     yield (4.5, "🟡", "Agent changed", what) if changes else (2.0, "🟢", f"Agent used {result.name}", what)
 
 
-def _of_outcome(command: str, target: str, tool: str, output: _OutputSummary, *, bad: bool) -> Found:
+def _describe_outcome(command: str, target: str, tool: str, output: _OutputSummary, *, bad: bool) -> Found:
     """Return the line on a command, or on a failed use of a tool."""
     outcome = output.tests or output.named_error or output.error or (output.first if bad else "")
     failed = bad or (bool(output.error) and not output.tests)
@@ -436,25 +451,25 @@ def _of_outcome(command: str, target: str, tool: str, output: _OutputSummary, *,
     return weight, "🟡", "Agent ran" if command else f"Agent used {tool}", summary
 
 
-def _task(request: ObserveInput) -> Generator[None, None, str | None]:
+def _find_task(request: ObserveInput) -> Generator[None, None, str | None]:
     """Return what the user last asked for, in their own words."""
     for message in reversed(request.messages):
         if message.role != "user":
             continue
         sentences: list[tuple[str, Kind]] = []
-        for sentence in _own_sentences(message):
+        for sentence in _iter_own_sentences(message):
             yield
             if sentence and len(sentences) < TASK_SENTENCES and not sentence.endswith(":"):
-                sentences.append((sentence, kind(sentence)))
+                sentences.append((sentence, classify_sentence(sentence)))
         for wish_kind in ("request", "statement", "question", "remark"):
             if wish := next((s for s, k in sentences if k == wish_kind), None):
                 return f"Primary: {_clip(wish, SENTENCE_CHARACTERS)}"
     return request.current_task
 
 
-def _own_sentences(message: Message) -> Iterator[str]:
-    if shell(message) is None:
-        for piece in pieces(message.text):
+def _iter_own_sentences(message: Message) -> Iterator[str]:
+    if split_shell_report(message) is None:
+        for piece in iter_pieces(message.text):
             yield from step_by_step(piece.text) if piece.own else ("",)
 
 
@@ -479,10 +494,10 @@ def _log(chosen: Sequence[CandidateLine], timezone: str) -> tuple[str, dict[str,
     day = ""
     for (_, lead, _, _), parts in lines.items():
         first = parts[0]
-        if (today := dates.day_text(first.time, timezone)) != day:
+        if (today := dates.format_day(first.time, timezone)) != day:
             day = today
             out.append(f"Date: {day}")
-        time = dates.clock_text(first.time, timezone)
+        time = dates.format_clock(first.time, timezone)
         content = f"{lead} {_join_texts(lead, [c.text for c in parts])}"
         line = f"* {first.sign} ({time}) {content}"
         facts[content] = [c.facts for c in parts]
@@ -508,12 +523,12 @@ def _join_texts(lead: str, texts: Sequence[str]) -> str:
     return out
 
 
-def _one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return " ".join(clean_surrogates(text).split())
 
 
 def _clip(text: str, limit: int) -> str:
-    text = _one_line(text)
+    text = _join_lines(text)
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 

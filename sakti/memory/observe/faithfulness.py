@@ -1,6 +1,6 @@
 """Check without a model whether a log is faithful to its source. Pure.
 
-The exact claims of a line (see `claims`), and the speaker it names, must occur in its source, even in other units,
+The exact claims of a line (see `iter_claims`), and the speaker it names, must occur in its source, even in other units,
 another spelling of a number, or as a date for "tomorrow". Important lines and paths that a reflection lost are
 listed.
 """
@@ -29,9 +29,9 @@ from sakti.memory.observe.claims import (
     WEEKDAYS,
     WORDS,
     Claim,
-    claims,
+    iter_claims,
 )
-from sakti.memory.observe.speaking import Said, Voices, plain
+from sakti.memory.observe.speaking import Said, Voices, normalize_text
 from sakti.memory.statements.sentences import LEAD
 
 _QUOTES = '`"“”'
@@ -94,15 +94,15 @@ class _SourcePiece(Struct, frozen=True):
 def _read_piece(piece: str) -> _SourcePiece:
     numbers: set[float] = set()
     for match in NUMBER.finditer(HASH.sub(" ", piece)):
-        numbers |= figures(match[0])
+        numbers |= parse_figures(match[0])
         major = match[0].partition(".")[0]
         numbers |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
     return _SourcePiece(
         frozenset(numbers),
         tuple(_read_amounts(piece)),
-        frozenset(t for match in CLOCK.finditer(piece) for t in clocks(match)),
-        frozenset(day for match in DATE.finditer(piece) for day in days_of(match)),
-        frozenset(weekday(match) for match in WEEKDAY.finditer(piece)),
+        frozenset(t for match in CLOCK.finditer(piece) for t in parse_clock(match)),
+        frozenset(day for match in DATE.finditer(piece) for day in parse_days(match)),
+        frozenset(parse_weekday(match) for match in WEEKDAY.finditer(piece)),
         tuple(_RELATIVE.finditer(piece)),
     )
 
@@ -111,7 +111,7 @@ def _read_amounts(piece: str) -> Iterator[tuple[str, float]]:
     """Yield figures with units, and the sums of adjacent ones ("1 min 20 s")."""
     last: tuple[int, list[tuple[str, float]]] = (-1, [])
     for match in QUANTITY.finditer(piece):
-        current = list(amounts(match))
+        current = list(iter_amounts(match))
         yield from current
         if match.start() - last[0] <= 1:
             yield from ((kind, a + b) for kind, a in current for other, b in last[1] if kind == other)
@@ -141,7 +141,7 @@ class EvidenceSource:
         """Normalise the texts for looking up words; once."""
         if self._ready:
             return
-        self._text = plain("\n".join(self._raw))
+        self._text = normalize_text("\n".join(self._raw))
         self._close = self._text.replace(" ", "")
         words = set(self._text.split())
         self._words = words | {w.strip(_MARKS) for w in words}  # covers most lookups without reading everything
@@ -155,7 +155,7 @@ class EvidenceSource:
         if self._read:
             return
         self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
-        for piece in (piece for text in self._raw for piece in _by_size(plain(text))):
+        for piece in (piece for text in self._raw for piece in _split_by_size(normalize_text(text))):
             self._add(_read_piece(piece))
         self._in_order = sorted(self._figures)
         for values in self._amounts.values():
@@ -178,7 +178,7 @@ class EvidenceSource:
                 if (day := stated_day + timedelta(days=ahead)).weekday() == number
             }
         for match in piece.relative:
-            for day in relative(match, self._days):
+            for day in iter_relative_days(match, self._days):
                 self._dates.add((day.month, day.day))
                 if match["day"]:
                     self._weekdays.add(day.weekday())
@@ -187,12 +187,12 @@ class EvidenceSource:
 
     def has(self, words: str) -> bool:
         """Return whether the words occur, ignoring case and spaces."""
-        phrase = plain(words)
+        phrase = normalize_text(words)
         return phrase in self._words or phrase in self._text or phrase.replace(" ", "") in self._close
 
     def has_exactly(self, claim: Claim) -> bool:
         """Return whether a claim occurs exactly, not as a part of something longer."""
-        words = plain(claim.text)
+        words = normalize_text(claim.text)
         if claim.kind == "name":
             return words in self._letters
         if claim.kind in ("number", "version", "date"):
@@ -261,18 +261,18 @@ class EvidenceSource:
     def _has_amount(self, text: str, share: float) -> bool:
         """Return whether a figure occurs, or one that rounds to it; with a unit also in a related unit."""
         quantity = QUANTITY.search(text)
-        for kind, amount in amounts(quantity) if quantity else ():
+        for kind, amount in iter_amounts(quantity) if quantity else ():
             reach = max(share, NEAR) * amount
-            if _within(self._amounts.get(kind, []), amount, reach):
+            if _is_near_any(self._amounts.get(kind, []), amount, reach):
                 return True
-            if kind == "share" and _within(self._in_order, amount, 0):
+            if kind == "share" and _is_near_any(self._in_order, amount, 0):
                 return True
         number = NUMBER.search(text)
         decimals = len(number[0].partition(".")[2]) if number and _FLOAT.fullmatch(number[0]) else 0
         rounded = 0.5 * 10.0**-decimals if decimals else 0.0
         return any(
-            v in self._figures or _within(self._in_order, v, max(rounded, 0 if quantity else share * v))
-            for v in (figures(number[0]) if number else ())
+            v in self._figures or _is_near_any(self._in_order, v, max(rounded, 0 if quantity else share * v))
+            for v in (parse_figures(number[0]) if number else ())
         )
 
     def _has_version(self, text: str) -> bool:
@@ -281,16 +281,16 @@ class EvidenceSource:
             return True
         if bare.count(".") != 1:
             return False
-        return self._has_amount(bare, 0) if bare.startswith("0.") else bool(figures(bare) & self._figures)
+        return self._has_amount(bare, 0) if bare.startswith("0.") else bool(parse_figures(bare) & self._figures)
 
     def _has_date(self, text: str) -> bool:
         if match := DATE.search(text):
-            days = days_of(match)
+            days = parse_days(match)
             return bool(days & self._dates) if days else self._has_month(match)
         if match := WEEKDAY.search(text):
-            return weekday(match) in self._weekdays
+            return parse_weekday(match) in self._weekdays
         match = CLOCK.search(text)
-        return match is None or bool(clocks(match) & self._clocks)
+        return match is None or bool(parse_clock(match) & self._clocks)
 
     def _has_month(self, found: re.Match[str]) -> bool:
         month = _MONTHS[found["m5"][:3].casefold()]
@@ -302,7 +302,7 @@ class EvidenceSource:
 # --- comparison ---------------------------------------------------------------------------------------------
 
 
-def figures(text: str) -> set[float]:
+def parse_figures(text: str) -> set[float]:
     """Return the possible values of a figure.
 
     "1,500" is 1500 and 1.5, "40k" is 40000, "2 million" 2000000.
@@ -319,22 +319,22 @@ def figures(text: str) -> set[float]:
     return {float(form + power) * size for form in forms if _FLOAT.fullmatch(form) for size in sizes}
 
 
-def amounts(match: re.Match[str]) -> Iterator[tuple[str, float]]:
+def iter_amounts(match: re.Match[str]) -> Iterator[tuple[str, float]]:
     """Yield a figure with its unit, converted to the base unit of its kind."""
     kind, size = OF_UNIT[match["unit"].casefold()]
     word = match["figure"].casefold()
-    for value in {float(WORDS[word])} if word in WORDS else figures(word):
+    for value in {float(WORDS[word])} if word in WORDS else parse_figures(word):
         yield kind, value * size
 
 
-def _within(ordered: Sequence[float], value: float, reach: float) -> bool:
+def _is_near_any(ordered: Sequence[float], value: float, reach: float) -> bool:
     """Return whether one of the sorted values is within `reach`."""
     reach += 1e-9 * abs(value)
     at = bisect_left(ordered, value - reach)
     return at < len(ordered) and ordered[at] <= value + reach
 
 
-def clocks(match: re.Match[str]) -> set[str]:
+def parse_clock(match: re.Match[str]) -> set[str]:
     """Return the forms of a time of day; "2:30 pm" is 14:30."""
     hour, minute = int(match["h"]), match["min"]
     if match["half"] and match["half"][0] in "pP" and hour < 12:
@@ -342,13 +342,13 @@ def clocks(match: re.Match[str]) -> set[str]:
     return {f"{hour}:{minute}"}
 
 
-def weekday(match: re.Match[str]) -> int:
+def parse_weekday(match: re.Match[str]) -> int:
     """Return the number of a weekday; Monday is 0."""
     word = match[0].casefold()
     return next(n for name, n in WEEKDAYS.items() if word.startswith(name))
 
 
-def days_of(match: re.Match[str]) -> set[tuple[int, int]]:
+def parse_days(match: re.Match[str]) -> set[tuple[int, int]]:
     """Return (month, day) of a date, both ways if it is ambiguous; empty if it has no day."""
     g = match.groupdict()
     for month, day in (("m", "d"), ("m2", "d2"), ("m3", "d3"), ("m4", "d4")):
@@ -358,7 +358,7 @@ def days_of(match: re.Match[str]) -> set[tuple[int, int]]:
     return {(int(g["a"]), int(g["b"])), (int(g["b"]), int(g["a"]))} if g["a"] else set()
 
 
-def relative(match: re.Match[str], days: Sequence[date]) -> Iterator[date]:
+def iter_relative_days(match: re.Match[str], days: Sequence[date]) -> Iterator[date]:
     """Yield the days that "tomorrow", "next week" or "3 weeks ago" may mean, relative to some days."""
     spans: list[int] = []
     if match["day"]:
@@ -378,7 +378,7 @@ def relative(match: re.Match[str], days: Sequence[date]) -> Iterator[date]:
             yield day + timedelta(days=ahead)
 
 
-def _by_size(text: str) -> Iterator[str]:
+def _split_by_size(text: str) -> Iterator[str]:
     """Split a text into pieces of limited size, at spaces where possible."""
     at = 0
     while at < len(text):
@@ -389,33 +389,33 @@ def _by_size(text: str) -> Iterator[str]:
         at = end
 
 
-def flags(content: str, source: EvidenceSource) -> tuple[str, ...]:
+def find_unsupported(content: str, source: EvidenceSource) -> tuple[str, ...]:
     """Return the claims of a line that its source lacks; empty for a faithful line.
 
     Example: "path: src/auth.ts".
     """
     source.ready()
     content = _RECALL.sub("", content)
-    all_claims = list(claims(content))
+    all_claims = list(iter_claims(content))
     open_claims = [claim for claim in all_claims if not source.has_exactly(claim)]
     verbatim = source.voices.is_verbatim(content)
     is_quoted = source.has(LEAD.sub("", content)) or (verbatim and speaking.STATES.match(content) is not None)
-    counts = [] if is_quoted else _counts(all_claims)
+    counts = [] if is_quoted else _list_counts(all_claims)
     if verbatim and not (open_claims or counts) and (not speaking.is_checked(content) or source.has(content)):
         return ()
     source.read()
     out = {f"{c.kind}: {c.text.strip(_QUOTES)}": None for c in open_claims if not source.supports(c, content)}
-    out |= {f"number: {n}": None for n in counts if not source.voices.binds(n, _near(content, n))}
-    return (*out, *_speech_flags(content, source.voices, verbatim=verbatim))
+    out |= {f"number: {n}": None for n in counts if not source.voices.binds(n, _list_words_near(content, n))}
+    return (*out, *_iter_speech_flags(content, source.voices, verbatim=verbatim))
 
 
-def _counts(line_claims: Sequence[Claim]) -> list[str]:
+def _list_counts(line_claims: Sequence[Claim]) -> list[str]:
     """Return the integers of a line: each counts, or belongs to, a noun."""
     numbers = [c.text.split()[0] for c in line_claims if c.kind == "number"]
     return [number for number in numbers if number.isdigit()]
 
 
-def _speech_flags(content: str, voices: Voices, *, verbatim: bool) -> Iterator[str]:
+def _iter_speech_flags(content: str, voices: Voices, *, verbatim: bool) -> Iterator[str]:
     """Yield the words of a line that its source attributes to another, does not decide, or does not prove."""
     if not verbatim and (words := voices.find_misattributed(content)):
         yield f"speaker: {words}"
@@ -425,7 +425,7 @@ def _speech_flags(content: str, voices: Voices, *, verbatim: bool) -> Iterator[s
         yield f"result: {words}"
 
 
-def _near(content: str, number: str) -> list[str]:
+def _list_words_near(content: str, number: str) -> list[str]:
     """Return the words at a number: the noun that it counts or belongs to is among them."""
     before, behind = re.split(rf"(?<![\d.,]){number}(?!\d)", f"{content} ", maxsplit=1)
     return [*before.split()[-1:], *behind.split()[:NEAR_WORDS]]
@@ -440,21 +440,21 @@ class Dropped(Struct, frozen=True):
 
 def find_losses(inputs: Sequence[str], reflection: str) -> Dropped:
     """Return the 🔴 lines and paths that a reflection lost."""
-    have, kept_words = EvidenceSource(reflection), words_by_line(reflection)
+    have, kept_words = EvidenceSource(reflection), list_words_by_line(reflection)
     have.ready()
     lost: dict[str, None] = {}
     paths: dict[str, None] = {}
     for text in inputs:
-        for row in lines.rows(text):
+        for row in lines.iter_rows(text):
             if row.priority == "high" and not have.has(row.content) and not is_represented(row.content, kept_words):
                 lost[row.content] = None
             paths.update((p, None) for p in row.metadata["files"] if not have.has(str(p)))
     return Dropped(tuple(lost)[:LISTED], tuple(paths)[:LISTED])
 
 
-def words_by_line(text: str) -> list[set[str]]:
+def list_words_by_line(text: str) -> list[set[str]]:
     """Return the words of each line, for `is_represented`."""
-    return [set(_WORD.findall(plain(line))) for line in text.split("\n") if line.strip()]
+    return [set(_WORD.findall(normalize_text(line))) for line in text.split("\n") if line.strip()]
 
 
 def is_represented(content: str, have: Sequence[set[str]], counts: Mapping[str, int] | None = None) -> bool:
@@ -462,6 +462,8 @@ def is_represented(content: str, have: Sequence[set[str]], counts: Mapping[str, 
 
     `counts`: in how many lines of the log each word occurs; what many lines say counts less.
     """
-    weights = {word: 1 / max(1, counts.get(word, 1) if counts else 1) for word in _WORD.findall(plain(content))}
+    weights = {
+        word: 1 / max(1, counts.get(word, 1) if counts else 1) for word in _WORD.findall(normalize_text(content))
+    }
     least = KEPT_SHARE * sum(weights.values())
     return not weights or any(sum(weights[w] for w in weights.keys() & other) >= least for other in have)

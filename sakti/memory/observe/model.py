@@ -18,10 +18,10 @@ from sakti.core.types import ImagePart, Message, ModelCall, TextPart
 from sakti.memory import modes
 from sakti.memory.log import dates, lines, parse
 from sakti.memory.model_call import MemoryModel, prompt_hash
-from sakti.memory.observe.speaking import plain
+from sakti.memory.observe.speaking import normalize_text
 from sakti.memory.observe.transcript import RESULT_TOKENS, divide, format_messages, log_tail
 from sakti.memory.protocol import ObserveInput, ObserveResult
-from sakti.memory.window import slices
+from sakti.memory.window import split_into_slices
 from sakti.store.log.lines import UNVERIFIED
 from sakti.store.log.replacements import Earlier, remove_marks
 
@@ -64,19 +64,19 @@ def check_lines(text: str, request: ObserveInput) -> str:
 
     Left out are lines of the prompt, lines about the Observer's own task, and lines that the log's end has already.
     """
-    seen = {(x.time, remove_marks(x.content).removesuffix(UNVERIFIED)) for x in _tail(request.log)}
+    seen = {(x.time, remove_marks(x.content).removesuffix(UNVERIFIED)) for x in _iter_last_rows(request.log)}
     out: list[str] = []
     source = ""
     for raw in text.split("\n")[:LINES]:
         if header := _HEADER.fullmatch(raw):
-            out.append(f"Date: {_within(header['date'] or '', request)}")
+            out.append(f"Date: {_clamp_date(header['date'] or '', request)}")
             continue
-        row = next(lines.rows(raw), None)
+        row = next(lines.iter_rows(raw), None)
         if row is None:
             continue
         content = remove_marks(row.content)
         if _OWN_TASK.search(content) or _OWN_ANSWER.search(content):
-            source = source or plain("\n".join(m.text for m in request.messages))
+            source = source or normalize_text("\n".join(m.text for m in request.messages))
         if (row.time, content) in seen or is_of_prompt(content) or _is_own_task(content, source):
             continue
         seen.add((row.time, content))
@@ -86,7 +86,7 @@ def check_lines(text: str, request: ObserveInput) -> str:
 
 def is_of_prompt(content: str) -> bool:
     """Return whether a line, task or response only repeats the Observer's instructions."""
-    return plain(content.removeprefix("->")) in _prompt_lines()
+    return normalize_text(content.removeprefix("->")) in _prompt_lines()
 
 
 def is_instruction(text: str) -> bool:
@@ -99,33 +99,33 @@ def with_doubts(text: str, doubted: Iterable[int]) -> str:
     numbers = set(doubted)
     changes = {
         row.line: row.content + UNVERIFIED
-        for row in lines.rows(text)
+        for row in lines.iter_rows(text)
         if row.line in numbers and row.priority in ("high", "done") and UNVERIFIED.strip() not in row.content
     }
     return lines.apply_corrections(text, changes) if changes else text
 
 
-def _tail(log: str) -> Iterable[lines.LogRow]:
-    return lines.rows("\n".join(log.rsplit("\n", TAIL)[-TAIL:]))
+def _iter_last_rows(log: str) -> Iterable[lines.LogRow]:
+    return lines.iter_rows("\n".join(log.rsplit("\n", TAIL)[-TAIL:]))
 
 
-def _within(date: str, request: ObserveInput) -> str:
+def _clamp_date(date: str, request: ObserveInput) -> str:
     """Return a date as one of the days of the observed messages: the nearest."""
-    days = {dates.day_text(m.created_at, request.timezone): m.created_at for m in request.messages}
+    days = {dates.format_day(m.created_at, request.timezone): m.created_at for m in request.messages}
     if not days or date in days:
         return date
-    target = dates.header_date(date)
+    target = dates.parse_header_date(date)
     if target is None:
         return next(iter(days))
-    return min(days, key=lambda day: abs((dates.header_date(day) or 0) - target))
+    return min(days, key=lambda day: abs((dates.parse_header_date(day) or 0) - target))
 
 
 def _is_own_task(content: str, said: str) -> bool:
     """Return whether a line speaks of the Observer's task, unless the messages speak of it in these words."""
     task, answer = _OWN_TASK.search(content), _OWN_ANSWER.search(content)
-    if task is not None and plain(task[0]) not in said:
+    if task is not None and normalize_text(task[0]) not in said:
         return True
-    return answer is not None and plain(answer[0]) not in said and _OBSERVING.search(said) is None
+    return answer is not None and normalize_text(answer[0]) not in said and _OBSERVING.search(said) is None
 
 
 @lru_cache(1)
@@ -133,9 +133,9 @@ def _prompt_lines() -> frozenset[str]:
     out: set[str] = set()
     for part in ("observer", "observer#rules", "observer#condensed", "observer#title"):
         for raw in read_prompt(part).split("\n"):
-            row = next(lines.rows(raw), None)
+            row = next(lines.iter_rows(raw), None)
             if row is not None and len(row.content) > len("yes"):
-                out.add(plain(row.content.removeprefix("->")))
+                out.add(normalize_text(row.content.removeprefix("->")))
     return frozenset(out)
 
 
@@ -151,7 +151,7 @@ _ANCHOR = lazy_pattern(r"O\d{1,5}")
 FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
 
 
-def system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
+def build_system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
     """Assemble the Observer's instructions for a mode."""
     output = "\n\n".join(
         t for t in (modes.prompt(mode, "output"), read_prompt("observer#title") if want_title else "") if t
@@ -175,11 +175,11 @@ def take_replaced(text: str, shown: str) -> tuple[str, dict[str, list[Earlier]]]
     anchors = _ANCHORED.findall(parse.inject_anchor_ids(shown))
     by_anchor = {
         anchor: Earlier(remove_marks(row.content), row.date, row.time)
-        for anchor, row in zip(anchors, lines.rows(shown), strict=False)
+        for anchor, row in zip(anchors, lines.iter_rows(shown), strict=False)
     }
     replaces: dict[str, list[Earlier]] = {}
     changes: dict[int, str] = {}
-    for row in lines.rows(text):
+    for row in lines.iter_rows(text):
         content = _REPLACES.sub("", row.content).rstrip()
         named = [a for match in _REPLACES.finditer(row.content) for a in _ANCHOR.findall(match[0])]
         if content != row.content:
@@ -220,7 +220,7 @@ class ModelObserver:
     def prompt(self, request: ObserveInput) -> str:
         """Write the prompt: the log's end, the current state, the new messages."""
         count = self._model.counter.count
-        log = _NESTED.sub(r"\1", parse.inject_anchor_ids(self._shown_log(request)))
+        log = _NESTED.sub(r"\1", parse.inject_anchor_ids(self._cut_log(request)))
         state = [
             f"- {name}: {value}"
             for name, value in (
@@ -236,18 +236,18 @@ class ModelObserver:
             goal=f"# The goal of this agent\n\n{request.goal}\n\n" if request.goal else "",
             focus=f"# The user asked to pay special attention to\n\n{request.focus}\n\n" if request.focus else "",
             timezone=request.timezone,
-            messages=format_messages(request.messages, request.timezone, count, self._result_limit(request)),
+            messages=format_messages(request.messages, request.timezone, count, self._compute_result_limit(request)),
         )
 
-    def _result_limit(self, request: ObserveInput) -> int:
+    def _compute_result_limit(self, request: ObserveInput) -> int:
         """Return the tokens of each result, so that an exchange larger than the model's window fits."""
-        room = self._room(request)
+        room = self._compute_room(request)
         if room is None or sum(m.tokens for m in request.messages) <= room:
             return RESULT_TOKENS
         cuttable = sum(not isinstance(part, TextPart) for m in request.messages for part in m.parts)
         return min(RESULT_TOKENS, room // max(1, cuttable))
 
-    def _shown_log(self, request: ObserveInput) -> str:
+    def _cut_log(self, request: ObserveInput) -> str:
         """Return the end of the log that the prompt shows."""
         size = sum(m.tokens for m in request.messages)
         return log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), self._model.counter.count)
@@ -258,7 +258,7 @@ class ModelObserver:
         Raises as a single slice does.
         """
         results: list[ObserveResult] = []
-        for piece in self._pieces(request):
+        for piece in self._divide(request):
             results.append(await self._observe(structs.replace(_continue(request, results), messages=tuple(piece))))
         return structs.replace(
             results[-1],
@@ -269,18 +269,18 @@ class ModelObserver:
             title=next((r.title for r in reversed(results) if r.title), None),
         )
 
-    def _pieces(self, request: ObserveInput) -> list[list[Message]]:
-        room = self._room(request)
+    def _divide(self, request: ObserveInput) -> list[list[Message]]:
+        room = self._compute_room(request)
         if room is None:
             return [list(request.messages)]
         divided = (piece for m in request.messages for piece in divide(m, room, self._model.counter.count))
-        return slices(list(divided), room)
+        return split_into_slices(list(divided), room)
 
-    def _room(self, request: ObserveInput) -> int | None:
+    def _compute_room(self, request: ObserveInput) -> int | None:
         """Return the tokens of messages that the model's window has room for; None: unknown."""
         if self._window is None:
             return None
-        system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
+        system = build_system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
         fixed = self._model.counter.count(system) + self._previous_tokens + FRAME_TOKENS
         return max(int((self._window - self._model.max_output_tokens - fixed) * TRANSCRIPT_SHARE), LEAST_ROOM)
 
@@ -290,7 +290,7 @@ class ModelObserver:
         Raises `MemoryFailure` (malformed) when the answer is unusable twice, `ProviderError` when the model is
         unavailable.
         """
-        system = system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
+        system = build_system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
         prompt = self.prompt(request)
         images = [p for m in request.messages if m.role != "system" for p in m.parts if isinstance(p, ImagePart)]
         calls: list[ModelCall] = []
@@ -300,11 +300,11 @@ class ModelObserver:
             text = cut_lines(text)
             if parse.detect_degenerate_repetition(text):
                 continue
-            body, sections = parse.take_sections(text, modes.sections(request.mode))
+            body, sections = parse.take_sections(text, modes.list_sections(request.mode))
             parsed = parse.parse_observer_output(body)
             observations, categories = lines.with_sections(parse.clean(parsed.observations), sections)
             if observations:
-                text, replaces = take_replaced(observations, self._shown_log(request))
+                text, replaces = take_replaced(observations, self._cut_log(request))
                 return ObserveResult(
                     text,
                     parsed.current_task,

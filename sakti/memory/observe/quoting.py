@@ -32,7 +32,7 @@ WRAPPED, WRAPPED_SHARE = 50, 0.25  # characters of a line that is broken within 
 LOG_LINES = 3  # so many in a row that look like a log are one
 SHORT_QUOTE = 14  # characters of a quotation that is part of the user's sentence
 QUOTE = 2_000  # characters between two quotation marks
-SHELL = "shell"  # the key of a message's metadata that names the command whose output it is
+SHELL = "split_shell_report"  # the key of a message's metadata that names the command whose output it is
 
 _FENCE = lazy_pattern(r"[ \t]{0,8}(?:```|~~~)")
 _MARKED = lazy_pattern(r"[ \t]{0,8}(?:>|\|\s?>)")
@@ -160,7 +160,7 @@ class QuotedPiece(Struct, frozen=True):
     opens: bool = False
 
 
-def shell(message: Message) -> tuple[str, str] | None:
+def split_shell_report(message: Message) -> tuple[str, str] | None:
     """Return the command that the user ran and its output, for a message that reports one.
 
     Older messages have it in a text, with the command among their metadata.
@@ -174,36 +174,36 @@ def shell(message: Message) -> tuple[str, str] | None:
     return command, message.text.removeprefix(f"I ran `{command}`:\n```\n").removesuffix("\n```")
 
 
-def own(message: Message) -> str:
+def select_own_words(message: Message) -> str:
     """Return the user's own words in a message."""
-    if shell(message) is not None:
+    if split_shell_report(message) is not None:
         return ""
-    return "\n".join(p.text for p in pieces(message.text) if p.own)
+    return "\n".join(p.text for p in iter_pieces(message.text) if p.own)
 
 
-def pieces(text: str) -> Iterator[QuotedPiece]:
+def iter_pieces(text: str) -> Iterator[QuotedPiece]:
     """Yield the non-empty parts of a text in order."""
     current: list[str] = []
     was = True
-    for line, mine in _lines(text[:TYPED]):
+    for line, mine in _iter_lines(text[:TYPED]):
         if mine != was and current:
-            yield from _piece(current, was, last=False)
+            yield from _iter_piece(current, was, last=False)
             current = []
         was = mine
         current.append(line)
-    yield from _piece(current, was, last=True)
-    yield from _piece([text[TYPED:]], False, last=True)
+    yield from _iter_piece(current, was, last=True)
+    yield from _iter_piece([text[TYPED:]], False, last=True)
 
 
-def _piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[QuotedPiece]:
+def _iter_piece(lines: Sequence[str], mine: bool, *, last: bool) -> Iterator[QuotedPiece]:
     if any(line and not line[:LINE_LIMIT].isspace() for line in lines):
         yield QuotedPiece("\n".join(lines), mine, mine and lines[-1].rstrip().endswith(":") and not last)
 
 
-def _lines(text: str) -> Iterator[tuple[str, bool]]:
+def _iter_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Yield each line, or its parts, with whether it is the user's own."""
     lines = text.split("\n")
-    pasted = _pasted_lines(lines)
+    pasted = _find_pasted_lines(lines)
     fenced, quotation = False, _Quotation(lines)
     for number, line in enumerate(lines):
         fence = _FENCE.match(line)
@@ -217,8 +217,8 @@ def _lines(text: str) -> Iterator[tuple[str, bool]]:
             quotation.begin(number, is_mail=True)
             yield line, False
         else:
-            parts = list(_parts(line))
-            if parts and (parts[-1][2] or _shows(lines, number)):
+            parts = list(_iter_parts(line))
+            if parts and (parts[-1][2] or _announces_output(lines, number)):
                 quotation.begin(number, is_mail=_LETTER.search(line[:LINE_LIMIT]) is not None)
                 quotation.count(parts[-1][0] if parts[-1][2] else "")
             for part, mine, _ in parts:
@@ -270,31 +270,31 @@ def _is_signed(lines: Sequence[str]) -> bool:
     return any(_SIGN_OFF.match(line) for line in ending)
 
 
-def _shows(lines: Sequence[str], number: int) -> bool:
+def _announces_output(lines: Sequence[str], number: int) -> bool:
     """Return whether a line announces an output after a blank line."""
     line = lines[number][:LINE_LIMIT]
     blank = number + 1 < len(lines) and not lines[number + 1].strip()
     return blank and _SHOWN.search(line) is not None and not _WANTED.search(line)
 
 
-def _parts(line: str) -> Iterator[tuple[str, bool, bool]]:
+def _iter_parts(line: str) -> Iterator[tuple[str, bool, bool]]:
     """Yield a line's parts: (text, own, whether it opens a quotation that continues on later lines)."""
-    opened = _opens(line)
+    opened = _find_quotation_start(line)
     if opened is None:
-        yield from ((part, mine, False) for part, mine in _without_quotes(line))
+        yield from ((part, mine, False) for part, mine in _split_off_quotes(line))
         return
     behind = line[opened:]
-    yield from ((part, mine, False) for part, mine in _without_quotes(line[:opened]))
+    yield from ((part, mine, False) for part, mine in _split_off_quotes(line[:opened]))
     quoted = _QUOTED.match(behind.lstrip())
     if quoted:
         yield quoted[0], False, False
         if after := behind.lstrip()[quoted.end() :].strip():
-            yield from ((part, mine, False) for part, mine in _without_quotes(after))
+            yield from ((part, mine, False) for part, mine in _split_off_quotes(after))
     else:
         yield behind, False, True
 
 
-def _opens(line: str) -> int | None:
+def _find_quotation_start(line: str) -> int | None:
     """Return the offset in a line at which a quotation begins: after the colon of "here is the log:".
 
     None where it is a setting, as in "log: debug".
@@ -310,7 +310,7 @@ def _opens(line: str) -> int | None:
     return None if 0 < len(behind) <= 2 else min(ends)
 
 
-def _without_quotes(line: str) -> Iterator[tuple[str, bool]]:
+def _split_off_quotes(line: str) -> Iterator[tuple[str, bool]]:
     """Split quotations of more than one sentence off a line."""
     at = 0
     for match in _QUOTED.finditer(line):
@@ -335,10 +335,10 @@ def _is_mail(lines: Sequence[str], number: int) -> bool:
     return any(_MAIL.match(line) for line in lines[number + 1 : number + 3])
 
 
-def _pasted_lines(lines: Sequence[str]) -> set[int]:
+def _find_pasted_lines(lines: Sequence[str]) -> set[int]:
     """Return the numbers of lines that look pasted: logs, and paragraphs too long to be typed."""
     out: set[int] = set()
-    for first, last in _runs(lines):
+    for first, last in _iter_paragraphs(lines):
         block = range(first, last)
         is_long = len(block) > BLOCK_LINES or sum(len(lines[n]) for n in block) > BLOCK_CHARACTERS
         if is_long and not _is_typed([lines[n][:RULES] for n in block]):
@@ -402,7 +402,7 @@ def _is_wrapped(block: Sequence[str]) -> bool:
     return going_on >= WRAPPED_SHARE * len(block)
 
 
-def _runs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _iter_paragraphs(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield the paragraphs: (first line, line after the last)."""
     start: int | None = None
     for number, line in enumerate([*lines, ""]):

@@ -10,12 +10,12 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.types import Message, TextPart, plain_text
+from sakti.core.types import Message, TextPart, join_plain_text
 from sakti.memory.log import lines
 from sakti.memory.observe import quoting
 from sakti.memory.observe.claims import WORDS, cut
-from sakti.memory.statements.reading import stem
-from sakti.memory.statements.sentences import speaker, step_by_step, units
+from sakti.memory.statements.reading import stem_word
+from sakti.memory.statements.sentences import find_speaker, iter_units, step_by_step
 
 Voice: TypeAlias = Literal["user", "agent", "text", "agreed"]  # agreed: what the agent said before the user's yes
 Said: TypeAlias = tuple[Voice, str]
@@ -79,7 +79,7 @@ class Voices:
         """Sort the statements by speaker."""
         for voice, text in self._said:
             self._texts[voice].append(text)
-        self._plain = {voice: plain("\n".join(texts)) for voice, texts in self._texts.items()}
+        self._plain = {voice: normalize_text("\n".join(texts)) for voice, texts in self._texts.items()}
 
     def index(self) -> None:
         """Index every sentence; once."""
@@ -87,9 +87,9 @@ class Voices:
             return
         self._having = {voice: defaultdict(list) for voice in self._texts}
         for voice, texts in self._texts.items():
-            sentences = (s for text in texts for s in _sentences(voice, text))
+            sentences = (s for text in texts for s in _iter_sentences(voice, text))
             for number, sentence in enumerate(itertools.islice(sentences, SENTENCES)):
-                for word in (words := _words(sentence)):
+                for word in (words := _collect_words(sentence)):
                     self._having[voice][word].append(number)
                 if voice in ("user", "agreed"):
                     self._decisions.append((sentence, words))
@@ -100,7 +100,7 @@ class Voices:
         if states is None:
             return True
         source = self._plain["user" if states["who"].casefold() == "user" else "agent"]
-        return all(plain(text).rstrip("…") in source for text in _sayings(content, states.end()))
+        return all(normalize_text(text).rstrip("…") in source for text in _iter_sayings(content, states.end()))
 
     def find_misattributed(self, content: str) -> str | None:
         """Return the words that a line attributes to the wrong speaker; None without a contradiction.
@@ -114,20 +114,20 @@ class Voices:
         others: tuple[Voice, ...] = (
             ("text",) if states["agreeing"] else ("agent", "text") if who == "user" else ("user",)
         )
-        for text in _sayings(content, states.end()):
-            words = _words(text)
+        for text in _iter_sayings(content, states.end()):
+            words = _collect_words(text)
             if not words:
                 continue
-            other = max(self._covered_share(voice, words) for voice in others)
-            if other >= COVERED and 2 * self._covered_share(who, words) <= other:
+            other = max(self._measure_coverage(voice, words) for voice in others)
+            if other >= COVERED and 2 * self._measure_coverage(who, words) <= other:
                 return " ".join(text.split())[:80]
         return None
 
     def find_undecided(self, content: str) -> str | None:
         """Return the words of a decision that no user sentence has with the same polarity."""
         decides = _DECIDES.match(content)
-        text = next(_sayings(content, decides.end()), "") if decides else ""
-        if not (words := _words(text)):
+        text = next(_iter_sayings(content, decides.end()), "") if decides else ""
+        if not (words := _collect_words(text)):
             return None
         best = max(self._decisions, key=lambda said: len(words & said[1]), default=("", frozenset[str]()))
         heard = sum(word in self._having["user"] or word in self._having["agreed"] for word in words)
@@ -147,7 +147,7 @@ class Voices:
         who = STATES.match(content)
         if not _RESULT.search(content) or (who is not None and who["who"].casefold() == "user"):
             return None
-        words = _words(_RESULT.sub(" ", content))
+        words = _collect_words(_RESULT.sub(" ", content))
         supported = sum(any(word in having for having in self._having.values()) for word in words)
         if supported >= RESULT_SHARE * len(words) and any(_RESULT.search(text) for text in self._plain.values()):
             return None
@@ -158,13 +158,13 @@ class Voices:
 
         True where the source lacks the number or all these words: then the line says it in other words.
         """
-        forms = {number, *(stem(word) for word, value in WORDS.items() if str(value) == number)}
+        forms = {number, *(stem_word(word) for word, value in WORDS.items() if str(value) == number)}
         having = self._having.values()
-        words = {w for word in near for w in _words(word) if any(w in h for h in having)} - forms
+        words = {w for word in near for w in _collect_words(word) if any(w in h for h in having)} - forms
         places = [(h, n) for h in having for form in forms for n in h.get(form, ())]
         return not words or not places or any(n in h.get(word, ()) for h, n in places for word in words)
 
-    def _covered_share(self, voice: Voice, words: frozenset[str]) -> float:
+    def _measure_coverage(self, voice: Voice, words: frozenset[str]) -> float:
         """Return the largest share of the words that one sentence contains."""
         common: Counter[int] = Counter()
         for word in words:
@@ -177,29 +177,29 @@ def is_checked(content: str) -> bool:
     return _DECIDES.match(content) is not None or _RESULT.search(content) is not None
 
 
-def plain(text: str) -> str:
+def normalize_text(text: str) -> str:
     """Normalise case and spaces of a text for searching."""
     return " ".join(text.split()).casefold()
 
 
-def of_messages(messages: Iterable[Message]) -> Iterator[Said]:
+def iter_message_sayings(messages: Iterable[Message]) -> Iterator[Said]:
     """Yield the text of messages by speaker; a user's quotations belong to no speaker."""
     proposal = ""
     for message in messages:
         if message.is_by_user:
-            typed = quoting.own(message)
+            typed = quoting.select_own_words(message)
             yield "user", typed
             if proposal and _YES.match(typed):
                 yield "agreed", proposal
-            if quoting.shell(message) is not None:
+            if quoting.split_shell_report(message) is not None:
                 yield "text", message.text
             else:
-                yield "text", "\n".join(p.text for p in quoting.pieces(message.text) if not p.own)
+                yield "text", "\n".join(p.text for p in quoting.iter_pieces(message.text) if not p.own)
         elif message.is_by_agent:
             yield "agent", message.text
             proposal = message.text[-AGREED:]
         rest = [p for p in message.parts if not isinstance(p, TextPart)]
-        yield "text", plain_text(rest)
+        yield "text", join_plain_text(rest)
 
 
 def _is_negated(text: str) -> bool:
@@ -207,20 +207,20 @@ def _is_negated(text: str) -> bool:
     return len(_NEGATED.findall(text)) % 2 == 1
 
 
-def of_log(log: str) -> Iterator[Said]:
+def iter_log_sayings(log: str) -> Iterator[Said]:
     """Yield what the lines of a log say, by speaker."""
-    for row in lines.rows(log):
-        yield speaker(row.content, row.priority) or "text", row.content
+    for row in lines.iter_rows(log):
+        yield find_speaker(row.content, row.priority) or "text", row.content
 
 
-def _sayings(content: str, start: int) -> Iterator[str]:
+def _iter_sayings(content: str, start: int) -> Iterator[str]:
     """Yield the sentences of a line after the words that attribute them."""
-    for unit in units(content):
+    for unit in iter_units(content):
         if text := content[max(start, unit.start) : unit.start + len(unit.text)].strip():
             yield text
 
 
-def _sentences(voice: Voice, text: str) -> Iterator[str]:
+def _iter_sentences(voice: Voice, text: str) -> Iterator[str]:
     yield from step_by_step(text)
     if voice == "text":  # sentences contain no code
         for number, line in enumerate(text[:200_000].split("\n")):
@@ -229,6 +229,6 @@ def _sentences(voice: Voice, text: str) -> Iterator[str]:
 
 
 @lru_cache(8_192)  # most of a log was in the log before
-def _words(text: str) -> frozenset[str]:
+def _collect_words(text: str) -> frozenset[str]:
     folded = (match[0].casefold().replace(",", "") for match in _WORD.finditer(cut(text)))
-    return frozenset(stem(word) for word in folded if word not in _FUNCTION)
+    return frozenset(stem_word(word) for word in folded if word not in _FUNCTION)

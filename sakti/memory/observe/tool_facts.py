@@ -73,7 +73,7 @@ def read_facts(call: ToolCallPart | None, result: ToolResultPart) -> Facts:
         "not_found": [query] if _is_empty(result, text) else [],
         "sources": [str(arguments.get("url") or "")],
         "files_affected": [str(arguments.get("path") or "")] if wrote else [],
-        **(_of_output(text) if command and not query else {}),
+        **(_find_output_facts(text) if command and not query else {}),
     }
     return {key: bounded for key, each in values.items() if (bounded := _bound_values(each))}
 
@@ -125,7 +125,7 @@ def _is_empty(result: ToolResultPart, text: str) -> bool:
     return text.strip().startswith(("[exit code 1]", "[no output]"))
 
 
-def _of_output(text: str) -> dict[str, list[str]]:
+def _find_output_facts(text: str) -> dict[str, list[str]]:
     """Return errors, frames of a stack, tests and their results from the output of a command."""
     return {
         "error_type": [m[1] for m in _ERROR_TYPE.finditer(text)][-1:],

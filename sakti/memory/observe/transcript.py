@@ -24,7 +24,7 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.memory.log import dates
-from sakti.memory.observe.quoting import pieces, shell
+from sakti.memory.observe.quoting import iter_pieces, split_shell_report
 
 RESULT_TOKENS = 10_000
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result", "main agent": "Main agent, not the user"}
@@ -83,7 +83,7 @@ def format_messages(
     day, images = "", 0
     for message in messages:
         texts: list[str] = []
-        ran = shell(message) if message.role == "user" else None
+        ran = split_shell_report(message) if message.role == "user" else None
         for part in () if ran is not None else message.parts:
             if isinstance(part, ImagePart):
                 images += 1
@@ -92,16 +92,16 @@ def format_messages(
         if ran is not None:
             texts = [
                 f"[Command run by the user] {ran[0]}",
-                f"[Its output]\n{cut(_readable(ran[1]), limit, count)}",
+                f"[Its output]\n{cut(_shorten_encoded(ran[1]), limit, count)}",
             ]
         if not texts or message.role == "system":
             continue
-        today = dates.day_text(message.created_at, timezone)
+        today = dates.format_day(message.created_at, timezone)
         if today != day:
             day = today
             out.append(f"Date: {day}")
         speaker = "main agent" if message.role == "user" and not message.is_by_user else message.role
-        role, clock = _ROLES.get(speaker, message.role), dates.clock_text(message.created_at, timezone)
+        role, clock = _ROLES.get(speaker, message.role), dates.format_clock(message.created_at, timezone)
         out.append(f"**{role} ({clock}):**\n" + "\n".join(texts))
     return clean_surrogates("\n\n".join(out))
 
@@ -112,7 +112,7 @@ def _part(part: Part, image: int, count: Callable[[str], int], limit: int) -> st
             return text.strip()
         case ToolCallPart(name=name, arguments=arguments, raw=raw):
             body = raw if arguments is None else json.dumps(arguments, ensure_ascii=False)
-            return f"[Tool call: {name}] {cut(_readable(body), limit, count)}"
+            return f"[Tool call: {name}] {cut(_shorten_encoded(body), limit, count)}"
         case ToolResultPart():
             return _format_result(part, count, limit)
         case ImagePart(name=name):
@@ -120,9 +120,9 @@ def _part(part: Part, image: int, count: Callable[[str], int], limit: int) -> st
         case FilePart(path, text) if text.startswith(_LOADED):
             return f"[Instructions loaded by {path}]"
         case FilePart(path, text):
-            return f"[File: {path}]\n{cut(_readable(text), limit, count)}"
+            return f"[File: {path}]\n{cut(_shorten_encoded(text), limit, count)}"
         case OutputPart(text=text):
-            return f"[Its output]\n{cut(_readable(text), limit, count)}"
+            return f"[Its output]\n{cut(_shorten_encoded(text), limit, count)}"
         case ThinkingPart() | MarkerPart() | ContextPart():
             return ""
 
@@ -134,13 +134,13 @@ def _format_result(result: ToolResultPart, count: Callable[[str], int], limit: i
         marks = result.details.get("marks", "")
         return f"[A child thread reported: {marks}. Its findings are lines of the log already.]"
     kind = "Tool error" if result.is_error else "Tool result"
-    return f"[{kind}: {result.name}]\n{cut(_readable(result.content), limit, count)}"
+    return f"[{kind}: {result.name}]\n{cut(_shorten_encoded(result.content), limit, count)}"
 
 
 def _mark_quotations(text: str) -> str:
     """Mark what a user only quotes line by line, so that nothing in it can end the quotation."""
     out: list[str] = []
-    for piece in pieces(text):
+    for piece in iter_pieces(text):
         if piece.own:
             out.append(piece.text.strip("\n"))
         else:
@@ -149,7 +149,7 @@ def _mark_quotations(text: str) -> str:
     return "\n".join(out)
 
 
-def _readable(text: str) -> str:
+def _shorten_encoded(text: str) -> str:
     if len(_RAW.findall(text)) > len(text) * _RAW_SHARE:
         return f"[{len(text)} characters of binary data]"
     return _ENCODED.sub(_note, text)

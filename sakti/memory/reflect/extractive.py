@@ -20,16 +20,16 @@ from sakti.core.tokens import Counter as TokenCounter
 from sakti.memory.log.lines import SIGNS, share_heads
 from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
-from sakti.memory.statements.reading import clauses
+from sakti.memory.statements.reading import split_clauses
 from sakti.memory.statements.sentences import (
     LEAD,
     SPECIFIC,
     TOOL,
-    agent_kind,
-    content_words,
+    classify_agent_sentence,
+    collect_content_words,
+    compute_worth,
     is_lasting,
     split_sentences,
-    worth_of,
 )
 from sakti.store.log.replacements import MARK, NOTE, Earlier, add_marks, find_end, format_moment
 
@@ -131,7 +131,7 @@ class ExtractiveReflector:
     def condense(self, request: ReflectInput) -> ReflectResult:
         """Condense as `reflect` does, in the calling thread."""
         before = sum(self._counter.count(t) for _, t in request.groups)
-        lines = self._lines("\n".join(t for _, t in request.groups), {_bare(p) for p in request.pinned})
+        lines = self._read_lines("\n".join(t for _, t in request.groups), {_strip_line(p) for p in request.pinned})
         _set_worth(lines)
         _rank_replaced(lines)
         _drop_repeated(lines)
@@ -156,7 +156,7 @@ class ExtractiveReflector:
             total -= unit.tokens + (line.tokens if line.dropped else 0)
         return total < start
 
-    def _lines(self, text: str, pinned: set[str]) -> list[_DigestLine]:
+    def _read_lines(self, text: str, pinned: set[str]) -> list[_DigestLine]:
         out: list[_DigestLine] = []
         header = ""
         for raw in text.split("\n"):
@@ -166,7 +166,7 @@ class ExtractiveReflector:
             if line.startswith("Date:"):
                 header = line
                 continue
-            out.append(self._line(line, header, _bare(line) in pinned))
+            out.append(self._line(line, header, _strip_line(line) in pinned))
         return out
 
     def _line(self, line: str, header: str, pinned: bool) -> _DigestLine:
@@ -205,7 +205,7 @@ def _set_worth(lines: Sequence[_DigestLine]) -> None:
     A word counts more the fewer lines have it, so that repeated topics are dropped before single ones. One good
     sentence is enough to find its message by, so a log covers many messages rather than a few of them completely.
     """
-    frequency = Counter(word for line in lines for word in content_words(" ".join(u.text for u in line.units)))
+    frequency = Counter(word for line in lines for word in collect_content_words(" ".join(u.text for u in line.units)))
 
     def rarity(word: str) -> float:
         return math.log(1 + len(lines) / frequency[word])
@@ -213,7 +213,7 @@ def _set_worth(lines: Sequence[_DigestLine]) -> None:
     for line in lines:
         stated = [u for u in line.units if u.rank == STATED]
         for unit in stated:
-            worth = worth_of(unit.text, unit.tokens + LINE_TOKENS, rarity)
+            worth = compute_worth(unit.text, unit.tokens + LINE_TOKENS, rarity)
             unit.worth = worth if line.is_users else worth * OF_AGENT
         best = max(stated, key=lambda u: u.worth, default=None)
         for unit in (u for u in stated if u is not best):
@@ -235,12 +235,12 @@ def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, tex
 
 def _rank_of_work(text: str, *, is_agents: bool) -> int:
     """Return the rank of a line by the agent, or of one without a speaker."""
-    if is_agents and (sentence_kind := agent_kind(text)) != "work":
+    if is_agents and (sentence_kind := classify_agent_sentence(text)) != "work":
         return DOUBTFUL if sentence_kind == "intent" else OUTCOME
     return WORK if SPECIFIC.search(text) else OUTCOME
 
 
-def _bare(line: str) -> str:
+def _strip_line(line: str) -> str:
     text = line.strip().lstrip("*- ")
     for sign in SIGNS:
         text = text.replace(sign, "")
@@ -249,7 +249,7 @@ def _bare(line: str) -> str:
 
 def _drop_repeated(lines: Sequence[_DigestLine]) -> None:
     """Drop repeats: keep the first of equal sentences, the newest of equal files and commands."""
-    statements = ((x, u, (x.is_users, _bare(u.text))) for x in lines if not x.lists_files for u in x.units)
+    statements = ((x, u, (x.is_users, _strip_line(u.text))) for x in lines if not x.lists_files for u in x.units)
     # a statement repeated after a change is current
     _drop_seen((line, unit, key) for line, unit, key in statements if not unit.replaced)
     work = ((line, u, _work_key(line, u)) for line in reversed(lines) for u in line.units if not u.dropped)
@@ -276,13 +276,13 @@ def _rank_replaced(lines: Sequence[_DigestLine]) -> None:
     """Mark sentences that later lines replace, and rank those lines at least as high."""
     for number, newer in enumerate(lines):
         for words in newer.notes:
-            _mark_words(lines[:number], Earlier(words, *_moment(newer)))
+            _mark_words(lines[:number], Earlier(words, *_get_moment(newer)))
     for number, older in enumerate(lines):
         for unit in older.units:
             times = [match["when"] for match in MARK.finditer(unit.text)]
             if times:
                 unit.replaced = _count_statements(unit.text) <= len(times)
-                _raise_newer(lines[number + 1 :], unit, _date(older), times)
+                _raise_newer(lines[number + 1 :], unit, _get_date(older), times)
 
 
 def _mark_words(lines: Sequence[_DigestLine], replaced: Earlier) -> None:
@@ -290,12 +290,12 @@ def _mark_words(lines: Sequence[_DigestLine], replaced: Earlier) -> None:
     for line in (line for line in lines if line.sign != "done" and not line.pinned):
         for unit in line.units:
             if find_end(unit.text, replaced.text) is not None:
-                unit.text = add_marks(unit.text, [replaced], _date(line))
+                unit.text = add_marks(unit.text, [replaced], _get_date(line))
 
 
 def _count_statements(text: str) -> int:
     """Return how many clauses of a sentence state something by themselves."""
-    return sum(bool(c.values) or len(c.words) >= STATES for c in clauses(MARK.sub("", text)))
+    return sum(bool(c.values) or len(c.words) >= STATES for c in split_clauses(MARK.sub("", text)))
 
 
 def _raise_newer(lines: Sequence[_DigestLine], older: _LogSentence, date: str, times: Sequence[str]) -> None:
@@ -303,19 +303,19 @@ def _raise_newer(lines: Sequence[_DigestLine], older: _LogSentence, date: str, t
 
     The agent's lines of such a minute end nothing, and requests end no statement unless a note says so.
     """
-    for newer in (line for line in lines if format_moment(*_moment(line), date) in times):
+    for newer in (line for line in lines if format_moment(*_get_moment(line), date) in times):
         if newer.notes or newer.sign == "high" or (newer.is_users and older.rank < STATED):
             for unit in newer.units:
                 unit.rank, unit.worth = max(unit.rank, older.rank), max(unit.worth, older.worth)
 
 
-def _moment(line: _DigestLine) -> tuple[str, str]:
+def _get_moment(line: _DigestLine) -> tuple[str, str]:
     """Return date and time of a line, as marks name them."""
     time = _CLOCK.search(line.head)
-    return _date(line), time[1] if time else ""
+    return _get_date(line), time[1] if time else ""
 
 
-def _date(line: _DigestLine) -> str:
+def _get_date(line: _DigestLine) -> str:
     return line.header.removeprefix("Date:").strip()
 
 

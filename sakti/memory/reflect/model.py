@@ -10,7 +10,7 @@ from sakti.core.types import ModelCall
 from sakti.memory import modes, shared
 from sakti.memory.log import parse
 from sakti.memory.model_call import MemoryModel, prompt_hash
-from sakti.memory.observe.model import system_prompt
+from sakti.memory.observe.model import build_system_prompt
 from sakti.memory.protocol import ReflectInput, ReflectResult, join_results
 
 LEVELS = 4
@@ -36,7 +36,7 @@ class ModelReflector:
 
         A slice that cannot be made smaller stays as it is. Raises as a single slice does when none can.
         """
-        pieces = self._pieces(request)
+        pieces = self._divide(request)
         if len(pieces) == 1:
             return await self._reflect(request)
         count = self._model.counter.count
@@ -62,7 +62,7 @@ class ModelReflector:
             raise failures[-1]
         return join_results(results, "\n\n".join(texts))
 
-    def _pieces(self, request: ReflectInput) -> list[tuple[tuple[str, str], ...]]:
+    def _divide(self, request: ReflectInput) -> list[tuple[tuple[str, str], ...]]:
         if self._window is None:
             return [request.groups]
         count = self._model.counter.count
@@ -83,7 +83,7 @@ class ModelReflector:
     def _system(self, request: ReflectInput) -> str:
         return fill_prompt(
             "reflector",
-            observer=system_prompt(request.mode, condensed=True, want_title=False),
+            observer=build_system_prompt(request.mode, condensed=True, want_title=False),
             compress=modes.prompt(request.mode, "compress"),
         )
 

@@ -14,14 +14,14 @@ from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
-from sakti.memory.observe.faithfulness import is_represented, words_by_line
+from sakti.memory.observe.faithfulness import is_represented, list_words_by_line
 from sakti.memory.protocol import ReflectInput, Reflector, ReflectResult, RunAside, join_results
-from sakti.memory.shared import CondensedPart, join_texts, parts
+from sakti.memory.shared import CondensedPart, join_texts, split_by_thread
 from sakti.memory.statements.marking import ReplacedWords, mark_replaced
-from sakti.memory.statements.sentences import speaker
+from sakti.memory.statements.sentences import find_speaker
 from sakti.store.log.replacements import NOTE, remove_marks
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import Section, Span
@@ -51,23 +51,23 @@ def check_answer(have: int, important: int, tokens: int, before: int) -> None:
     """Raise `MemoryFailure` (below_floor) for a Reflector's answer with next to nothing of its input."""
     share = TOKEN_SHARE if before >= SMALL_INPUT else SMALL_SHARE
     if tokens < share * before or (important >= SEVERAL and have < ANSWER_SHARE * important):
-        raise _below_floor(f"{have} of {important} important lines and {tokens} of {before} tokens")
+        raise _make_floor_error(f"{have} of {important} important lines and {tokens} of {before} tokens")
 
 
 def check_floor(have: int, important: int) -> None:
     """Raise `MemoryFailure` (below_floor) for a reflection with too few of the important lines."""
     if important >= SEVERAL and have < IMPORTANT_SHARE * important:
-        raise _below_floor(f"{have} of {important} important lines")
+        raise _make_floor_error(f"{have} of {important} important lines")
 
 
-def _below_floor(kept: str) -> MemoryFailure:
+def _make_floor_error(kept: str) -> MemoryFailure:
     return MemoryFailure(f"The reflection kept {kept}: the log stays.", code="below_floor")
 
 
 def select_important_lines(inputs: Sequence[str], replaced: Sequence[ReplacedWords]) -> list[lines.LogRow]:
     """Return the important lines of a log and what ends older ones, without those that were replaced."""
     ended = [one.text.casefold() for one in replaced]
-    rows = (row for text in inputs for row in lines.rows(text))
+    rows = (row for text in inputs for row in lines.iter_rows(text))
     important = (row for row in rows if row.priority == "high" or NOTE.search(row.content))
     return [row for row in important if not _is_ended(remove_marks(row.content).casefold(), ended)]
 
@@ -85,9 +85,11 @@ def find_lost_lines(
 
     Of a line that replaces an older one, the words that the older one does not have must be there.
     """
-    have = words_by_line(text)
+    have = list_words_by_line(text)
     contents = [remove_marks(row.content) for row in important]
-    counts = collections.Counter(word for content in contents for words in words_by_line(content) for word in words)
+    counts = collections.Counter(
+        word for content in contents for words in list_words_by_line(content) for word in words
+    )
     older = {one.by: one.text for one in replaced}
     return [
         row
@@ -98,12 +100,12 @@ def find_lost_lines(
 
 def find_unlike_lines(text: str, lost: Sequence[lines.LogRow]) -> list[lines.LogRow]:
     """Return the lost lines to which no line of a reflection comes near: it may sum up parallel ones."""
-    have = words_by_line(text)
+    have = list_words_by_line(text)
     return [row for row in lost if not is_represented(remove_marks(row.content), have)]
 
 
 def _has_new_words(content: str, older: str | None, have: Sequence[set[str]]) -> bool:
-    words, before = (set[str]().union(*words_by_line(text)) for text in (content, older or content))
+    words, before = (set[str]().union(*list_words_by_line(text)) for text in (content, older or content))
     return older is None or any(words - before <= line for line in have)
 
 
@@ -128,13 +130,13 @@ def restore_lines(
     newest_first = lost[::-1]
     for row in sorted(newest_first, key=lambda row: remove_marks(row.content) not in older):
         ended = older.get(remove_marks(row.content), "")
-        allowed = limit if ended else room if speaker(row.content, row.priority) == "user" else 0
-        size = count(_as_line(row)) + count(f"Date: {row.date}") + 2
+        allowed = limit if ended else room if find_speaker(row.content, row.priority) == "user" else 0
+        size = count(_format_line(row)) + count(f"Date: {row.date}") + 2
         if total + size <= allowed:
             total += size
             restored.append(row)
         elif ended and ended.casefold() in text.casefold():
-            raise _below_floor(f"{ended!r} and lost what replaced it")
+            raise _make_floor_error(f"{ended!r} and lost what replaced it")
     front = _with_dates([row for row in lost if row in restored])
     return "\n".join([*front, text]), [row for row in lost if row not in restored]
 
@@ -143,7 +145,7 @@ def _with_dates(rows: Sequence[lines.LogRow]) -> list[str]:
     """Return lines of a log under headers with their days."""
     out: list[str] = []
     for date, of_day in itertools.groupby(rows, key=lambda row: row.date):
-        out += [f"Date: {date}", *map(_as_line, of_day)]
+        out += [f"Date: {date}", *map(_format_line, of_day)]
     return out
 
 
@@ -151,7 +153,7 @@ def restore_weight(text: str, important: Sequence[lines.LogRow]) -> str:
     """Mark lines of a reflection as important that were important in its input."""
     high = {remove_marks(row.content) for row in important if row.priority == "high"}
     lighter = [
-        r.line for r in lines.rows(text) if r.priority not in ("high", "done") and remove_marks(r.content) in high
+        r.line for r in lines.iter_rows(text) if r.priority not in ("high", "done") and remove_marks(r.content) in high
     ]
     return lines.with_high_priority(text, lighter) if lighter else text
 
@@ -160,7 +162,7 @@ def remove_repeats(text: str) -> str:
     """Remove repeated lines of a day from a reflection."""
     seen: set[tuple[str, str, str]] = set()
     repeated: dict[int, str | None] = {}
-    for row in lines.rows(text):
+    for row in lines.iter_rows(text):
         key = (row.date, row.time, row.content)
         if key in seen:
             repeated[row.line] = None
@@ -168,7 +170,7 @@ def remove_repeats(text: str) -> str:
     return lines.apply_corrections(text, repeated) if repeated else text
 
 
-def _as_line(row: lines.LogRow) -> str:
+def _format_line(row: lines.LogRow) -> str:
     sign = next((sign for sign, name in lines.SIGNS.items() if name == row.priority), "")
     return " ".join(part for part in ("*", sign, f"({row.time})" if row.time else "", row.content) if part)
 
@@ -192,7 +194,7 @@ async def reflect_by_thread(
     A part that cannot be made smaller stays as it is. Raises as the Reflector does if no part can. Task and response
     are taken from a log of one thread only.
     """
-    units = parts(groups, counter.count)
+    units = split_by_thread(groups, counter.count)
     total = sum(part.tokens for part in units)
     results: list[ReflectResult] = []
     texts: list[tuple[str, tuple[Span, ...]]] = []
@@ -217,28 +219,28 @@ async def reflect_by_thread(
 
 
 def _request_part(whole: ReflectInput, part: CondensedPart, text: str, total: int) -> ReflectInput:
-    limit, have = whole.limit_tokens, {_bare(line) for line in text.split("\n")}
+    limit, have = whole.limit_tokens, {_strip_line(line) for line in text.split("\n")}
     return structs.replace(
         whole,
         groups=part.groups,
         labels=part.labels,
         target_tokens=max(1, whole.target_tokens * part.tokens // max(1, total)),
         limit_tokens=None if limit is None else max(1, limit * part.tokens // max(1, total)),
-        pinned=tuple(p for p in whole.pinned if _bare(p) in have),
+        pinned=tuple(p for p in whole.pinned if _strip_line(p) in have),
     )
 
 
 def finish_answer(text: str, pinned: Sequence[str], replaced: Sequence[ReplacedWords] = ()) -> str:
     """Prepare a Reflector's answer for storing: clean, without repeats, marked, with pinned lines."""
-    contents = frozenset(row.content for line in pinned for row in lines.rows(line))
+    contents = frozenset(row.content for line in pinned for row in lines.iter_rows(line))
     clean = remove_repeats(parse.clean(parse.sanitize_observation_lines(text)))
     return restore_pinned(mark_replaced(clean, replaced, contents), pinned)
 
 
 def restore_pinned(text: str, pinned: Sequence[str]) -> str:
     """Put pinned lines that a reflection lost back to its front, word for word."""
-    have = {_bare(line) for line in text.split("\n")}
-    lost = [p for p in pinned if _bare(p) not in have]
+    have = {_strip_line(line) for line in text.split("\n")}
+    lost = [p for p in pinned if _strip_line(p) not in have]
     return "\n".join([*lost, text]) if lost else text
 
 
@@ -248,18 +250,18 @@ def list_lost_findings(text: str, before: Iterable[str], findings: Sequence[str]
     `before` are the logs that it condenses, which may name others.
     """
     rows = [line for line in text.split("\n") if not _LISTED.search(line)]
-    have = set(map(_bare, rows))
-    lost = "\n".join(finding for finding in findings if _bare(finding) not in have)
-    places = [row.content.partition(" ")[0] for row in lines.rows(lost)]
+    have = set(map(_strip_line, rows))
+    lost = "\n".join(finding for finding in findings if _strip_line(finding) not in have)
+    places = [row.content.partition(" ")[0] for row in lines.iter_rows(lost)]
     listed = [match for log in before for match in _LISTED.finditer(log)]
     count = len(places) + sum(int(match[1]) for match in listed)
     if not count:
         return text
-    names = one_line(", ".join([*places, *(match[2] for match in listed)]), LONGEST_LIST)
+    names = to_one_line(", ".join([*places, *(match[2] for match in listed)]), LONGEST_LIST)
     return "\n".join(
         [*rows, f"* 🟡 {count} more verified findings of child threads (memory-search finds them): {names}"]
     )
 
 
-def _bare(line: str) -> str:
+def _strip_line(line: str) -> str:
     return line.strip().lstrip("*-> ").strip()  # a nested line begins with an arrow

@@ -38,27 +38,27 @@ NUMBERS = {
 
 
 @cache
-def _sections() -> dict[str, str]:
+def _load_sections() -> dict[str, str]:
     return tomllib.loads((Path(__file__).with_name("lexicon.toml")).read_text("utf-8"))
 
 
 @cache
-def words(name: str) -> frozenset[str]:
+def load_words(name: str) -> frozenset[str]:
     """Return a list of single words."""
-    return frozenset(_sections()[name].split())
+    return frozenset(_load_sections()[name].split())
 
 
 @cache
-def phrases(name: str) -> re.Pattern[str]:
+def compile_phrases(name: str) -> re.Pattern[str]:
     """Return a pattern that finds any of the phrases of a list, ignoring case, at word boundaries."""
-    listed = re.split(r",\s+", _sections()[name].strip().replace("|\n", "|"))
+    listed = re.split(r",\s+", _load_sections()[name].strip().replace("|\n", "|"))
     plain = "|".join(p for p in listed if p[:1].isalnum() or p[:1] in "(\\[")
     signs = "|".join(p for p in listed if not (p[:1].isalnum() or p[:1] in "(\\["))
     return re.compile(rf"\b(?:{plain})(?!\w)" + (f"|{signs}" if signs else ""), re.IGNORECASE)
 
 
 @cache
-def synonyms() -> dict[str, str]:
+def load_synonyms() -> dict[str, str]:
     """Map each word to the one that represents all words of its meaning."""
-    lines = (line.split() for line in _sections()["same"].strip().split("\n"))
+    lines = (line.split() for line in _load_sections()["same"].strip().split("\n"))
     return {word: line[-1] for line in lines for word in line}

@@ -14,8 +14,8 @@ from msgspec import Struct, field
 
 from sakti.core.types import Json
 from sakti.memory.log import lines
-from sakti.memory.statements.sentences import agent_kind, is_request, speaker, units
-from sakti.memory.statements.superseding import Statement, StatementIndex, ended_by, is_cancelled
+from sakti.memory.statements.sentences import classify_agent_sentence, find_speaker, is_request, iter_units
+from sakti.memory.statements.superseding import Statement, StatementIndex, find_ended_parts, is_cancelled
 from sakti.store.log.lines import LogLine
 from sakti.store.log.replacements import KEY, MARK, Earlier, add_marks, format_note, remove_marks
 
@@ -49,10 +49,10 @@ class _Index:
 
     def add(self, line: _MarkedLine) -> list[Statement]:
         """Index the statements of a line and return them; none of what the agent says or does."""
-        if line.priority == "low" or speaker(line.content, line.priority) != "user":
+        if line.priority == "low" or find_speaker(line.content, line.priority) != "user":
             return []
         out: list[Statement] = []
-        for unit in units(line.content):
+        for unit in iter_units(line.content):
             out.append(self._statements.add(unit.text, asked=is_request(line.content)))
             self._lines.append(line)
         return out
@@ -61,7 +61,7 @@ class _Index:
         """Yield the statements that a new one ends."""
         for old in self._statements.sharing(new) if new.can_end else ():
             line = self._lines[old.place]
-            for span in ended_by(old, new) if line.priority != "done" else ():
+            for span in find_ended_parts(old, new) if line.priority != "done" else ():
                 yield Earlier(old.text[slice(*span)].strip(), line.date, line.time)
 
 
@@ -100,7 +100,7 @@ def mark_new(
     function writes them.
     """
     text = remove_marks(text)
-    rows = list(lines.rows(text))
+    rows = list(lines.iter_rows(text))
     if named is not None:
         replaced = _resolve_named_lines(rows, before, named)
     else:
@@ -111,7 +111,7 @@ def mark_new(
         return Marked(text)
     out, changes = Marked(text), dict[int, str]()
     for number, earlier in replaced.items():
-        row, once = rows[number], _newest(earlier)
+        row, once = rows[number], _select_newest(earlier)
         changes[row.line] = row.content + "".join(format_note(one, row.date) for one in once)
         out.metadata[number] = {KEY: [{"text": x.text, "date": x.date, "time": x.time} for x in once]}
     important = [x for x in (*before, *rows) if x.priority == "high"]
@@ -166,10 +166,10 @@ def _may_replace(content: str, line: LogLine) -> bool:
         return False
     if is_request(line.content) and not is_cancelled(content):
         return False
-    return speaker(line.content, line.priority) != "agent" or agent_kind(line.content) != "work"
+    return find_speaker(line.content, line.priority) != "agent" or classify_agent_sentence(line.content) != "work"
 
 
-def _newest(earlier: Iterable[Earlier]) -> list[Earlier]:
+def _select_newest(earlier: Iterable[Earlier]) -> list[Earlier]:
     """Return a few of the older statements, which come with the newest first; the same words once."""
     by_words: dict[str, Earlier] = {}
     for one in earlier:
@@ -189,7 +189,7 @@ class ReplacedWords(Struct, frozen=True):
     time: str
 
 
-def replaced_words(log: Iterable[LogLine]) -> list[ReplacedWords]:
+def list_replaced_words(log: Iterable[LogLine]) -> list[ReplacedWords]:
     """Return what stored lines replace, from their metadata."""
     return [
         ReplacedWords(str(one["text"]), remove_marks(x.content), x.date, x.time)
@@ -205,7 +205,7 @@ def mark_replaced(text: str, replaced: Sequence[ReplacedWords], pinned: frozense
     Lines after the replacing line are newer and stay. `pinned` contents stay word for word.
     """
     changes: dict[int, str] = {}
-    rows = list(lines.rows(text))
+    rows = list(lines.iter_rows(text))
     position = {remove_marks(r.content): r.line for r in rows}
     folded = [(one, one.text.casefold()) for one in replaced]
     for row in (row for row in rows if row.content not in pinned):

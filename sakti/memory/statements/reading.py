@@ -112,8 +112,8 @@ class Clause(Struct, frozen=True, dict=True):
         before = self.text[: value.start - self.start].casefold().split()
         if value.shape == "date" or value.unit or not before or not before[-1].isalnum():
             return False
-        empty = lexicon.words("empty")
-        is_attribute = before[-1] in lexicon.words("single") and (len(before) == 1 or before[-2] in empty)
+        empty = lexicon.load_words("empty")
+        is_attribute = before[-1] in lexicon.load_words("single") and (len(before) == 1 or before[-2] in empty)
         return before[-1] not in empty and not is_attribute
 
 
@@ -124,16 +124,16 @@ def divide_text(text: str) -> str:
 
 
 def _line_end(match: re.Match[str]) -> str:
-    return "\n" if match["word"].casefold() in lexicon.words("empty") else match[0]
+    return "\n" if match["word"].casefold() in lexicon.load_words("empty") else match[0]
 
 
 @lru_cache(4_096)
-def clauses(text: str) -> tuple[Clause, ...]:
+def split_clauses(text: str) -> tuple[Clause, ...]:
     """Split a statement into clauses that name something."""
     text = divide_text(text)
-    german = not lexicon.words("german").isdisjoint(text.casefold().split())
+    german = not lexicon.load_words("german").isdisjoint(text.casefold().split())
     out: list[Clause] = []
-    for start, end in _clause_spans(text):
+    for start, end in _iter_clause_spans(text):
         clause = _read_clause(text, start, end, german)
         if out and clause.values and not clause.words and _SAME.match(clause.text):
             clause = out.pop().join(clause)
@@ -142,7 +142,7 @@ def clauses(text: str) -> tuple[Clause, ...]:
     return tuple(out)
 
 
-def _clause_spans(text: str) -> Iterator[tuple[int, int]]:
+def _iter_clause_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield start and end of each clause; a scope in front belongs to the first one."""
     start = 0
     for match in _CLAUSE_END.finditer(text):
@@ -155,13 +155,13 @@ def _clause_spans(text: str) -> Iterator[tuple[int, int]]:
 def _read_clause(text: str, start: int, end: int, german: bool) -> Clause:
     words: list[tuple[str, int]] = []
     values: list[StatementValue] = []
-    for token, at, stop in _tokens(text, start, end):
-        shape = _shape(token, at == _first_letter(text, start), german)
+    for token, at, stop in _iter_tokens(text, start, end):
+        shape = _classify_shape(token, at == _find_first_letter(text, start), german)
         key = token.strip("`\"“”„'").casefold()
         if shape != "word":
             _add_value(values, StatementValue(key, shape, at, stop))
-        elif key not in lexicon.words("empty"):
-            words.append((stem(key), at - start))
+        elif key not in lexicon.load_words("empty"):
+            words.append((stem_word(key), at - start))
             _add_unit(values, key, at, stop)
     return Clause(text[start:end], start, end, tuple(words), tuple(values), _find_verb(text, start, end, values))
 
@@ -170,7 +170,7 @@ def _add_value(values: list[StatementValue], value: StatementValue) -> None:
     """Add a value, or join it with the last one: a date of several words, a name of several."""
     key, unit = value.key, ""
     if value.shape == "name":
-        key = " ".join(stem(word) for word in key.split())
+        key = " ".join(stem_word(word) for word in key.split())
     elif value.shape == "number":
         key, unit = _number(key)
     last = values[-1] if values else None
@@ -189,29 +189,29 @@ def _add_unit(values: list[StatementValue], word: str, start: int, end: int) -> 
     if last is None or last.shape != "number" or last.unit or word.endswith("ed"):
         return
     if start - last.end <= 1:
-        values[-1] = StatementValue(last.key, "number", last.start, end, stem(word))
+        values[-1] = StatementValue(last.key, "number", last.start, end, stem_word(word))
 
 
 def _find_verb(text: str, start: int, end: int, values: Sequence[StatementValue]) -> int:
     """Return the offset in a clause of the first verb that is no part of a value; -1 without one."""
-    for match in lexicon.phrases("verb").finditer(text[start:end]):
+    for match in lexicon.compile_phrases("verb").finditer(text[start:end]):
         if not any(v.start <= start + match.start() < v.end for v in values):
             return match.start()
     return -1
 
 
-def _tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
+def _iter_tokens(text: str, start: int, end: int) -> Iterator[tuple[str, int, int]]:
     for match in _TOKEN.finditer(text, start, end):
         raw = match[0] if match["quoted"] else match[0].rstrip(".:'’-+,")
         if raw:
             yield raw, match.start(), match.start() + len(raw)
 
 
-def _first_letter(text: str, start: int) -> int:
+def _find_first_letter(text: str, start: int) -> int:
     return start + len(text[start:]) - len(text[start:].lstrip(" \t\"'(*-"))
 
 
-def _shape(token: str, first: bool, german: bool) -> Shape:
+def _classify_shape(token: str, first: bool, german: bool) -> Shape:
     if token[0] in "\"“„'":
         return "name"
     if _is_date(token):
@@ -220,7 +220,7 @@ def _shape(token: str, first: bool, german: bool) -> Shape:
         return "number"
     if _CODE.match(token) or (len(token) > 1 and token.isupper() and token.isalpha()):
         return "code"
-    may_be_name = not first and not german and token.casefold() not in lexicon.words("empty")
+    may_be_name = not first and not german and token.casefold() not in lexicon.load_words("empty")
     return "name" if may_be_name and token[0].isupper() else "word"
 
 
@@ -234,14 +234,14 @@ def _number(key: str) -> tuple[str, str]:
     if key in lexicon.NUMBERS:
         return lexicon.NUMBERS[key], ""
     if _NUMBER.fullmatch(key) is None and (match := _WITH_UNIT.fullmatch(key)):
-        return match[1], stem(match[2])
+        return match[1], stem_word(match[2])
     return key.removeprefix("v"), ""
 
 
 @lru_cache(8_192)
-def stem(word: str) -> str:
+def stem_word(word: str) -> str:
     """Stem a word for comparison, replacing synonyms."""
-    same = lexicon.synonyms()
+    same = lexicon.load_synonyms()
     if word in same:
         return same[word]
     if len(word) > 5 and word.endswith("ies"):

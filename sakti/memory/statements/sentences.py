@@ -166,7 +166,7 @@ _REMINDS = lazy_pattern(r"\b(?:remember|keep in mind|bear in mind|note that|neve
 _SHORT = 5  # words: a sentence of at most that many says little unless it is exact
 
 
-def sentences(text: str) -> Iterator[str]:
+def iter_sentences(text: str) -> Iterator[str]:
     """Yield the sentences and list items of a text, without code blocks.
 
     Words of more than 200 characters are cut; of a text of more than 400,000 the beginning and the end are read.
@@ -175,12 +175,12 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def step_by_step(text: str) -> Iterator[str]:
-    """Yield as `sentences` does, and an empty text between, so that no step takes long."""
+    """Yield as `iter_sentences` does, and an empty text between, so that no step takes long."""
     if len(text) > TEXT:
         text = f"{text[: TEXT // 2]}\n{text[-TEXT // 2 :]}"
-    for start, end in _outside_code(text):
+    for start, end in _iter_text_outside_code(text):
         yield ""
-        for line in _pieces(text, start, end):
+        for line in _iter_pieces(text, start, end):
             yield ""
             for sentence in _SENTENCE.split(_NUMBERED.sub(r" \g<sign>" + "\0", _cut(line))):
                 item = _LIST_SIGN.sub("", sentence.replace("\0", " ")).strip()
@@ -188,7 +188,7 @@ def step_by_step(text: str) -> Iterator[str]:
                     yield item
 
 
-def _outside_code(text: str) -> Iterator[tuple[int, int]]:
+def _iter_text_outside_code(text: str) -> Iterator[tuple[int, int]]:
     at = 0
     while (fence := text.find("```", at)) >= 0:
         yield at, fence
@@ -200,7 +200,7 @@ def _outside_code(text: str) -> Iterator[tuple[int, int]]:
     yield at, len(text)
 
 
-def _pieces(text: str, start: int, end: int) -> Iterator[str]:
+def _iter_pieces(text: str, start: int, end: int) -> Iterator[str]:
     """Yield the lines of a part of a text, long ones in pieces, at spaces where possible."""
     while start < end:
         line_end = text.find("\n", start, end)
@@ -218,11 +218,11 @@ def _cut(line: str) -> str:
     return _LONG_WORD.sub(r"\1…", clean_surrogates(line))
 
 
-def kind(sentence: str) -> Kind:
+def classify_sentence(sentence: str) -> Kind:
     """Classify a user's sentence; a request that lays down something lasting is a statement."""
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
     is_plain = not CODE_OR_NUMBER.search(sentence)  # a name alone says nothing: "Hi Ann!"
-    if is_plain and not asks and (feeling := _feeling_of(sentence)):
+    if is_plain and not asks and (feeling := _classify_feeling(sentence)):
         return feeling
     words = len(_WORD.findall(sentence))
     exact = bool(SPECIFIC.search(sentence))
@@ -232,17 +232,17 @@ def kind(sentence: str) -> Kind:
     if _is_request(sentence, asks=asks):
         lasting = _request_lasts(sentence, asks=asks, exact=exact)
         return "statement" if lasting else "chatter" if chatters else "request"
-    return "question" if asks else _kind_of_assertion(sentence, words, exact=exact, chatters=chatters)
+    return "question" if asks else _classify_assertion(sentence, words, exact=exact, chatters=chatters)
 
 
-def _kind_of_assertion(sentence: str, words: int, *, exact: bool, chatters: bool) -> Kind:
+def _classify_assertion(sentence: str, words: int, *, exact: bool, chatters: bool) -> Kind:
     """Classify a sentence that asks for nothing; `chatters`: it begins as small talk does."""
     if chatters:
         return "remark" if _says_something(sentence) else "chatter"
     return "statement" if exact or _states(sentence, words) else "remark"
 
 
-def _feeling_of(sentence: str) -> Kind | None:
+def _classify_feeling(sentence: str) -> Kind | None:
     """Return the kind of a sentence that cheers somebody on or guesses how something feels, else None."""
     if _CHEERS.search(sentence):
         return "chatter"
@@ -257,7 +257,7 @@ def _request_lasts(sentence: str, *, asks: bool, exact: bool) -> bool:
     """Return whether a request lays down something for good."""
     if _CHANGES_FOR_GOOD.search(sentence) and (exact or not asks):
         return True
-    if exact and not asks and lexicon.phrases("change").search(sentence) and _gives_value(sentence):
+    if exact and not asks and lexicon.compile_phrases("change").search(sentence) and _gives_value(sentence):
         return True
     return _REMINDS.search(sentence) is not None
 
@@ -266,7 +266,7 @@ def _states(sentence: str, words: int) -> bool:
     """Return whether a sentence of so many words says how things are or shall be."""
     if _LASTING.search(sentence) or CHANGE.search(sentence) or _OWN.search(sentence):
         return True
-    declares = _VERB.search(sentence) or lexicon.phrases("verb").search(sentence)
+    declares = _VERB.search(sentence) or lexicon.compile_phrases("verb").search(sentence)
     return words >= _DECLARES and declares is not None and not _VAGUE.search(sentence)
 
 
@@ -278,33 +278,35 @@ def is_vague(sentence: str) -> bool:
 def _says_something(sentence: str) -> bool:
     """Return whether a short sentence has a word behind its greeting or assent: "right, no permadeath"."""
     rest = _WORD.findall(_CHATTER.sub("", sentence).casefold())
-    return any(word not in lexicon.words("empty") and not _CHATTER.match(word) for word in rest)
+    return any(word not in lexicon.load_words("empty") and not _CHATTER.match(word) for word in rest)
 
 
 def _gives_value(sentence: str) -> bool:
     return any(re.search(r"\d|#\w|`", m[0]) for m in _GIVES_VALUE.finditer(sentence))
 
 
-def agent_kind(sentence: str) -> AgentKind:
+def classify_agent_sentence(sentence: str) -> AgentKind:
     """Classify an agent's sentence: work or a conclusion, a finding, or an intention."""
     if _INTENT.search(sentence):
         return "intent"
     return "work" if _CONCLUSION.search(sentence) or _DID.search(sentence) else "finding"
 
 
-def content_words(sentence: str) -> set[str]:
+def collect_content_words(sentence: str) -> set[str]:
     """Return the meaningful words of a sentence."""
-    return {w for w in map(str.casefold, _WORD.findall(sentence)) if len(w) > 2 and w not in lexicon.words("empty")}
+    return {
+        w for w in map(str.casefold, _WORD.findall(sentence)) if len(w) > 2 and w not in lexicon.load_words("empty")
+    }
 
 
-def worth_of(sentence: str, tokens: int, rarity: Callable[[str], float] = lambda _: 1.0) -> float:
+def compute_worth(sentence: str, tokens: int, rarity: Callable[[str], float] = lambda _: 1.0) -> float:
     """Return the meaningful words of a sentence per token, each as much as its `rarity`.
 
     Sentences about the speaker, and those with names or numbers, count more.
     """
     personal = PERSONAL if _PERSONAL.search(sentence) else 1.0
     exact = EXACT if SPECIFIC.search(sentence) else 1.0
-    return sum(map(rarity, sorted(content_words(sentence)))) * personal * exact / max(1, tokens)
+    return sum(map(rarity, sorted(collect_content_words(sentence)))) * personal * exact / max(1, tokens)
 
 
 def is_lasting(sentence: str) -> bool:
@@ -339,7 +341,7 @@ class Unit(Struct, frozen=True):
     start: int
 
 
-def speaker(content: str, priority: str) -> Speaker:
+def find_speaker(content: str, priority: str) -> Speaker:
     """Return the speaker of a line; empty if it states nothing that could last.
 
     An important line that names nobody counts as the user's.
@@ -359,7 +361,7 @@ def is_request(content: str) -> bool:
     return _REQUEST.match(content) is not None
 
 
-def units(content: str) -> Iterator[Unit]:
+def iter_units(content: str) -> Iterator[Unit]:
     """Yield the sentences of a line after its attribution, without the date that its relative words mean."""
     lead = LEAD.match(content) or _SPOKEN.match(content)
     start = lead.end() if lead else 0

@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from sakti.core.lazy import lazy_pattern
 from sakti.memory.statements import lexicon
-from sakti.memory.statements.reading import Clause, StatementValue, clauses, divide_text
+from sakti.memory.statements.reading import Clause, StatementValue, divide_text, split_clauses
 
 LISTED, COMPARED = 200, 40  # older clauses with one word that are looked at; of all of them, those with most in common
 COVERED = 0.5  # share of an older statement's words that one which ends it repeats
@@ -88,18 +88,18 @@ class Statement(Struct, frozen=True, dict=True):
     @classmethod
     def of(cls, place: int, text: str, *, asked: bool = False) -> Statement:
         """Read a sentence; `asked`: it is known to be a request, of a value or for work."""
-        is_event = re.match(lexicon.phrases("did").pattern, text) is not None and not _RESULTS_IN.search(text)
-        return cls(place, text, clauses(text), is_event or is_act(text) or (asked and not _SETS.search(text)))
+        is_event = re.match(lexicon.compile_phrases("did").pattern, text) is not None and not _RESULTS_IN.search(text)
+        return cls(place, text, split_clauses(text), is_event or is_act(text) or (asked and not _SETS.search(text)))
 
     @cached_property
     def ended(self) -> frozenset[str]:
         """Return the words and values that the sentence says are over."""
-        return frozenset(_ended_keys(self))
+        return frozenset(_iter_ended_keys(self))
 
     @cached_property
     def keys(self) -> frozenset[str]:
         """Return the words and values by which older statements of the same are found."""
-        return _words_of(self.clauses) | _values_of(self.clauses)
+        return _collect_words(self.clauses) | _collect_values(self.clauses)
 
     @cached_property
     def is_question(self) -> bool:
@@ -108,7 +108,7 @@ class Statement(Struct, frozen=True, dict=True):
     @cached_property
     def can_end(self) -> bool:
         """Return whether the sentence may end an older one at all."""
-        if self.is_question or lexicon.phrases("elsewhere").search(self.text):
+        if self.is_question or lexicon.compile_phrases("elsewhere").search(self.text):
             return False
         if is_cancelled(self.text):
             return True
@@ -140,15 +140,15 @@ class StatementIndex:
 
 def is_act(text: str) -> bool:
     """Return whether a sentence is a request, a report of work, or a rule about one thing."""
-    asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}|{lexicon.phrases('did').pattern}"
-    if lexicon.phrases("change_reports").search(text):
-        asks = rf"(?:{lexicon.phrases('imperative').pattern}){_NO_VERB}"
-    elif lexicon.phrases("reports").search(text):
+    asks = rf"(?:{lexicon.compile_phrases('imperative').pattern}){_NO_VERB}|{lexicon.compile_phrases('did').pattern}"
+    if lexicon.compile_phrases("change_reports").search(text):
+        asks = rf"(?:{lexicon.compile_phrases('imperative').pattern}){_NO_VERB}"
+    elif lexicon.compile_phrases("reports").search(text):
         return True
     return re.match(rf"\W*{_LEADING}(?:{asks})", text, re.IGNORECASE) is not None
 
 
-def ended_by(old: Statement, new: Statement) -> list[tuple[int, int]]:
+def find_ended_parts(old: Statement, new: Statement) -> list[tuple[int, int]]:
     """Return the parts of an older statement that a newer one ends; empty if both hold."""
     if not new.can_end:
         return []
@@ -164,7 +164,7 @@ def _ends_clause(old: Clause, new: Statement) -> bool:
     return any(_gives_other(old, clause, new.text) for clause in new.clauses)
 
 
-def _ended_keys(new: Statement) -> Iterator[str]:
+def _iter_ended_keys(new: Statement) -> Iterator[str]:
     spans = [match.span("old") for pattern in _ENDED for match in pattern.finditer(divide_text(new.text))]
     for clause in new.clauses:
         for key, at in (
@@ -177,8 +177,8 @@ def _ended_keys(new: Statement) -> Iterator[str]:
 
 def _names_end(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     """Return whether a statement says that what a clause says is over."""
-    new_words = _words_of(new.clauses)
-    if not old.value_keys <= _values_of(new.clauses) | new_words:
+    new_words = _collect_words(new.clauses)
+    if not old.value_keys <= _collect_values(new.clauses) | new_words:
         return False
     covers = _share(old.keys - ended, new_words) >= COVERED
     lost = [value for value in old.values if value.key in ended]
@@ -189,15 +189,15 @@ def _names_end(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
 
 def _ends_use(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
     """Return whether something is in use, and the clauses that end it speak of little else."""
-    more = _words_of([c for c in new.clauses if ended & c.keys]) - ended - old.keys
+    more = _collect_words([c for c in new.clauses if ended & c.keys]) - ended - old.keys
     return len(more) <= 1 and any(_is_in_use(old, word) for word in ended)
 
 
-def _words_of(parts: Sequence[Clause]) -> frozenset[str]:
+def _collect_words(parts: Sequence[Clause]) -> frozenset[str]:
     return frozenset[str]().union(*(c.keys for c in parts))
 
 
-def _values_of(parts: Sequence[Clause]) -> frozenset[str]:
+def _collect_values(parts: Sequence[Clause]) -> frozenset[str]:
     return frozenset[str]().union(*(c.value_keys for c in parts))
 
 
@@ -207,17 +207,17 @@ def _is_in_use(clause: Clause, word: str) -> bool:
 
 
 def _is_needed(old: Clause, lost: Sequence[StatementValue]) -> bool:
-    return any(v.shape in ("code", "name") for v in lost) and bool(lexicon.phrases("need").search(old.text))
+    return any(v.shape in ("code", "name") for v in lost) and bool(lexicon.compile_phrases("need").search(old.text))
 
 
 def is_cancelled(text: str) -> bool:
     """Return whether a sentence calls something off."""
-    return lexicon.phrases("cancel").search(text) is not None
+    return lexicon.compile_phrases("cancel").search(text) is not None
 
 
 def _is_called_off(old: Statement, new: Statement) -> bool:
     """Return whether the user calls off a request or rule."""
-    keys, values = _words_of(old.clauses), _values_of(old.clauses)
+    keys, values = _collect_words(old.clauses), _collect_values(old.clauses)
     words = new.keys
     is_meant = bool(values) or len(keys & words) > 1 or keys <= words
     return is_cancelled(new.text) and values <= words and is_meant and _share(keys, words) >= COVERED
@@ -226,12 +226,12 @@ def _is_called_off(old: Statement, new: Statement) -> bool:
 def _gives_other(old: Clause, new: Clause, text: str) -> bool:
     """Return whether a clause of `text` gives the subject of an older one another value of its kind."""
     changes = _changes(text)
-    if lexicon.phrases("adds").search(new.text) or not (changes or _sets_single(old, new)):
+    if lexicon.compile_phrases("adds").search(new.text) or not (changes or _sets_single(old, new)):
         return False
     if bool(_NEGATED.search(old.text)) != bool(_NEGATED.search(new.text)):
         return changes and bool(old.keys) and old.items_like(new)  # one denies what the other says
     if changes and _turns_last_word(old, new):
-        return not lexicon.phrases("many").search(old.text)
+        return not lexicon.compile_phrases("many").search(old.text)
     return _replaces_values(old, new, changes=changes)
 
 
@@ -241,10 +241,10 @@ def _replaces_values(old: Clause, new: Clause, *, changes: bool) -> bool:
     gained = [v for v in new.values if v.key not in old.value_keys | old.keys]
     if not _pair_up(lost, gained) or not _are_objects(old, new, lost, gained):
         return False
-    if lexicon.phrases("many").search(old.text) and not lost[0].unit:
+    if lexicon.compile_phrases("many").search(old.text) and not lost[0].unit:
         return False
     defines = changes and _defines_same(old, new) and "date" not in {lost[0].shape, gained[0].shape}
-    return (defines or _alike(lost[0], gained[0])) and _is_same_subject(old, new)
+    return (defines or _are_alike(lost[0], gained[0])) and _is_same_subject(old, new)
 
 
 def _are_objects(old: Clause, new: Clause, lost: Sequence[StatementValue], gained: Sequence[StatementValue]) -> bool:
@@ -257,10 +257,10 @@ def _are_objects(old: Clause, new: Clause, lost: Sequence[StatementValue], gaine
 def _defines_same(old: Clause, new: Clause) -> bool:
     """Return whether two clauses set the same attribute, so that values of any kind replace each other."""
     sets = _SETS.search(new.text) or _CHANGER.match(new.text)
-    return old.keys == _changed_keys(new) and bool(_SETS.search(old.text) and sets)
+    return old.keys == _select_changed_keys(new) and bool(_SETS.search(old.text) and sets)
 
 
-def _changed_keys(clause: Clause) -> frozenset[str]:
+def _select_changed_keys(clause: Clause) -> frozenset[str]:
     """Return the words of a clause without who changes something."""
     match = _CHANGER.match(clause.text)
     return frozenset(key for key, at in clause.words if match is None or at >= match.end())
@@ -270,24 +270,24 @@ def _pair_up(lost: Sequence[StatementValue], gained: Sequence[StatementValue]) -
     """Return whether each lost value has a new one; several only if they belong together and are alike."""
     if not lost or len(lost) != len(gained):
         return False
-    return len(lost) == 1 or (_is_one_value(lost) and all(map(_alike, lost, gained)))
+    return len(lost) == 1 or (_is_one_value(lost) and all(map(_are_alike, lost, gained)))
 
 
 @lru_cache(1_024)
 def _changes(text: str) -> bool:
-    return lexicon.phrases("change").search(text) is not None
+    return lexicon.compile_phrases("change").search(text) is not None
 
 
 def _sets_single(old: Clause, new: Clause) -> bool:
     """Return whether a clause sets an attribute of which a thing has one: "the retry limit is 5"."""
-    single = lexicon.words("single")
+    single = lexicon.load_words("single")
     both = old.keys & new.keys
     return bool(_SETS.search(new.text)) and any(key in single or f"{key}e" in single for key in both)
 
 
 def _is_same_subject(old: Clause, new: Clause) -> bool:
     """Return whether the new clause adds no word to the subject and leaves out at most half of the others."""
-    new_words = _changed_keys(new)
+    new_words = _select_changed_keys(new)
     missing = old.keys - new.value_keys - new_words
     if new_words - old.value_keys - old.keys:
         return False
@@ -300,24 +300,24 @@ def _is_same_subject(old: Clause, new: Clause) -> bool:
 def _turns_last_word(old: Clause, new: Clause) -> bool:
     """Return whether two clauses differ only in their last word: "daily", "hourly"."""
     before, after = old.items(), new.items()
-    lost, gained = _items_unlike(before, after), _items_unlike(after, before)
+    lost, gained = _select_unlike(before, after), _select_unlike(after, before)
     if len(before) < 2 or lost != before[-1:] or gained != after[-1:]:
         return False
     if old.verb < 0 or lost[0][1] <= old.verb:
         return False
     words = {lost[0][0], gained[0][0]}
-    if any(word[0].isdigit() for word in words) or words & lexicon.words("states"):
+    if any(word[0].isdigit() for word in words) or words & lexicon.load_words("states"):
         return False
     return bool(old.subject) and (old.subject == new.subject or new.verb < 0)
 
 
-def _items_unlike(items: Sequence[tuple[str, int]], others: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+def _select_unlike(items: Sequence[tuple[str, int]], others: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     """Return the items whose word is none of the others."""
     words = {word for word, _ in others}
     return [item for item in items if item[0] not in words]
 
 
-def _alike(a: StatementValue, b: StatementValue) -> bool:
+def _are_alike(a: StatementValue, b: StatementValue) -> bool:
     """Return whether one value can replace the other: of one kind, of one unit."""
     if a.shape != b.shape:
         return {a.shape, b.shape} == {"name", "code"}

@@ -54,11 +54,12 @@ class LocalTool(Struct, frozen=True):
     def arguments(self, fields: Json) -> Json:
         """Convert the fields that the model wrote to the tool's own arguments."""
         argument_schemas = {
-            ("action" if k == _RENAMED and _RENAMED not in _properties(self.tool) else k): v for k, v in fields.items()
+            ("action" if k == _RENAMED and _RENAMED not in _get_properties(self.tool) else k): v
+            for k, v in fields.items()
         }
         if not self.inner or self.inner in argument_schemas:
             return argument_schemas
-        outer = {k: v for k, v in argument_schemas.items() if k in _properties(self.tool)}
+        outer = {k: v for k, v in argument_schemas.items() if k in _get_properties(self.tool)}
         return {**outer, self.inner: [{k: v for k, v in argument_schemas.items() if k not in outer}]}
 
 
@@ -70,14 +71,14 @@ def offer_tools(tools: Sequence[ToolSpec]) -> list[LocalTool]:
 def _make_local_tool(tool: ToolSpec) -> LocalTool:
     needed = cast("list[str]", tool.parameters.get("required") or [])
     definitions = cast("Json", tool.parameters.get("$defs") or {})
-    argument_schemas = {name: _simplify_schema(value, definitions) for name, value in _properties(tool).items()}
+    argument_schemas = {name: _simplify_schema(value, definitions) for name, value in _get_properties(tool).items()}
     needed_schemas = {n: argument_schemas[n] for n in argument_schemas if n in needed}
     required = {_rename_action_field(n): v for n, v in needed_schemas.items()}
     optional = {_rename_action_field(n): v for n, v in argument_schemas.items() if n not in needed and _is_simple(v)}
     inner = _find_only_list(required)
     if not inner:
         return LocalTool(tool, required, optional)
-    inside = _required_inside(cast("Json", required.pop(inner)["items"]))
+    inside = _list_required_fields(cast("Json", required.pop(inner)["items"]))
     if not inside or inside.keys() & argument_schemas.keys():
         return LocalTool(tool, needed_schemas, optional)
     return LocalTool(tool, {**required, **inside}, optional, inner)
@@ -93,13 +94,13 @@ def _is_list_of_objects(schema: Json) -> bool:
     return schema.get("type") == "array" and _is_object(schema.get("items"))
 
 
-def _required_inside(item: Json) -> Json:
+def _list_required_fields(item: Json) -> Json:
     """Return the required fields of an object's schema."""
     needed = cast("list[str]", item.get("required") or [])
     return {n: v for n, v in cast("Json", item.get("properties") or {}).items() if n in needed}
 
 
-def _properties(tool: ToolSpec) -> Json:
+def _get_properties(tool: ToolSpec) -> Json:
     return cast("Json", tool.parameters.get("properties") or {})
 
 
@@ -252,7 +253,7 @@ class ObjectReader:
             width = self._escape_width(raw, at)
             if width == 0:
                 break
-            out.append(_unescape(raw[at : at + width]))
+            out.append(_decode_escape(raw[at : at + width]))
             at += width
         self._position = at
         return "".join(out)
@@ -273,7 +274,7 @@ class ObjectReader:
         return 0 if "\\u".startswith(raw[at + 6 : at + 8]) or raw[at + 6 : at + 8] == "\\u" else 6
 
 
-def _unescape(escape: str) -> str:
+def _decode_escape(escape: str) -> str:
     if escape[1] != "u":
         return _ESCAPES.get(escape[1], escape[1])
     try:

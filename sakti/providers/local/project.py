@@ -123,7 +123,7 @@ def find_lookup(question: str, project: str = "") -> ProjectLookup | None:
     if file and not names:
         return ProjectLookup("where", (file[0],), True) if _WHERE.search(question) or _EXISTS.search(question) else None
     phrase = _find_phrase(question)
-    return _lookup_explanation(question, names, project) if phrase is None else _lookup(names, phrase)
+    return _find_explained_name(question, names, project) if phrase is None else _make_lookup(names, phrase)
 
 
 def _find_phrase(question: str) -> str | None:
@@ -134,7 +134,7 @@ def _find_phrase(question: str) -> str | None:
     return exists["what"] if exists else None
 
 
-def _lookup_explanation(question: str, names: Sequence[str], project: str) -> ProjectLookup | None:
+def _find_explained_name(question: str, names: Sequence[str], project: str) -> ProjectLookup | None:
     """Return the search for the name that is to be explained, or for what files are named after."""
     if names and _EXPLAIN.search(question):
         return ProjectLookup("explain", (names[0],), True, _is_project_name(names[0], question))
@@ -151,7 +151,7 @@ def _find_stems(question: str, files: Sequence[str]) -> tuple[str, ...]:
     """Return the stems of nouns behind "the" in a question that files are named after."""
     words = _drop_empty(w for phrase in _THE.findall(question) for w in re.findall(r"[A-Za-z]{4,}", phrase))
     names = [f.rpartition("/")[2].lower() for f in files]
-    stems = dict.fromkeys(_stem(w.lower()) for w in words)
+    stems = dict.fromkeys(_stem_word(w.lower()) for w in words)
     return tuple(s for s in stems if any(s in n for n in names))[:MOST_TERMS]
 
 
@@ -177,15 +177,15 @@ def _is_project_name(name: str, question: str) -> bool:
     return bool(_WHOLE.search(question)) or (called and not is_foreign)
 
 
-def _lookup(names: Sequence[str], phrase: str) -> ProjectLookup | None:
+def _make_lookup(names: Sequence[str], phrase: str) -> ProjectLookup | None:
     if names:
         return ProjectLookup("where", (names[0],), True)
     words = _drop_empty(re.findall(r"[A-Za-z]\w+", phrase))
-    stems = tuple(dict.fromkeys(_stem(w.lower()) for w in words))[:MOST_TERMS]
+    stems = tuple(dict.fromkeys(_stem_word(w.lower()) for w in words))[:MOST_TERMS]
     return ProjectLookup("where", stems, False) if stems else None
 
 
-def _stem(word: str) -> str:
+def _stem_word(word: str) -> str:
     for ending in ("ies", "es", "s"):
         if len(word) > len(ending) + 3 and word.endswith(ending) and not word.endswith("ss"):
             stem = word[: -len(ending)]
@@ -213,7 +213,7 @@ def select_definitions(places: Sequence[FoundLine], lookup: ProjectLookup) -> li
     return [p for p in places if pattern.search(p.text)]
 
 
-def excerpt_arguments(place: FoundLine) -> Json:
+def make_excerpt_arguments(place: FoundLine) -> Json:
     """Return the arguments that read the lines around `place`."""
     return {"path": place.path, "offset": max(1, place.line - AROUND), "limit": LINES}
 
@@ -222,7 +222,7 @@ def _count_terms(text: str, lookup: ProjectLookup) -> int:
     return sum(term.lower() in text.lower() for term in lookup.terms)
 
 
-def _files_named_after(lookup: ProjectLookup, project: str) -> list[str]:
+def _list_files_named_after(lookup: ProjectLookup, project: str) -> list[str]:
     return [file for file in _list_files(project) if _count_terms(file, lookup)]
 
 
@@ -235,7 +235,7 @@ def answer_where(lookup: ProjectLookup, places: Sequence[FoundLine], project: st
     best = sorted(defined or places, key=lambda p: -_count_terms(p.text, lookup))
     lines = [_format_place(p) for p in best]
     if not defined:
-        lines = [*(f"- `{f}`" for f in _files_named_after(lookup, project)), *lines]
+        lines = [*(f"- `{f}`" for f in _list_files_named_after(lookup, project)), *lines]
     if not lines:
         return describe_missing(lookup)
     if not lookup.exact:

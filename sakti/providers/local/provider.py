@@ -11,7 +11,7 @@ from typing import Any
 
 from sakti.core.errors import NoModelError, ProviderError, SaktiError
 from sakti.core.resources import fill_prompt
-from sakti.core.text import head_and_tail
+from sakti.core.text import cut_middle
 from sakti.core.types import (
     FilePart,
     ImagePart,
@@ -54,7 +54,7 @@ class LocalProvider:
         self._worker = worker
         self._preparing: asyncio.Task[None] | None = None
 
-    def _ready(self) -> ModelProcess:
+    def _ensure_ready(self) -> ModelProcess:
         if self._worker is None:
             if not model.weights_ready():
                 raise NoModelError(f"The local model is not at {model.path()}: run `sakti local install`.")
@@ -71,7 +71,9 @@ class LocalProvider:
             for event in answer.decide_without_model():
                 yield event
         else:
-            async with aclosing(self._ready().chat(render(request, allowed), list_prefixes(request))) as messages:
+            async with aclosing(
+                self._ensure_ready().chat(render(request, allowed), list_prefixes(request))
+            ) as messages:
                 async for message in messages:
                     for event in answer.take(message, self._context):
                         yield event
@@ -88,7 +90,7 @@ class LocalProvider:
 
     async def _prepare(self, texts: Sequence[str]) -> None:
         try:
-            async with aclosing(self._ready().chat(None, texts)) as messages:
+            async with aclosing(self._ensure_ready().chat(None, texts)) as messages:
                 async for _ in messages:
                     pass
         except SaktiError:
@@ -110,7 +112,7 @@ class LocalProvider:
         return ServedLimits()
 
     async def warm(self) -> None:
-        await self._ready().start()
+        await self._ensure_ready().start()
 
     async def close(self) -> None:
         await self._stop_preparing()
@@ -129,14 +131,14 @@ def choose_actions(request: Request) -> policy.AllowedActions:
     offered = actions.offer_tools(request.tools)
     if request.schema is not None or not offered or request.tool_choice != "auto":
         return policy.AllowedActions(())
-    return policy.choose_actions(request.messages, offered, _project(request))
+    return policy.choose_actions(request.messages, offered, _find_project_block(request))
 
 
 def render(request: Request, allowed: policy.AllowedActions | None = None) -> Json:
     """Return the body of Chat Completions for `request`; `allowed` is what may follow."""
     allowed = allowed or choose_actions(request)
     chat: Json = {
-        "messages": _messages(request, actions.offer_tools(request.tools), grounded=allowed.grounded),
+        "messages": _render_messages(request, actions.offer_tools(request.tools), grounded=allowed.grounded),
         "max_tokens": max(LEAST_OUTPUT, request.max_output_tokens or OUTPUT),
         "temperature": 0.0 if request.temperature is None else request.temperature,
         "top_p": 0.9,
@@ -154,27 +156,27 @@ def list_prefixes(request: Request) -> list[str]:
     """Return what the system prompt begins with, each the beginning of the next: rules, then the project."""
     if not request.tools:
         return []
-    rules = _rules(actions.offer_tools(request.tools))
-    project = _project(request)
+    rules = _render_rules(actions.offer_tools(request.tools))
+    project = _find_project_block(request)
     return [rules, f"{rules}\n\n{project}"] if project else [rules]
 
 
-def _rules(offered: Sequence[actions.LocalTool]) -> str:
+def _render_rules(offered: Sequence[actions.LocalTool]) -> str:
     return fill_prompt("local", actions="\n".join(a.line() for a in offered))
 
 
-def _project(request: Request) -> str:
+def _find_project_block(request: Request) -> str:
     return next((b.text.strip() for b in request.system if b.kind == "project"), "")
 
 
-def _messages(request: Request, offered: Sequence[actions.LocalTool], *, grounded: bool) -> list[Json]:
+def _render_messages(request: Request, offered: Sequence[actions.LocalTool], *, grounded: bool) -> list[Json]:
     has_tools = bool(offered)
     prefix = list_prefixes(request)[-1:]
     kinds = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
     blocks = [b.text for b in request.system if b.text.strip() and not (has_tools and b.kind in kinds)]
     messages: list[Json] = [{"role": "system", "content": "\n\n".join([*prefix, *blocks])}]
     for turn in make_turns(request.messages, LocalProvider.name, context=_note):
-        text = _assistant(turn, offered) if turn.role == "assistant" else _user(turn)
+        text = _render_assistant(turn, offered) if turn.role == "assistant" else _render_user(turn)
         if text:
             messages.append({"role": turn.role, "content": text})
     if request.tail.strip():
@@ -194,7 +196,7 @@ def _note(text: str) -> str:
     return f"(for information: {text[:LONGEST_TAIL]})"
 
 
-def _assistant(turn: HistoryTurn, offered: Sequence[actions.LocalTool]) -> str:
+def _render_assistant(turn: HistoryTurn, offered: Sequence[actions.LocalTool]) -> str:
     calls = [p for p in turn.parts if isinstance(p, ToolCallPart)]
     if calls:
         return "\n".join(actions.write_call(c, offered) for c in calls)
@@ -202,19 +204,19 @@ def _assistant(turn: HistoryTurn, offered: Sequence[actions.LocalTool]) -> str:
     return actions.write_answer(text) if text and offered else text
 
 
-def _user(turn: HistoryTurn) -> str:
-    return "\n\n".join(t for p in turn.parts if (t := _user_text(p)))
+def _render_user(turn: HistoryTurn) -> str:
+    return "\n\n".join(t for p in turn.parts if (t := _render_user_part(p)))
 
 
-def _user_text(part: Part) -> str:
+def _render_user_part(part: Part) -> str:
     match part:
         case TextPart(text):
             return text
         case FilePart():
-            return head_and_tail(format_file(part), LONGEST_RESULT)[0]
+            return cut_middle(format_file(part), LONGEST_RESULT)[0]
         case ToolResultPart(_, name, content, is_error):
             hint = DONE_HINT if name in CHANGING and not is_error else ""
-            text, _ = head_and_tail(content, LONGEST_RESULT)
+            text, _ = cut_middle(content, LONGEST_RESULT)
             return f"{'Error' if is_error else 'Result'} of {name}:\n{text or '(nothing)'}{hint}"
         case ImagePart(name=name):
             return f"(an image that is not shown to you: {name})"
@@ -228,7 +230,7 @@ class _LocalStreamParser:
     def __init__(self, request: Request, allowed: policy.AllowedActions) -> None:
         self.is_looping = False
         self._allowed = allowed
-        self._guard = project.GroundingFilter(_seen_text(request)) if allowed.grounded else None
+        self._guard = project.GroundingFilter(_join_seen_text(request)) if allowed.grounded else None
         self._accepted: list[str] = []  # pieces that passed the filter
         self._offered = actions.offer_tools(request.tools)
         self._messages = request.messages
@@ -268,21 +270,21 @@ class _LocalStreamParser:
 
     def take(self, message: Json, context: int) -> list[StreamEvent]:
         if "error" in message:
-            raise _failure(message)
+            raise _make_failure(message)
         if "begin" in message:
             return [PromptProgress(*map(int, message["begin"]))]
         if "progress" in message:
             read, total = map(int, message["progress"])
             if total > context - LEAST_OUTPUT:
-                raise _too_long(total, context)
+                raise _make_too_long_error(total, context)
             return [PromptProgress(read, total)]
         if "done" in message:
             self._finish = str(message["done"])
             self._usage = Usage(int(message["prompt"]), int(message["cached"]), 0, int(message["output"]), cost_usd=0.0)
             return []
-        return self._piece(str(message.get("text") or ""))
+        return self._parse_piece(str(message.get("text") or ""))
 
-    def _piece(self, piece: str) -> list[StreamEvent]:
+    def _parse_piece(self, piece: str) -> list[StreamEvent]:
         self._chunks += 1
         if self._plain:
             self._text.append(piece)
@@ -316,7 +318,7 @@ class _LocalStreamParser:
             return self._call_action(name, *last_action)
         stop: StopReason = "length" if self._cut and self._guard is None else "end"  # the accepted part is the answer
         text = self._answer_text(last_action[1] if last_action else {})
-        missing = () if self._plain else self._incomplete_parts()
+        missing = () if self._plain else self._build_incomplete_parts()
         return Completed((TextPart(text),) if text else missing, stop, self._usage, name)
 
     def _answer_text(self, fields: Json) -> str:
@@ -330,7 +332,7 @@ class _LocalStreamParser:
         call = ToolCallPart(self._call_id, tool, arguments)
         return Completed((call,), "tool_use", self._usage, name)
 
-    def _incomplete_parts(self) -> tuple[Part, ...]:
+    def _build_incomplete_parts(self) -> tuple[Part, ...]:
         """Return an incomplete answer or action as parts, so that the model can be told."""
         raw = self._reader.raw.strip()
         if self._reader.action and self._reader.action != actions.ANSWER:
@@ -338,14 +340,16 @@ class _LocalStreamParser:
         return (TextPart(raw),) if raw else ()
 
 
-def _seen_text(request: Request) -> str:
+def _join_seen_text(request: Request) -> str:
     """Return all that the model was told, in which a file must be named that an answer names."""
     results = [r.content for m in request.messages for r in m.tool_results]
     calls = [json.dumps(c.arguments) for m in request.messages for c in m.tool_calls]
-    return "\n".join([_project(request), *(m.text for m in request.messages if m.role == "user"), *results, *calls])
+    return "\n".join(
+        [_find_project_block(request), *(m.text for m in request.messages if m.role == "user"), *results, *calls]
+    )
 
 
-def _failure(message: Json) -> ProviderError:
+def _make_failure(message: Json) -> ProviderError:
     if message.get("kind") == "exceed_context_size_error":
         return ProviderError(
             f"The thread is longer than the local model's window: {message['error']}.", code="context_too_long"
@@ -357,7 +361,7 @@ def _failure(message: Json) -> ProviderError:
     )
 
 
-def _too_long(total: int, context: int) -> ProviderError:
+def _make_too_long_error(total: int, context: int) -> ProviderError:
     return ProviderError(
         f"The thread ({total:,} tokens) leaves the local model no room to answer in its window of {context:,}.",
         code="context_too_long",

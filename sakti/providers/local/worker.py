@@ -45,7 +45,7 @@ _FORMAT = 1
 _ENDING = ".state"
 
 
-def state_key(text: str, model: Path, context: int, version: str) -> str:
+def compute_state_key(text: str, model: Path, context: int, version: str) -> str:
     """Return the key of a text's state; it depends on model file, window and library version."""
     about = model.stat()
     parts = [_FORMAT, str(model), about.st_size, about.st_mtime_ns, context, version, text]
@@ -150,7 +150,7 @@ class States(Struct):
             tried = file.with_suffix(f".{os.getpid()}.tried")
             with contextlib.suppress(OSError):
                 file.replace(tried)
-                if _digest(tried) == file.suffixes[-2] and self.slots.restore(tried.name):
+                if _compute_digest(tried) == file.suffixes[-2] and self.slots.restore(tried.name):
                     os.utime(tried)
                     tried.replace(file)
                     return True
@@ -164,12 +164,12 @@ class States(Struct):
         with contextlib.suppress(OSError):
             if self.slots.save(partial.name):
                 partial.chmod(0o600)
-                partial.replace(self.folder / f"{name}{_digest(partial)}{_ENDING}")
+                partial.replace(self.folder / f"{name}{_compute_digest(partial)}{_ENDING}")
                 trim_states(self.folder, self.limit)
             partial.unlink(missing_ok=True)
 
 
-def _digest(file: Path) -> str:
+def _compute_digest(file: Path) -> str:
     """Return a checksum suffix that proves a file complete."""
     with file.open("rb") as content:
         return f".{hashlib.file_digest(content, 'sha256').hexdigest()[:32]}"
@@ -243,7 +243,7 @@ def _load(model: str, context: int, folder: str) -> tuple[Any, States | None]:
         shutil.rmtree(place, ignore_errors=True)
     slots = Slots(f"/proc/self/fd/{descriptor}", secret)
     version = str(getattr(library, "__version__", ""))
-    return server, States(Path(folder), slots, lambda text: state_key(text, Path(model), context, version))
+    return server, States(Path(folder), slots, lambda text: compute_state_key(text, Path(model), context, version))
 
 
 def _follow_input(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelled: set[int]) -> None:

@@ -22,7 +22,7 @@ from sakti.store.connection import Database
 from sakti.store.log import replacements
 from sakti.store.log.lines import LogLine, add_earlier, select_lines
 from sakti.store.models import CarryOverRow, GroupRow, ObservationRow, ThreadRow
-from sakti.store.rows import contains, ends_with
+from sakti.store.rows import make_substring_condition, make_suffix_condition
 from sakti.store.search import index as search_index
 from sakti.store.threads import threads
 
@@ -56,7 +56,7 @@ class Cleared(Struct, frozen=True):
 
 def clear_tasks(db: Database, thread_id: str, texts: Iterable[str]) -> Cleared:
     """Clear the tasks that repeat one of these texts, in all threads of a thread's workspace."""
-    here, plain_texts = _threads_beside(thread_id), _plain_texts(texts)
+    here, plain_texts = _select_threads_beside(thread_id), _list_plain_texts(texts)
     group, carried = GroupRow, CarryOverRow
     stated = group.current_task.is_null(False) | group.suggested_response.is_null(False)
     groups = group.select(group.id, *(getattr(group, name) for name in FIELDS)).where(group.thread_id.in_(here), stated)
@@ -103,26 +103,28 @@ def clear_titles(db: Database, thread_id: str, texts: Iterable[str]) -> None:
 
     Titles stored with groups are cleared too: they would become the thread's next ones.
     """
-    plain_texts = _plain_texts(texts)
+    plain_texts = _list_plain_texts(texts)
     row, group = ThreadRow, GroupRow
-    titles = row.select(row.id, row.title).where(row.id.in_(_threads_beside(thread_id)), row.title_pinned == 0)
+    titles = row.select(row.id, row.title).where(row.id.in_(_select_threads_beside(thread_id)), row.title_pinned == 0)
     for one, title in list(titles.tuples().execute(db)):
         if _repeats(title, plain_texts):
             rows.update(db, row, one, title="")
-    titled = group.thread_id.in_(_threads_beside(thread_id)) & rows.contains(group.metadata, '"title"')
+    titled = group.thread_id.in_(_select_threads_beside(thread_id)) & rows.make_substring_condition(
+        group.metadata, '"title"'
+    )
     for one, metadata in list(group.select(group.id, group.metadata).where(titled).tuples().execute(db)):
         if _repeats(str(metadata.get("title") or ""), plain_texts):
             rows.update(db, group, one, metadata={k: v for k, v in metadata.items() if k != "title"})
 
 
-def _threads_beside(thread_id: str) -> Any:
+def _select_threads_beside(thread_id: str) -> Any:
     """Select the threads of a thread's workspace."""
     row = ThreadRow
     return row.select(row.id).where(row.resource_id == row.select(row.resource_id).where(row.id == thread_id))
 
 
-def _plain_texts(texts: Iterable[str]) -> list[str]:
-    return [plain for text in texts if (plain := _plain_words(_LEAD.sub("", text)))]
+def _list_plain_texts(texts: Iterable[str]) -> list[str]:
+    return [plain for text in texts if (plain := _normalize_words(_LEAD.sub("", text)))]
 
 
 def _is_repeated(task: Json, texts: Sequence[str]) -> bool:
@@ -131,7 +133,7 @@ def _is_repeated(task: Json, texts: Sequence[str]) -> bool:
 
 def _repeats(task: str, texts: Sequence[str]) -> bool:
     """Return whether a part of a task repeats one of some plain texts. Pure."""
-    parts = [part for text in _LABEL.split(task) if (part := _plain_words(text))]
+    parts = [part for text in _LABEL.split(task) if (part := _normalize_words(text))]
     return any(part in text or _is_same(part.split(), text.split()) for part in parts for text in texts)
 
 
@@ -142,7 +144,7 @@ def _is_same(one: Sequence[str], other: Sequence[str]) -> bool:
     return len(first & second) >= _SAME_TASK_SHARE * min(len(first), len(second))
 
 
-def _plain_words(text: str) -> str:
+def _normalize_words(text: str) -> str:
     """Return a text's words between spaces; "" if it has none."""
     words = " ".join(_WORD.findall(text.casefold()))
     return f" {words} " if words else ""
@@ -164,7 +166,7 @@ def find_line(db: Database, record_id: str, text: str) -> str:
     Raises `MemoryFailure` (not_found, ambiguous).
     """
     suffix = text.strip()
-    candidates = _in_log(record_id, LINE.id).where(ends_with(LINE.id, suffix)).limit(2)
+    candidates = _select_log_lines(record_id, LINE.id).where(make_suffix_condition(LINE.id, suffix)).limit(2)
     ids: list[str] = [line_id for (line_id,) in candidates.tuples().execute(db)]
     if not suffix or not ids:
         raise MemoryFailure(f"No line of the log has the id {text!r}.", code="not_found")
@@ -176,7 +178,7 @@ def find_line(db: Database, record_id: str, text: str) -> str:
 _FLAGS: Mapping[Action, Json] = {"pin": {"pinned": 1}, "unpin": {"pinned": 0}, "forget": {"forgotten": 1}}
 
 
-def _fields_changed_by(action: Action, text: str) -> Json:
+def _build_new_values(action: Action, text: str) -> Json:
     """Return the new values of a line. Raises `MemoryFailure` (empty)."""
     if action != "edit":
         return _FLAGS[action]
@@ -193,7 +195,7 @@ def correct_line(
     Forgetting includes lines of merged groups that say the same, and tasks that repeat the line. A buffered reflection
     made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty, unchanged).
     """
-    changes = _fields_changed_by(action, text)
+    changes = _build_new_values(action, text)
     row = _get_row(db, record_id, line_id)
     if all(row[name] == value for name, value in changes.items()):
         raise MemoryFailure("The line already says that.", code="unchanged")
@@ -201,7 +203,7 @@ def correct_line(
     lines, tasks = [row], ()
     if action == "forget":
         lines += _find_forgotten_with(db, row)
-        tasks = clear_tasks(db, row["thread_id"], [_shown_text(one) for one in lines]).values
+        tasks = clear_tasks(db, row["thread_id"], [_get_shown_text(one) for one in lines]).values
     for one in lines:
         before = {name: one[name] for name in _FIELDS}
         correction: Json = {
@@ -214,9 +216,9 @@ def correct_line(
         }
         if tasks and one is row:
             correction["tasks"] = tasks
-        _store_corrections(db, one, [*_corrections(one), correction])
+        _store_corrections(db, one, [*_list_corrections(one), correction])
     memory.discard_stale(db, record_id, [row["group_id"]], now)
-    return LineCorrection(line_id, row["group_id"], action, _shown_text(row), _shown_text({**row, **changes}))
+    return LineCorrection(line_id, row["group_id"], action, _get_shown_text(row), _get_shown_text({**row, **changes}))
 
 
 def list_cleared_tasks(db: Database, line_id: str) -> list[str]:
@@ -236,14 +238,16 @@ def find_with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
 
 def undo_correction(db: Database, record_id: str, now: int, *, line_id: str | None = None) -> LineCorrection:
     """Undo the newest correction of a line or of the log. Raises MemoryFailure (not_found)."""
-    corrected = _fetch_rows(db, _in_log(record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
+    corrected = _fetch_rows(
+        db, _select_log_lines(record_id, *_COLUMNS).where(make_substring_condition(LINE.metadata, f'"{KEY}"'))
+    )
     numbers = [(_last_number(row), row) for row in corrected if line_id in (None, row["id"])]
     number, row = max(numbers, key=lambda pair: pair[0], default=(0, {}))
     if not number:
         raise MemoryFailure("There is no correction to undo.", code="not_found")
     action = ""
-    for one in _corrected_rows(db, record_id):
-        corrections = _corrections(one)
+    for one in _load_corrected_rows(db, record_id):
+        corrections = _list_corrections(one)
         undone = [c for c in corrections if c["n"] == number]
         for correction in undone:
             correction["undone_at"], action = now, correction["action"]
@@ -253,12 +257,12 @@ def undo_correction(db: Database, record_id: str, now: int, *, line_id: str | No
     increase_number(db, record_id)
     memory.discard_stale(db, record_id, [row["group_id"]], now)
     after = _get_row(db, record_id, row["id"])
-    return LineCorrection(row["id"], row["group_id"], action, _shown_text(row), _shown_text(after))
+    return LineCorrection(row["id"], row["group_id"], action, _get_shown_text(row), _get_shown_text(after))
 
 
 def _last_number(row: Json) -> int:
     """Return the number of a line's newest correction that was not undone, 0 without one."""
-    return next((c["n"] for c in reversed(_corrections(row)) if c["undone_at"] is None), 0)
+    return next((c["n"] for c in reversed(_list_corrections(row)) if c["undone_at"] is None), 0)
 
 
 def compute_state(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:
@@ -316,16 +320,16 @@ def read_log_at(db: Database, record_id: str, time: int) -> list[LogLine]:
 # --- rows -------------------------------------------------------------------------------------------------
 
 
-def _in_log(record_id: str, *columns: Any) -> Any:
+def _select_log_lines(record_id: str, *columns: Any) -> Any:
     """Select lines of a record's active groups, oldest first."""
-    return _in_states(("active", "buffered"), record_id, *columns)
+    return _select_in_states(("active", "buffered"), record_id, *columns)
 
 
-def _in_states(states: Sequence[str], record_id: str, *columns: Any) -> Any:
-    return _lines(*columns).where(GROUP.record_id == record_id, GROUP.state.in_(states))
+def _select_in_states(states: Sequence[str], record_id: str, *columns: Any) -> Any:
+    return _select_lines(*columns).where(GROUP.record_id == record_id, GROUP.state.in_(states))
 
 
-def _lines(*columns: Any) -> Any:
+def _select_lines(*columns: Any) -> Any:
     return LINE.select(*columns).join(GROUP, on=GROUP.id == LINE.group_id).order_by(LINE.pk)
 
 
@@ -334,7 +338,7 @@ def _fetch_rows(db: Database, query: Any) -> list[Json]:
 
 
 def _get_row(db: Database, record_id: str, line_id: str) -> Json:
-    matches = _fetch_rows(db, _in_log(record_id, *_COLUMNS).where(LINE.id == line_id))
+    matches = _fetch_rows(db, _select_log_lines(record_id, *_COLUMNS).where(LINE.id == line_id))
     if not matches:
         raise MemoryFailure("That line is no longer in the log.", code="not_found")
     return matches[0]
@@ -343,20 +347,20 @@ def _get_row(db: Database, record_id: str, line_id: str) -> Json:
 def _find_forgotten_with(db: Database, row: Json) -> list[Json]:
     """Return the lines that are forgotten with one: nested ones, and the same in merged groups."""
     nested = _find_nested(db, row)
-    words = set(_WORD.findall(replacements.remove_marks(_shown_text(row)).casefold()))
-    merged = _merged_ids(db, [row["group_id"]])
-    rest = (one for group in merged for one in _fetch_rows(db, _lines(*_COLUMNS).where(LINE.group_id == group)))
+    words = set(_WORD.findall(replacements.remove_marks(_get_shown_text(row)).casefold()))
+    merged = _list_merged_ids(db, [row["group_id"]])
+    rest = (one for group in merged for one in _fetch_rows(db, _select_lines(*_COLUMNS).where(LINE.group_id == group)))
     same = [one for one in rest if _says_same(one, words)]
     below = [one for above in same for one in _find_nested(db, above)]
     return [*nested, *{one["id"]: one for one in (*same, *below) if not one["forgotten"]}.values()]
 
 
 def _says_same(row: Json, words: set[str]) -> bool:
-    line_words = set(_WORD.findall(replacements.remove_marks(_shown_text(row)).casefold()))
+    line_words = set(_WORD.findall(replacements.remove_marks(_get_shown_text(row)).casefold()))
     return bool(line_words) and len(line_words & words) >= SAME_SHARE * len(line_words)
 
 
-def _merged_ids(db: Database, group_ids: Sequence[str]) -> list[str]:
+def _list_merged_ids(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the groups that reflections were made from, through all generations."""
     out: dict[str, None] = {}
     rest = list(group_ids)
@@ -371,7 +375,9 @@ def _merged_ids(db: Database, group_ids: Sequence[str]) -> list[str]:
 
 def _find_nested(db: Database, row: Json) -> list[Json]:
     out: list[Json] = []
-    for other in _fetch_rows(db, _lines(*_COLUMNS).where(LINE.group_id == row["group_id"], LINE.line > row["line"])):
+    for other in _fetch_rows(
+        db, _select_lines(*_COLUMNS).where(LINE.group_id == row["group_id"], LINE.line > row["line"])
+    ):
         if other["depth"] <= row["depth"]:
             break
         if not other["forgotten"]:
@@ -379,11 +385,13 @@ def _find_nested(db: Database, row: Json) -> list[Json]:
     return out
 
 
-def _corrected_rows(db: Database, record_id: str) -> list[Json]:
-    return _fetch_rows(db, _in_states(_STATES, record_id, *_COLUMNS).where(contains(LINE.metadata, f'"{KEY}"')))
+def _load_corrected_rows(db: Database, record_id: str) -> list[Json]:
+    return _fetch_rows(
+        db, _select_in_states(_STATES, record_id, *_COLUMNS).where(make_substring_condition(LINE.metadata, f'"{KEY}"'))
+    )
 
 
-def _corrections(row: Json) -> list[Json]:
+def _list_corrections(row: Json) -> list[Json]:
     return list(row["metadata"].get(KEY, ()))
 
 
@@ -406,7 +414,7 @@ def _store_corrections(db: Database, row: Json, corrections: list[Json]) -> None
     )
 
 
-def _shown_text(row: Json) -> str:
+def _get_shown_text(row: Json) -> str:
     return "" if row["forgotten"] else row["edited"] or row["content"]
 
 

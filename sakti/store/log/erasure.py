@@ -125,7 +125,7 @@ def _index_next(db: Database, group_id: str, number: int) -> None:
     """Index the line after a changed one again: its search row contains the text before it."""
     line = ObservationRow
     behind = line.select(line.pk).where(line.group_id == group_id, line.line > number, line.forgotten == 0)
-    for pk in rows.first(db, behind.order_by(line.line)) or ():
+    for pk in rows.fetch_first(db, behind.order_by(line.line)) or ():
         reindexing.index_line(db, pk)
 
 
@@ -149,7 +149,7 @@ def begin_erasure(db: Database, thread_id: str, now: int) -> None:
     longer; `list_reflection_steps` and `list_note_steps` list what is left to do.
     """
     resource_id = ThreadRow.select(ThreadRow.resource_id).where(ThreadRow.id == thread_id).scalar(db)
-    if (record_id := _shared_record(db, thread_id)) is None:
+    if (record_id := _find_shared_record(db, thread_id)) is None:
         return
     groups = _list_groups(db, record_id)
     reflections, sources = _find_made_of(groups, thread_id)
@@ -169,7 +169,7 @@ def list_reflection_steps(db: Database, thread_id: str) -> list[Step]:
 
     Reflections of reflections come first, so that an interrupted run finds the same list again.
     """
-    if (record_id := _shared_record(db, thread_id)) is None:
+    if (record_id := _find_shared_record(db, thread_id)) is None:
         return []
     groups = _list_groups(db, record_id)
     reflections, _ = _find_made_of(groups, thread_id)
@@ -196,7 +196,7 @@ def list_note_steps(db: Database, thread_id: str) -> list[Step]:
     Words that another thread has, too, are left out. Call it when the steps of `list_reflection_steps` are done, while
     the thread's own lines still exist.
     """
-    if (record_id := _shared_record(db, thread_id)) is None:
+    if (record_id := _find_shared_record(db, thread_id)) is None:
         return []
     group, line = GroupRow, ObservationRow
     columns = group.thread_id, line.id, line.metadata, line.content, fn.COALESCE(line.edited, "")
@@ -232,7 +232,7 @@ def run_steps(db: Database, steps: Sequence[Step]) -> None:
                 _remove_note(db, line_id, phrases)
 
 
-def _shared_record(db: Database, thread_id: str) -> str | None:
+def _find_shared_record(db: Database, thread_id: str) -> str | None:
     """Return the record of the log shared by the thread's workspace; None without one."""
     thread = threads.get(db, thread_id)
     record = memory.get_record(db, f"resource:{thread.resource_id}") if thread is not None else None

@@ -58,7 +58,7 @@ def list_events(db: Database, record_id: str, thread_id: str, limit: int = 200) 
         " FROM compaction_records WHERE thread_id = ? ORDER BY pk DESC LIMIT ?",
         (thread_id, limit),
     ).fetchall()
-    all_events = [*_group_events(groups), *_activation_events(groups), *_compaction_events(compactions)]
+    all_events = [*_group_events(groups), *_iter_activation_events(groups), *_iter_compaction_events(compactions)]
     return sorted(all_events, key=lambda e: e.time, reverse=True)[:limit]
 
 
@@ -88,14 +88,14 @@ def _group_events(rows: list[Any]) -> Iterator[MemoryEvent]:
                 yield MemoryEvent(discarded, "taken_back", 0, lines, source, after, generation, ids)
 
 
-def _activation_events(rows: list[Any]) -> Iterator[MemoryEvent]:
+def _iter_activation_events(rows: list[Any]) -> Iterator[MemoryEvent]:
     """Yield one event for the groups that were activated together."""
     ready = [r for r in rows if r[1] == "observation" and r[7] is not None and r[7] - r[6] >= AT_ONCE]
     for time, together in groupby(sorted(ready, key=lambda r: r[7]), key=lambda r: r[7]):
-        yield _activation_event(time, list(together))
+        yield _make_activation_event(time, list(together))
 
 
-def _activation_event(time: int, rows: list[Any]) -> MemoryEvent:
+def _make_activation_event(time: int, rows: list[Any]) -> MemoryEvent:
     """Return the event of groups that were activated at a time."""
     ids = tuple(row[0] for row in reversed(rows))
     messages, before, after, lines = (sum(row[n] for row in rows) for n in (2, 3, 4, 10))
@@ -103,7 +103,7 @@ def _activation_event(time: int, rows: list[Any]) -> MemoryEvent:
     return MemoryEvent(time, "activated", messages, lines, before, after, group_ids=ids, text=child)
 
 
-def _compaction_events(rows: list[Any]) -> Iterator[MemoryEvent]:
+def _iter_compaction_events(rows: list[Any]) -> Iterator[MemoryEvent]:
     for messages, before, after, created, undone, focus, groups in rows:
         ids = tuple(json.loads(groups))
         yield MemoryEvent(created, "compacted", messages, 0, before, after, group_ids=ids, text=focus)

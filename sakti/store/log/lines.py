@@ -16,10 +16,10 @@ from peewee import fn
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.log import replacements
-from sakti.store.memory.group_rows import Span, cursor, get_groups, spans
+from sakti.store.memory.group_rows import Span, find_cursor, get_groups, list_spans
 from sakti.store.memory.records import count_corrections
 from sakti.store.models import GroupRow, MessageRow, ObservationRow, TaskRow, ThreadRow
-from sakti.store.rows import ends_with, first
+from sakti.store.rows import fetch_first, make_suffix_condition
 from sakti.store.threads import threads
 
 UNVERIFIED = " [unverified]"  # behind an important line with flags, for the model
@@ -177,14 +177,14 @@ def _to_line(row: Sequence[Any]) -> LogLine:
     return LogLine(*values)
 
 
-def _flags(text: str) -> tuple[str, ...]:
+def _load_flags(text: str) -> tuple[str, ...]:
     return () if text == "[]" else tuple(json.loads(text))
 
 
 _READ: list[tuple[int, Callable[[Any], Any]]] = [
     (list(_FIELDS).index(name), read)
     for name, read in (
-        ("flags", _flags), ("metadata", json.loads), ("pinned", bool), ("edited", bool), ("forgotten", bool)
+        ("flags", _load_flags), ("metadata", json.loads), ("pinned", bool), ("edited", bool), ("forgotten", bool)
     )
 ]  # fmt: skip
 
@@ -223,7 +223,7 @@ def list_sources(db: Database, group_id: str) -> list[str]:
     return [
         message_id
         for group in get_groups(db, [group_id])
-        for span in spans(group)
+        for span in list_spans(group)
         for (message_id,) in here.where(
             row.thread_id == span.thread_id, row.message_index.between(span.first, span.last)
         )
@@ -239,9 +239,11 @@ def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
     """
     group, thread = GroupRow, ThreadRow
     here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
-    meant = here.where(ends_with(group.id, text), group.first_index.is_null(False))
+    meant = here.where(make_suffix_condition(group.id, text), group.first_index.is_null(False))
     for (group_id,) in meant.order_by(group.pk.desc()).limit(20).tuples().execute(db):
-        visible = [s for g in get_groups(db, [group_id]) for s in spans(g) if not threads.is_deleted(db, s.thread_id)]
+        visible = [
+            s for g in get_groups(db, [group_id]) for s in list_spans(g) if not threads.is_deleted(db, s.thread_id)
+        ]
         if visible:
             return tuple(visible)
     return ()
@@ -261,8 +263,8 @@ def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, i
     here = row.select(row.id, row.thread_id, row.message_index).where(
         row.resource_id == resource_id, ~fn.EXISTS(deleted)
     )
-    newest = here.where(ends_with(row.id, text)).order_by(row.created_at.desc())
-    return first(db, here.where(row.id == text)) or first(db, newest)
+    newest = here.where(make_suffix_condition(row.id, text)).order_by(row.created_at.desc())
+    return fetch_first(db, here.where(row.id == text)) or fetch_first(db, newest)
 
 
 class MessageExcerpt(Struct, frozen=True):
@@ -296,7 +298,7 @@ def list_unobserved_of_others(
     return [
         MessageExcerpt(thread, *row, title=title)
         for thread, title in threads
-        for row in db.execute_sql(_SAID, (characters, thread, cursor(db, record_id, thread), limit)).fetchall()
+        for row in db.execute_sql(_SAID, (characters, thread, find_cursor(db, record_id, thread), limit)).fetchall()
     ]
 
 
@@ -421,7 +423,7 @@ class Figures(Struct, frozen=True):
     ready_lines: int = 0
 
 
-def average_turn_tokens(db: Database, thread_id: str) -> int | None:
+def compute_average_turn(db: Database, thread_id: str) -> int | None:
     """Return the mean tokens of the newest turns, None if there are fewer than two.
 
     If there are enough, the largest and the smallest are left out.

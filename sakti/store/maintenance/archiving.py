@@ -65,7 +65,7 @@ async def archive(
     if store.not_saved or store.read_only_reason:
         raise StoreError(store.not_saved or store.read_only_reason or "", code="read_only")
     await upkeep.pack(store)  # search rows refer to a message's text only once it is packed
-    done = Archived(archive_file.path_of(store.path))
+    done = Archived(archive_file.get_path(store.path))
     await store.read(archive_file.refuse_missing)
     messages, size = await store.read(_count, before)
     _require_room(store.path, size)
@@ -127,7 +127,7 @@ async def sweep(store: Store) -> int:
 
     Their messages were removed or masked, or a run was killed. Raises `StoreError`.
     """
-    place = archive_file.path_of(store.path)
+    place = archive_file.get_path(store.path)
     if store.not_saved or store.read_only_reason or not place.exists():
         return 0
     removed = 0
@@ -164,7 +164,7 @@ def recover_archive(db: Database, path: Path, end: str) -> str:
     Raises `apsw.Error`, `OSError`.
     """
     _, problem = checks.find_archive_problem(db)
-    place, new = archive_file.path_of(path), files.make_unfinished_path(archive_file.path_of(path), "recovering")
+    place, new = archive_file.get_path(path), files.make_unfinished_path(archive_file.get_path(path), "recovering")
     some = archive_file.find_reference(db)
     if not problem or some is None or not place.exists():
         return ""

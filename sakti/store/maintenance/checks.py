@@ -261,7 +261,7 @@ def _check_place(path: Path) -> list[Finding]:
         if p == path.parent and not mode & 0o022:
             continue  # others may look into the folder: its files are private all the same
         what = "write into" if p == path.parent else "read"
-        findings.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _chmod(p)))
+        findings.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _format_chmod(p)))
     if path.exists() and not files.is_writable(path):
         advice = f"Make the file and its folder writable, or {opening.ANOTHER}."
         findings.append(Finding("access", False, f"{path} is not writable: nothing is saved", advice))
@@ -272,7 +272,7 @@ def _check_place(path: Path) -> list[Finding]:
     return findings
 
 
-def _chmod(path: Path) -> str:
+def _format_chmod(path: Path) -> str:
     return f"chmod {'700' if path.is_dir() else '600'} {path}"
 
 
@@ -286,7 +286,7 @@ def _check_contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[F
         connection.execute("PRAGMA query_only = 1")
         db = wrap_connection(connection)
         opening.refuse_foreign(connection, path)
-        version = migrate.current_version(db)
+        version = migrate.read_current_version(db)
         if version != migrate.LATEST:
             integrity = check_integrity(db)
             return [_check_schema(version, path, database if all(f.ok for f in integrity) else None), *integrity]
@@ -331,7 +331,7 @@ def _try_migrations(path: Path, database: DatabaseFile) -> None:
 
 
 def _describe_unreadable(error: apsw.Error, path: Path) -> Finding:
-    if failures.code_of(error) == "damaged":
+    if failures.classify_error(error) == "damaged":
         return Finding("integrity", False, str(error), failures.RECOVER)
     failure = failures.to_store_error(error, path, saving=False, waited=_TO_READ_MS / 1000)
     return Finding("file", False, failure.message)

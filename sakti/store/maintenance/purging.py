@@ -33,7 +33,7 @@ from sakti.store.models import MessageRow, SearchDocRow, TaskEventRow, TaskRow, 
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.search.index import find_text_before
-from sakti.store.text_registry import tables
+from sakti.store.text_registry import list_tables
 from sakti.store.threads import codec, messages
 from sakti.store.threads import removal as thread_removal
 
@@ -107,11 +107,11 @@ async def erase_copies(store: Store, copies: Copies) -> list[Message]:
 def _find_copies(db: Database, copies: Copies) -> list[str]:
     """Return the messages whose results repeat erased texts."""
     words = ('"result"', '"output"', "<current-task>", "<suggested-response>")
-    stored = _unpacked_parts(db, "role IN ('tool', 'user')", (), words)
+    stored = _iter_unpacked_parts(db, "role IN ('tool', 'user')", (), words)
     return [i for i, parts in stored if _erase_in_parts([codec.decode(p) for p in parts], copies) is not None]
 
 
-def _unpacked_parts(
+def _iter_unpacked_parts(
     db: Database, where: str, values: Sequence[str], words: Sequence[str]
 ) -> Iterator[tuple[str, list[Any]]]:
     """Yield ids and parts of messages whose parts have one of these words."""
@@ -156,7 +156,7 @@ def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
             rows.update(db, MessageRow, message.id, parts=parts)
             continue
         row = MessageRow
-        pk, text = rows.first(db, row.select(row.pk, row.search_text).where(row.id == message.id))
+        pk, text = rows.fetch_first(db, row.select(row.pk, row.search_text).where(row.id == message.id))
         docs = {"thread_id": message.thread_id, "kind": "message", "prev_pk": pk}
         later = rows.select(db, SearchDocRow, ("doc_id", "position"), **docs)
         behind = [(doc_id, position) for doc_id, position in later if position > message.index]
@@ -227,7 +227,7 @@ def remove_copies(copies: Iterable[Path]) -> list[Path]:
 def list_named_files(db: Database, thread_id: str) -> list[str]:
     """List the files that a thread's messages own: full tool outputs, pasted images."""
     names: set[str] = set()
-    for _, parts in _unpacked_parts(db, "thread_id = ?", (thread_id,), ('"output_file"', "/pasted/")):
+    for _, parts in _iter_unpacked_parts(db, "thread_id = ?", (thread_id,), ('"output_file"', "/pasted/")):
         names.update(_find_absolute_paths(parts))
     return sorted(names)
 
@@ -255,8 +255,8 @@ async def purge_thread(store: Store, thread_id: str) -> None:
     resource_id = await store.write(_mark_purged, thread_id, store.clock.now())
     for find in (erasure.list_reflection_steps, erasure.list_note_steps):
         await upkeep.run_in_pieces(store, await store.read(find, thread_id), _work_off, step=1)
-    numbered = await store.read(_tables_with_rowid)
-    for table in tables():
+    numbered = await store.read(_list_rowid_tables)
+    for table in list_tables():
         if table.thread and table.name in numbered:
             step = partial(_remove_some, table=table.name, where=table.thread, key=thread_id)
             if table.name == "search_docs":
@@ -337,7 +337,7 @@ def _work_off(db: Database, steps: Sequence[erasure.Step]) -> None:
 
 
 def _remove_task(db: Database, task_id: str, now: int) -> None:
-    row = rows.first(db, TaskRow.select(TaskRow.resource_id, TaskRow.deleted_at).where(TaskRow.id == task_id))
+    row = rows.fetch_first(db, TaskRow.select(TaskRow.resource_id, TaskRow.deleted_at).where(TaskRow.id == task_id))
     if row is None or row[1] is None:
         raise StoreError("Only a deleted task can be removed for good.")
     doc = SearchDocRow
@@ -348,7 +348,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
     is_active = fn.json_extract(thread.metadata, key).coerce(False) == task_id
     changed = thread.update(metadata=fn.json_remove(thread.metadata, key))
     changed.where(thread.resource_id == row[0], is_active).execute(db)
-    for table in tables():
+    for table in list_tables():
         if table.task:
             _remove_all(db, table.name, table.task, task_id)
     # a board that is looked at knows that something changed by the number of the newest event
@@ -367,7 +367,7 @@ def _remove_all(db: Database, table: str, where: str, key: str) -> None:
     db.execute_sql(f"DELETE FROM {table} WHERE {where}", (key,))
 
 
-def _tables_with_rowid(db: Database) -> set[str]:
+def _list_rowid_tables(db: Database) -> set[str]:
     """Return the tables with a rowid; the others have few rows per thread."""
     # SQL: the schema itself, which no model describes
     return {name for (name,) in db.execute_sql("SELECT name FROM pragma_table_list WHERE wr = 0").fetchall()}

@@ -118,11 +118,11 @@ def _find_root_pages(path: Path) -> Iterator[tuple[int, bool]]:
         for number, page in enumerate(iter(lambda: file.read(PAGE), b""), 1):
             if number > 1 and len(page) == PAGE and page[0] in (*_LEAF, *_INNER):
                 roots[number] = (_LEAF | _INNER)[page[0]]
-                targets.update(_children_of(page) if page[0] in _INNER else ())
+                targets.update(_iter_children(page) if page[0] in _INNER else ())
     yield from ((n, unnumbered) for n, unnumbered in roots.items() if n not in targets)
 
 
-def _children_of(page: bytes) -> Iterator[int]:
+def _iter_children(page: bytes) -> Iterator[int]:
     """Yield the numbers of the pages that an inner page points to."""
     cells = min(int.from_bytes(page[3:5], "big"), PAGE // 2)
     offsets = (int.from_bytes(page[12 + 2 * n : 14 + 2 * n], "big") for n in range(cells))
@@ -181,7 +181,7 @@ def _identify(
         def fits(shape: _TableShape, root: int, refers: bool = refers) -> bool:
             if shape in tables or shape.unnumbered != roots[root] or not shape.fits(samples[root]):
                 return False
-            return not refers or _targets_exist(connection, shape, samples[root], tables)
+            return not refers or _have_targets(connection, shape, samples[root], tables)
 
         free = [root for root in roots if root not in tables.values()]
         _assign_roots(connection, {root: [s for s in shapes if fits(s, root)] for root in free}, tables, refers=refers)
@@ -197,19 +197,19 @@ def _assign_roots(
 ) -> None:
     """Add the tables of roots that fit one table only, those with the most rows first."""
     for root in sorted(filter(fitting.get, fitting), key=lambda root: -_count_rows(connection, root)):
-        shape = _only_shape(fitting[root], refers=refers)
+        shape = _choose_shape(fitting[root], refers=refers)
         if shape is not None:
             tables.setdefault(shape, root)
 
 
-def _only_shape(shapes: list[_TableShape], *, refers: bool) -> _TableShape | None:
+def _choose_shape(shapes: list[_TableShape], *, refers: bool) -> _TableShape | None:
     """Return the one table that fits, preferably one that refers to others."""
     strict = [s for s in shapes if any(c.refers for c in s.columns)] if refers else []
     best = strict or shapes
     return best[0] if len(best) == 1 and (refers or not best[0].unnumbered) else None
 
 
-def _targets_exist(
+def _have_targets(
     connection: apsw.Connection, shape: _TableShape, rows: Sequence[Sequence[object]], tables: dict[_TableShape, int]
 ) -> bool:
     """Return whether the foreign keys of sample rows are found in the tables they refer to."""
@@ -248,12 +248,12 @@ def _read_shapes(model: apsw.Connection) -> list[_TableShape]:
 
 
 def _read_shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool) -> _TableShape:
-    words = _allowed_words(sql)
+    words = _list_allowed_words(sql)
     refers = {c: (table, key) for c, table, key in _REFERS.findall(sql)}
     rows = model.execute(
         'SELECT name, type, "notnull", dflt_value, pk FROM pragma_table_xinfo(?) WHERE hidden IN (0, 3)', (name,)
     )
-    packed = _packed_columns(name)
+    packed = _list_packed_columns(name)
 
     def column(name: str, kind: str, required: object, default: object, pk: object) -> _Column:
         kinds = (_KINDS.get(kind, str), *((bytes,) if name in packed else ()))
@@ -266,7 +266,7 @@ def _read_shape(model: apsw.Connection, name: str, sql: str, *, unnumbered: bool
     return _TableShape(name, sql, unnumbered, tuple(c for _, c in columns))
 
 
-def _allowed_words(sql: str) -> dict[str, tuple[str, ...]]:
+def _list_allowed_words(sql: str) -> dict[str, tuple[str, ...]]:
     """Return by column the words that the checks of a table allow."""
     return {column: tuple(re.findall(r"'([^']*)'", words)) for column, words in _CHECKED_WORDS.findall(sql)}
 
@@ -305,9 +305,9 @@ _LATER: dict[str, tuple[str, ...]] = {
 }
 
 
-def _packed_columns(table: str) -> Sequence[str]:
+def _list_packed_columns(table: str) -> Sequence[str]:
     """Return the columns of a table that may hold compressed values."""
-    return text_registry.by_name()[table].packed if table in text_registry.by_name() else ()
+    return text_registry.map_tables()[table].packed if table in text_registry.map_tables() else ()
 
 
 def _is_text(value: bytes) -> bool:
@@ -318,7 +318,7 @@ def _is_text(value: bytes) -> bool:
     return True
 
 
-def _as_text(value: bytes) -> str:
+def _to_text(value: bytes) -> str:
     return value.decode("utf-8", "replace")
 
 
@@ -388,11 +388,11 @@ class Repairs:
         """Convert texts to valid UTF-8 and values to the type of their column; return how many texts changed."""
         connection: Any = self._db.connection()
         connection.create_scalar_function("sakti_is_text", _is_text, 1)
-        connection.create_scalar_function("sakti_as_text", _as_text, 1)
+        connection.create_scalar_function("sakti_as_text", _to_text, 1)
         changed = 0
         for table, column in self._columns("TEXT"):
             is_packed = "0"
-            if column in _packed_columns(table):
+            if column in _list_packed_columns(table):
                 is_packed = f"typeof({column}) = 'blob' AND sakti_unpacked({column}) != ''"
             changed += self._change(
                 f"UPDATE {table} SET {column} = sakti_as_text(CAST({column} AS BLOB)) WHERE {column} IS NOT NULL"
@@ -407,17 +407,17 @@ class Repairs:
         """Replace words that a column's CHECK does not allow by the usual one; return how many."""
         changed = 0
         for table, sql in self._fetch("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"):
-            for column, allowed in _allowed_words(sql or "").items():
+            for column, allowed in _list_allowed_words(sql or "").items():
                 marks = ", ".join("?" * len(allowed))
                 changed += self._change(
                     f"UPDATE OR REPLACE {table} SET {column} = ?"
                     f" WHERE {column} IS NOT NULL AND {column} NOT IN ({marks})",
-                    (self._usual_word(table, column), *allowed),
+                    (self._choose_word(table, column), *allowed),
                 )
         self._change("UPDATE tasks SET priority = 2 WHERE priority NOT BETWEEN 0 AND 4")
         return changed
 
-    def _usual_word(self, table: str, column: str) -> str | None:
+    def _choose_word(self, table: str, column: str) -> str | None:
         """Return what replaces an unknown word: the usual one, the schema's default, or NULL."""
         if (table, column) in _USUAL_WORDS:
             return _USUAL_WORDS[table, column]
@@ -430,7 +430,7 @@ class Repairs:
         plain_text = (
             f"json_array(CASE raw_content WHEN '' THEN {note} ELSE json_object('t', 'text', 'text', raw_content) END)"
         )
-        for table in text_registry.tables():
+        for table in text_registry.list_tables():
             for column, usual in table.json:
                 text = f"sakti_unpacked({column})" if column in table.packed else column
                 wrong = f"{column} IS NOT NULL AND NOT json_valid({text})"
@@ -508,7 +508,7 @@ class Repairs:
     def _delete_dangling(self) -> None:
         """Delete rows that are useless without a lost row; first those that others refer to."""
         self._change("DELETE FROM origins WHERE thread_id NOT IN (SELECT id FROM threads)")
-        for table in reversed(text_registry.tables()):
+        for table in reversed(text_registry.list_tables()):
             references = self._fetch('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (table.name,))
             for column, target, key in references:
                 self._change(f"DELETE FROM {table.name} WHERE {column} NOT IN (SELECT {key} FROM {target})")

@@ -236,19 +236,19 @@ def _read_frames(content: bytes) -> Iterator[_Frame]:
         return
     order = ">" if magic & 1 else "<"
     salts = content[16:24]
-    sums = _checksum(content[:24], (0, 0), order)
+    sums = _compute_checksum(content[:24], (0, 0), order)
     if sums != struct.unpack_from(">2I", content, 24):
         return
     for at in range(LOG_HEADER, len(content) - FRAME_HEADER - size + 1, FRAME_HEADER + size):
         page, pages = struct.unpack_from(">2I", content, at)
         start = at + FRAME_HEADER
-        sums = _checksum(content[at : at + 8] + content[start : start + size], sums, order)
+        sums = _compute_checksum(content[at : at + 8] + content[start : start + size], sums, order)
         if not page or content[at + 8 : at + 16] != salts or sums != struct.unpack_from(">2I", content, at + 16):
             return
         yield _Frame(page, pages, start)
 
 
-def _checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
+def _compute_checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[int, int]:
     first, second = sums
     words = iter(struct.unpack(f"{order}{len(data) // 4}I", data))
     for one, other in zip(words, words, strict=True):
@@ -353,7 +353,7 @@ class _CopiedTable:
         """Copy readable rows; return the numbers of copied and of lost rows."""
         if self.columns[0] != "pk":
             return self._copy_without_numbers()
-        pks = self._row_numbers()
+        pks = self._read_row_numbers()
         end = self._find_end(pks)
         at = min(pks, default=1)
         while at <= end:
@@ -381,7 +381,7 @@ class _CopiedTable:
                 self._copy_between(first, middle)
                 self._copy_between(middle + 1, last)
 
-    def _row_numbers(self) -> set[int]:
+    def _read_row_numbers(self) -> set[int]:
         """Return the row numbers that the table or one of its indexes has, as far as they can be read."""
         pks: set[int] = set()
         rows = self._fetch_rows(

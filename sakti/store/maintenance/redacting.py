@@ -17,17 +17,17 @@ from typing import Any, TypeVar
 from msgspec import Struct, field
 from peewee import CompositeKey, Model, Value
 
-from sakti.core.types import Message, plain_text
+from sakti.core.types import Message, join_plain_text
 from sakti.store import archive_file, user_state
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.maintenance import upkeep
-from sakti.store.models import MODELS, MessageRow, PartsField, SearchDocRow, TaskRow, UiStateRow, meta_of
+from sakti.store.models import MODELS, MessageRow, PartsField, SearchDocRow, TaskRow, UiStateRow, get_meta
 from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.secrets import MARK, find_marks, mask_secrets, mask_value
 from sakti.store.tasks import rows as task_rows
-from sakti.store.text_registry import by_name, mask_for_storage
+from sakti.store.text_registry import map_tables, mask_for_storage
 from sakti.store.threads import codec
 
 BATCH = 50  # rows that are looked through in one go
@@ -60,7 +60,7 @@ async def count(store: Store) -> SecretCounts:
     """Count the texts with secrets, changing nothing. Raises StoreError (archive) as `redact`."""
     await store.read(archive_file.refuse_missing)
     out = SecretCounts()
-    for model in _models():
+    for model in _list_models():
         async for some in _find_dirty_rows(store, model):
             _count_dirty(out, model, some)
     async for rows in _find_spanning(store):
@@ -75,7 +75,7 @@ async def redact(store: Store) -> SecretCounts:
     """
     await store.read(archive_file.refuse_missing)
     out = SecretCounts()
-    for model in _models():
+    for model in _list_models():
         async for some in _find_dirty_rows(store, model):
             _count_dirty(out, model, some)
             step = partial(_write_masked, model=model)
@@ -86,13 +86,13 @@ async def redact(store: Store) -> SecretCounts:
     return out
 
 
-def _models() -> list[type[Model]]:
-    return [model for model in MODELS if by_name()[meta_of(model).table_name].texts]
+def _list_models() -> list[type[Model]]:
+    return [model for model in MODELS if map_tables()[get_meta(model).table_name].texts]
 
 
 def _count_dirty(out: SecretCounts, model: type[Model], some: Sequence[_Dirty]) -> None:
     for row in some:
-        out.texts[meta_of(model).table_name] += len(row.after)
+        out.texts[get_meta(model).table_name] += len(row.after)
         new, old = (_to_json_values(values) for values in (row.after, row.before))
         out.marks |= set(find_marks(new)) - set(find_marks(old))
 
@@ -122,7 +122,7 @@ def _read_dirty(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirt
 
     A table without a number for each row is small, and is read at once.
     """
-    meta = meta_of(model)
+    meta = get_meta(model)
     number = meta.fields.get("pk")
     query: Any = model.select()
     if number is None:
@@ -138,8 +138,8 @@ def _read_dirty(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirt
 def _find_dirty(model: type[Model], row: Any) -> _Dirty | None:
     if model is UiStateRow and row.key == user_state.MARK_KEY:
         return None
-    meta = meta_of(model)
-    words = by_name()[meta.table_name].texts
+    meta = get_meta(model)
+    words = map_tables()[meta.table_name].texts
     before = {f.name: getattr(row, f.name) for f in meta.sorted_fields if f.column_name in words}
     after = {name: _mask_value(meta.fields[name], value) for name, value in before.items()}
     changed = {name: value for name, value in after.items() if value != before[name]}
@@ -159,7 +159,7 @@ def _mask_value(column: Any, value: Any) -> Any:
 
 def _write_masked(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
     """Write masked rows; one that another window changed meanwhile is masked as it is now."""
-    fields = meta_of(model).fields
+    fields = get_meta(model).fields
     for row in some:
         # a key may be a text of the user's, which its column would mask
         here: Any = [fields[name] == Value(value, converter=False) for name, value in row.key.items()]
@@ -226,7 +226,7 @@ def _mask_as_one_text(
     text = codec.read_text(raw, parts)
     if mask_secrets(text) == text:
         return None
-    message_text = plain_text(
+    message_text = join_plain_text(
         codec.mask_parts([codec.decode(part) for part in json.loads(codec.unpack_or_empty(parts))])
     )
     clean = mask_secrets(message_text)

@@ -257,8 +257,8 @@ COUNTED = (
 
 def collect_stats(db: Database, path: Path) -> dict[str, int | str]:
     """Return sizes and counts; `bytes` is of all files of the database together."""
-    out: dict[str, int | str] = {"path": str(path), "schema": migrate.current_version(db)}
-    out["bytes"] = _total_size(path)
+    out: dict[str, int | str] = {"path": str(path), "schema": migrate.read_current_version(db)}
+    out["bytes"] = _compute_total_size(path)
     sources = {table: f"count(*) FROM {table}" for table in COUNTED}
     sources["archived"] = f"count(*) FROM messages WHERE {archive_file.REFERS}"
     sources["tokens"] = "coalesce(sum(token_count), 0) FROM messages"
@@ -267,7 +267,7 @@ def collect_stats(db: Database, path: Path) -> dict[str, int | str]:
     counts = dict(zip(sources, counted, strict=True))
     tokens = counts.pop("tokens")
     out.update(counts)
-    out["archive_bytes"] = files.size_of(archive_file.path_of(path))
+    out["archive_bytes"] = files.get_size(archive_file.get_path(path))
     out["tokens"] = tokens
     return out
 
@@ -299,13 +299,13 @@ def vacuum(path: Path) -> tuple[int, int]:
         raise StoreError(
             f"{path} is open in another window: close it first. Nothing was changed.", code="busy", retryable=True
         )
-    before = _total_size(path)
+    before = _compute_total_size(path)
     if shutil.disk_usage(path.parent).free < before * 2:
         raise StoreError(f"Not enough disk space to rewrite {path}: it needs {2 * before:,} bytes.", code="full")
     try:
         with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
             opening.refuse_foreign(connection, path)
-            if migrate.current_version(wrap_connection(connection)) != migrate.LATEST:
+            if migrate.read_current_version(wrap_connection(connection)) != migrate.LATEST:
                 raise StoreError(f"{path} is of another version of sakti: open it once, then run this.", code="schema")
             for index in (*search_index.TABLES, search_index.TASKS):  # they keep removed entries until they are merged
                 connection.execute(f"INSERT INTO {index} ({index}) VALUES ('optimize')")
@@ -315,16 +315,16 @@ def vacuum(path: Path) -> tuple[int, int]:
             _vacuum_archive(path)
     except apsw.Error as e:
         raise failures.to_store_error(e, path, saving=False) from e
-    return before, _total_size(path)
+    return before, _compute_total_size(path)
 
 
-def _total_size(path: Path) -> int:
-    return sum(map(files.size_of, files.list_files(path)))
+def _compute_total_size(path: Path) -> int:
+    return sum(map(files.get_size, files.list_files(path)))
 
 
 def _vacuum_archive(path: Path) -> None:
     """Rewrite a database's archive, if there is one, without free space. Raises apsw.Error."""
-    place = archive_file.path_of(path)
+    place = archive_file.get_path(path)
     if place.exists():
         with contextlib.closing(archive_file.connect(place)) as file:
             if archive_file.read_number(file) is not None:

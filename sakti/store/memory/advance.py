@@ -95,7 +95,7 @@ def _require_coverable(db: Database, group: Group) -> None:
         " AND state = 'provisional')",
         (group.thread_id, group.first_index, group.last_index, group.record_id),
     ).fetchone()
-    if overlap or (group.first_index or 0) <= rows.cursor(db, group.record_id, group.thread_id):
+    if overlap or (group.first_index or 0) <= rows.find_cursor(db, group.record_id, group.thread_id):
         raise MemoryFailure("These messages were observed in another window meanwhile.", code="conflict")
     if provisional:
         raise MemoryFailure("These messages are not accepted yet.", code="conflict")
@@ -166,7 +166,9 @@ def _choose_groups(db: Database, record_id: str, thread_id: str, ids: Sequence[s
 def _activate_groups(db: Database, entering: Sequence[Group], now: int) -> None:
     """Activate groups of one thread, each directly behind the observed messages."""
     first = entering[0]
-    end = _require_adjacent(db, [g for g in entering if g.observes], rows.cursor(db, first.record_id, first.thread_id))
+    end = _require_adjacent(
+        db, [g for g in entering if g.observes], rows.find_cursor(db, first.record_id, first.thread_id)
+    )
     change_state(db, [g.id for g in entering], "buffered", "active", now)
     _activate_reports(db, first.record_id, first.thread_id, end, now)
     record, observed = MemoryRecordRow, sum(g.message_tokens for g in entering)
@@ -230,7 +232,7 @@ def _activate_reflection(
     ((origin, last),) = select(db, record, ("origin_type", "last_reflection_at"), id=record_id)
     before: Json = {"origin_type": origin, "last_reflection_at": last}  # what only an undo of it needs
     merged = rows.get_groups(db, waiting.merged_group_ids)
-    before |= _task_of(db, waiting, merged, thread_id) if alone else {}
+    before |= _write_task(db, waiting, merged, thread_id) if alone else {}
     update(db, GroupRow, waiting.id, metadata={**waiting.metadata, "before": before})
     change_state(db, [waiting.id], "buffered", "active", now)
     change_state(db, waiting.merged_group_ids, "active", "superseded", now)
@@ -243,7 +245,7 @@ def _activate_reflection(
     return rows.get_groups(db, [waiting.id])[0], tuple(merged)
 
 
-def _task_of(db: Database, reflection: Group, merged: Sequence[Group], thread_id: str) -> Json:
+def _write_task(db: Database, reflection: Group, merged: Sequence[Group], thread_id: str) -> Json:
     """Write the reflection's task to the thread; return the previous one.
 
     It does nothing if a newer Observer has set the task, or if the reflection covers other threads.

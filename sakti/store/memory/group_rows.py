@@ -152,7 +152,7 @@ def get_groups(db: Database, ids: Collection[str]) -> list[Group]:
     return [GROUP.of(r) for r in rows]
 
 
-def cursor(db: Database, record_id: str, thread_id: str) -> int:
+def find_cursor(db: Database, record_id: str, thread_id: str) -> int:
     """Return the index of the last observed message of a thread, or -1.
 
     It is the end of the groups that are or were in the log.
@@ -178,10 +178,10 @@ def insert_group(db: Database, group: Group, lines: Sequence[NewLine], resource_
         same=of_group,
     )
     texts = [(line.id, line.content, line.metadata, line.thread_id or group.thread_id) for line in lines]
-    search_index.put_all(db, _docs(group, resource_id, group.created_at, texts))
+    search_index.put_all(db, _iter_docs(group, resource_id, group.created_at, texts))
 
 
-def _docs(
+def _iter_docs(
     group: Group, resource_id: str, created_at: int, lines: Iterable[tuple[str, str, Json, str]]
 ) -> Iterator[Doc]:
     """Yield the search rows of a group's lines (id, text, metadata, thread), each with the previous line."""
@@ -217,16 +217,16 @@ def reindex_group(db: Database, group: Group) -> None:
     ).fetchall()
     texts = [(line_id, text, json.loads(metadata), thread_id) for line_id, text, metadata, thread_id, _ in rows]
     if rows:
-        search_index.put_all(db, _docs(group, rows[0][4], group.created_at, texts))
+        search_index.put_all(db, _iter_docs(group, rows[0][4], group.created_at, texts))
 
 
-def verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
+def list_verified_findings(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the findings of children in some groups whose quotes are on the disk, newest first."""
     is_verified = "category = 'findings' AND (content LIKE '%[verified]' OR content LIKE '%[moved]')"
     return _format_lines(db, group_ids, is_verified)[::-1]
 
 
-def pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
+def list_pinned_lines(db: Database, group_ids: Sequence[str]) -> list[str]:
     """Return the pinned lines of some groups as the log writes them, oldest first."""
     return _format_lines(db, group_ids, "pinned = 1")
 
@@ -243,7 +243,7 @@ def _format_lines(db: Database, group_ids: Sequence[str], condition: str) -> lis
     return [format_line(*row) for row in rows]
 
 
-def mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Json]]:
+def load_mode_data(db: Database, group_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, Json]]:
     """Return the sections and the `mode_specific` fields of these groups' lines, by content."""
     marks = ",".join("?" * len(group_ids))
     # SQL: reads JSON inside a column
@@ -281,7 +281,7 @@ class Section(Struct, frozen=True):
     spans: tuple[Span, ...]
 
 
-def section_metadata(sections: Sequence[Section]) -> Json:
+def make_section_metadata(sections: Sequence[Section]) -> Json:
     """Convert the sections of a new group to the form in its metadata."""
     return {SECTIONS: [[s.lines, s.rows, [[x.thread_id, x.first, x.last, x.title] for x in s.spans]] for s in sections]}
 
@@ -294,31 +294,31 @@ def read_sections(group: Group) -> tuple[Section, ...]:
     )
 
 
-def own_span(group: Group) -> tuple[Span, ...]:
+def get_own_span(group: Group) -> tuple[Span, ...]:
     """Return the group's messages from its own thread; empty for a report or an import."""
     if group.first_index is None or group.last_index is None:
         return ()
     return (Span(group.thread_id, group.first_index, group.last_index, str(group.metadata.get(TITLE, ""))),)
 
 
-def spans(group: Group) -> tuple[Span, ...]:
+def list_spans(group: Group) -> tuple[Span, ...]:
     """Return all messages that a group covers, one span per thread."""
     parts = read_sections(group)
-    return merge_spans(x for s in parts for x in s.spans) if parts else own_span(group)
+    return merge_spans(x for s in parts for x in s.spans) if parts else get_own_span(group)
 
 
-def spans_of_row(group: Group, row: int) -> tuple[Span, ...]:
+def list_row_spans(group: Group, row: int) -> tuple[Span, ...]:
     """Return the messages that one line of a group's log covers."""
     for section in read_sections(group):
         if row < section.rows:
             return section.spans
         row -= section.rows
-    return own_span(group)
+    return get_own_span(group)
 
 
-def thread_of_row(group: Group, row: int) -> str:
+def get_row_thread(group: Group, row: int) -> str:
     """Return the thread of one line of a group's log; the group's thread if it covers several."""
-    covered = spans_of_row(group, row)
+    covered = list_row_spans(group, row)
     return covered[0].thread_id if len(covered) == 1 else group.thread_id
 
 
@@ -356,7 +356,7 @@ def find_origin(db: Database, line_id: str) -> Origin | None:
     messages = [
         (span, *message)
         for group in get_groups(db, [group_id])
-        for span in spans_of_row(group, line)
+        for span in list_row_spans(group, line)
         for message in db.execute_sql(
             f"SELECT id, message_index, substr(sakti_text(raw_content, parts), 1, {HEAD}) FROM messages"
             " WHERE thread_id = ? AND message_index BETWEEN ? AND ? ORDER BY message_index LIMIT ?",
@@ -371,10 +371,10 @@ def find_origin(db: Database, line_id: str) -> Origin | None:
 
 def _find_closest(content: str, texts: Iterable[str]) -> int:
     """Return the index of the text that shares most words with `content`; the earliest of equals."""
-    words = _words(content)
-    shared = [len(words & _words(text)) for text in texts]
+    words = _collect_words(content)
+    shared = [len(words & _collect_words(text)) for text in texts]
     return shared.index(max(shared))
 
 
-def _words(text: str) -> set[str]:
+def _collect_words(text: str) -> set[str]:
     return {w for w in WORD.findall(text.lower()) if len(w) > 2 and w not in STOP_WORDS}

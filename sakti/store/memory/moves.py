@@ -19,7 +19,7 @@ from sakti.store.memory import group_rows as rows
 from sakti.store.memory.group_rows import Group, GroupState, NewLine, ResultLease
 from sakti.store.memory.records import CORRECTIONS, HOLD_REFLECTION, count_corrections, set_record_metadata
 from sakti.store.models import CompactionRow, GroupRow, MemoryRecordRow, MessageRow, ObservationRow
-from sakti.store.rows import Shape, first, insert, update
+from sakti.store.rows import Shape, fetch_first, insert, update
 from sakti.store.search import index as search_index
 from sakti.store.threads import threads
 from sakti.store.threads.threads import HOLD
@@ -144,7 +144,7 @@ def update_figures(db: Database, record_id: str, thread_id: str, now: int) -> No
         " AND message_index > ?4 AND state != 'withheld'), origin_type = CASE WHEN origin_type = 'initialization'"
         " AND EXISTS (SELECT 1 FROM observation_groups WHERE record_id = ?2 AND state = 'active')"
         " THEN 'observation' ELSE origin_type END WHERE id = ?2",
-        (now, record_id, thread_id, rows.cursor(db, record_id, thread_id)),
+        (now, record_id, thread_id, rows.find_cursor(db, record_id, thread_id)),
     )
 
 
@@ -202,7 +202,7 @@ def count_lines(db: Database, done: Compaction) -> tuple[int, int, int]:
     pinned = pinned_lines.where(line.pinned == 1, line.forgotten == 0).scalar(db)
     flagged = fn.COALESCE(fn.SUM(fn.json_array_length(line.flags) > 0), 0)
     new_lines = line.select(fn.COUNT(line.pk), flagged.coerce(False)).where(line.group_id.in_(done.group_ids))
-    lines, doubtful = first(db, new_lines.where(line.forgotten == 0))
+    lines, doubtful = fetch_first(db, new_lines.where(line.forgotten == 0))
     return lines, pinned, doubtful
 
 
@@ -225,7 +225,7 @@ def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoComp
     done = last_compaction(db, thread_id)
     if done is None or done.id != move.compaction_id:
         raise MemoryFailure("Only the last compaction of this thread can be undone.", code="conflict")
-    groups = _own_groups(db, done, record_id, thread_id)
+    groups = _load_own_groups(db, done, record_id, thread_id)
     ready = set(done.before.get("buffered", ()))
     buffered = [g.id for g in groups if g.id in ready]
     created = [g for g in groups if g.id not in ready]
@@ -233,7 +233,7 @@ def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoComp
     change_state(db, buffered, "active", "buffered", now)
     for group in created:
         rows.unindex_group(db, group)
-    end = rows.cursor(db, record_id, thread_id)
+    end = rows.find_cursor(db, record_id, thread_id)
     reports = _take_back_reports(db, record_id, thread_id, end, now)
     discard_stale(db, record_id, [*(g.id for g in groups), *reports], now)
     record = MemoryRecordRow
@@ -263,7 +263,7 @@ def _take_back_reports(db: Database, record_id: str, thread_id: str, end: int, n
     return reports
 
 
-def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
+def _load_own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) -> list[Group]:
     """Return a compaction's groups. Raises MemoryFailure (conflict) if undo would change others."""
     groups = rows.get_groups(db, done.group_ids)
     reason = ""
@@ -271,7 +271,7 @@ def _own_groups(db: Database, done: Compaction, record_id: str, thread_id: str) 
         reason = "it also covers work outside this thread"
     elif change := _describe_change(groups, len(done.group_ids)):
         reason = change
-    elif rows.cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in groups):
+    elif rows.find_cursor(db, record_id, thread_id) != max(g.last_index or 0 for g in groups):
         reason = "more was observed after it"
     if reason:
         raise MemoryFailure(f"Cannot be undone: {reason}.", code="conflict")
@@ -326,7 +326,7 @@ def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int
 
 def _find_reflection(db: Database, record_id: str, generation: int | None) -> Group:
     """Return the reflection to undo; it must be in the log."""
-    merged, active = _reflections(db, record_id, "superseded"), _reflections(db, record_id, "active")
+    merged, active = _list_reflections(db, record_id, "superseded"), _list_reflections(db, record_id, "active")
     target = next(reversed(active), None)
     if generation is not None:
         target = next((g for g in (*reversed(active), *reversed(merged)) if g.generation == generation), None)
@@ -343,7 +343,7 @@ def _find_reflection(db: Database, record_id: str, generation: int | None) -> Gr
     return target
 
 
-def _reflections(db: Database, record_id: str, state: GroupState) -> list[Group]:
+def _list_reflections(db: Database, record_id: str, state: GroupState) -> list[Group]:
     return [g for g in rows.list_groups(db, record_id, state) if g.kind == "reflection"]
 
 

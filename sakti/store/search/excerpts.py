@@ -11,7 +11,7 @@ from itertools import compress
 
 from msgspec import Struct
 
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.store.search.features import Pattern
 from sakti.store.search.folding import fold_text, lower_keeping_length, remove_accents
 from sakti.store.search.index import split_identifier
@@ -144,7 +144,7 @@ def explain_match(
         return "", []
     if not features.has_words:
         question = (before or "").strip() if ranked.answers else ""
-        return f"answer to “{one_line(question, QUOTED)}”" if question else "next to a match", []
+        return f"answer to “{to_one_line(question, QUOTED)}”" if question else "next to a match", []
     matched = list(compress(pattern.terms, features.own))
     parts = [p for p, _ in compress(pattern.parts, features.own[len(pattern.terms) :])]
     typed = [p for p in parts if p not in pattern.meant]

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from msgspec import Struct
 
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.store.search.excerpts import Excerpt
 from sakti.store.search.features import TOOL
 from sakti.store.search.rank import NO_PARTS, Parts
@@ -75,7 +75,7 @@ class Hit(Struct, frozen=True, dict=True):
         """Return how many more texts say the same; in what tools print numbers may differ."""
         what = "text that differs in numbers at most" if self.role == TOOL else "identical text"
         many = "texts that differ in numbers at most" if self.role == TOOL else ""
-        return f"{counted(self.copies, what, many)} not listed" if self.copies else ""
+        return f"{format_count(self.copies, what, many)} not listed" if self.copies else ""
 
 
 class SearchPage(Struct, frozen=True):

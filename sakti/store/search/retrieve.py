@@ -16,18 +16,8 @@ from msgspec import Struct, field, json
 from msgspec.structs import replace
 
 from sakti.store.connection import Connection
+from sakti.store.search import folding
 from sakti.store.search.filters import RowFilter
-from sakti.store.search.folding import (
-    SIZE,
-    cut,
-    escape_like,
-    fold_text,
-    match_all,
-    match_any,
-    quote_phrase,
-    select_covering,
-    split_trigrams,
-)
 from sakti.store.search.index import split_identifier
 from sakti.store.search.query import Query, is_cjk
 from sakti.store.search.rows import LOG_LINES, ROW, Row, build_values_table, is_unindexed, load_texts, to_json_list
@@ -218,7 +208,7 @@ def _match_operand(word: str) -> str:
     """Return the FTS5 query of a word that is required; an identifier may be a part of a longer one."""
     phrases = list_spellings(word.rstrip("*"), prefix=word.endswith("*"))
     parts = split_identifier(word) if " " not in word else []
-    return f"({' OR '.join([*phrases, quote_phrase(' '.join(parts))] if len(parts) > 1 else phrases)})"
+    return f"({' OR '.join([*phrases, folding.quote_phrase(' '.join(parts))] if len(parts) > 1 else phrases)})"
 
 
 def find_by_words(look: IndexLookup, terms: Sequence[Term], query: Query, *, own: bool) -> Matches:
@@ -417,13 +407,13 @@ def _read_slices(look: IndexLookup, part: str) -> Iterator[Sequence[int]]:
     """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
     if look.place.keys is not None and len(look.place.keys) <= MEASURED:
         yield look.place.keys[::-1]
-    elif len(part) >= SIZE:
-        yield from _with_pieces(look, match_all(select_covering(cut(part))), part)
+    elif len(part) >= folding.SIZE:
+        yield from _with_pieces(look, folding.match_all(folding.select_covering(folding.cut(part))), part)
     elif len(longer := _list_pieces_with_prefix(look.db, part)) == MOST_PIECES:
         yield [row.pk for row in find_by_reading(look, [part])]
     else:
         inside: list[int] = []
-        for keys in _with_pieces(look, match_any(longer), part):
+        for keys in _with_pieces(look, folding.match_any(longer), part):
             inside += keys
             yield keys
         yield _find_at_text_end(look, part, inside)
@@ -489,8 +479,8 @@ def _find_at_text_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[i
             " WHERE term LIKE ? ESCAPE '\\'"
         )
         # SQL: FTS5, for which peewee has no operator
-        ending = [w for (w,) in look.db.execute_sql(sql, (FIRST_SIGN, f"%{escape_like(part)}")).fetchall()]
-        match = f"{OWN} : ({match_any(ending[:MOST_PIECES])})" if ending else ""
+        ending = [w for (w,) in look.db.execute_sql(sql, (FIRST_SIGN, f"%{folding.escape_like(part)}")).fetchall()]
+        match = f"{OWN} : ({folding.match_any(ending[:MOST_PIECES])})" if ending else ""
         sql = f"{_WORDS}{look.place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
         # SQL: FTS5, for which peewee has no operator
         return [key for (key,) in look.db.execute_sql(sql, (match, SLICE)).fetchall()] if match else []
@@ -501,26 +491,29 @@ def _find_at_text_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[i
     return keys
 
 
-def exclude_likely_copies(
-    look: IndexLookup, place: RowFilter, copies: Sequence[bytes], unwanted: Sequence[str]
-) -> RowFilter:
+def exclude_copies(look: IndexLookup, place: RowFilter, copies: Sequence[bytes], unwanted: Sequence[str]) -> RowFilter:
     """Return the filter of rows that are likely no copies (of these sizes), without `unwanted`."""
     words = [w for w in unwanted if not is_unindexed(w)]
-    parts = [fold_text(w).lower() for w in unwanted if is_unindexed(w)]
-    pieces = [match_all(cut(p)) if len(p) >= SIZE else match_any(_list_pieces_with_prefix(look.db, p)) for p in parts]
+    parts = [folding.fold_text(w).lower() for w in unwanted if is_unindexed(w)]
+    pieces = [
+        folding.match_all(folding.cut(p))
+        if len(p) >= folding.SIZE
+        else folding.match_any(_list_pieces_with_prefix(look.db, p))
+        for p in parts
+    ]
     indexed = {"search_words": [match_any_word(words)] if words else [], "search_trigrams": list(filter(None, pieces))}
     return place.unlike(copies, indexed)
 
 
 def find_similar_parts(look: IndexLookup, word: str) -> list[Row]:
     """Return the rows with at least half of the trigrams of `word`, those with most of them first."""
-    pieces = split_trigrams(word)
+    pieces = folding.split_trigrams(word)
     shared: Counter[int] = Counter()
     last, high = look.place.bounds(look.newest)
     sql = f"{_TRIGRAMS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')} ORDER BY rowid DESC LIMIT ?"
     for piece in pieces:
         # SQL: FTS5, for which peewee has no operator
-        rows = look.db.execute_sql(sql, (quote_phrase(piece), max(last, high - SPAN), high, 2 * SLICE))
+        rows = look.db.execute_sql(sql, (folding.quote_phrase(piece), max(last, high - SPAN), high, 2 * SLICE))
         shared.update(key for (key,) in rows)
         if look.is_over():
             break
@@ -533,13 +526,13 @@ def is_part_of_text(db: Connection, part: str) -> bool:
 
     The part has three or more characters.
     """
-    if not (pieces := split_trigrams(part)):
+    if not (pieces := folding.split_trigrams(part)):
         return False
     # SQL: FTS5, for which peewee has no operator
-    found_by = db.execute_sql(f"{_TRIGRAMS} ORDER BY rowid DESC LIMIT ?", (match_all(pieces), LOOKED_INTO))
+    found_by = db.execute_sql(f"{_TRIGRAMS} ORDER BY rowid DESC LIMIT ?", (folding.match_all(pieces), LOOKED_INTO))
     keys = [key for (key,) in found_by]
-    sought = fold_text(part).lower()
-    return any(sought in fold_text(text).lower() for key in keys for text in load_texts(db, [key]).values())
+    sought = folding.fold_text(part).lower()
+    return any(sought in folding.fold_text(text).lower() for key in keys for text in load_texts(db, [key]).values())
 
 
 # --- rows ---------------------------------------------------------------------------------------------------
@@ -584,7 +577,7 @@ def find_by_reading(look: IndexLookup, needles: Sequence[str], *, ends: bool = F
     """
     place = look.place
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
-    values = [*place.values, *(f"%{escape_like(n[:200])}{'' if ends else '%'}" for n in needles)]
+    values = [*place.values, *(f"%{folding.escape_like(n[:200])}{'' if ends else '%'}" for n in needles)]
     table, most, span = ("search_texts", CANDIDATES, LIKE_SPAN) if needles else ("search_docs", LISTED, SPAN)
     sql = (
         f"SELECT {ROW} FROM {table} d WHERE d.pk > ? AND d.pk <= ?{place.among('d.pk')} AND {place.where}{clause}"

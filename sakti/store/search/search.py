@@ -219,7 +219,7 @@ def _look_behind(
         others = look.place.without([row.pk for row in candidates.rows])
         if likely_first:
             unwanted = query.excluded if listed.gone else ()
-            others = retrieve.exclude_likely_copies(look, others, list_copy_sizes(look.db, copied), unwanted)
+            others = retrieve.exclude_copies(look, others, list_copy_sizes(look.db, copied), unwanted)
         more = find_candidates(replace(look, place=others), query, first=False, now=now)
         candidates = candidates.and_behind(more, likely_first or more.more)
         listed = _list_candidates(look.db, candidates, query)

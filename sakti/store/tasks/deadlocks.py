@@ -47,7 +47,7 @@ class WaitGraph:
         self._ahead: dict[Node, list[Node]] = {}
         self._behind: dict[Node, list[Node]] = {}
         existing = list(existing)
-        self._rank = _first_order([*existing, *coming])
+        self._rank = _compute_first_order([*existing, *coming])
         for edge in existing:
             self.add(edge)
 
@@ -106,7 +106,7 @@ def _rotate(task: str, cycle: tuple[str, ...]) -> tuple[str, ...]:
     return (*cycle[at:-1], *cycle[:at], task)
 
 
-def _graph(edges: Iterable[Edge]) -> dict[Node, list[Node]]:
+def _build_graph(edges: Iterable[Edge]) -> dict[Node, list[Node]]:
     ahead: dict[Node, list[Node]] = {}
     for edge in edges:
         for node, other in list_waits(edge):
@@ -115,9 +115,9 @@ def _graph(edges: Iterable[Edge]) -> dict[Node, list[Node]]:
     return ahead
 
 
-def _first_order(edges: Iterable[Edge]) -> dict[Node, int]:
+def _compute_first_order(edges: Iterable[Edge]) -> dict[Node, int]:
     """Return a rank for each node, below those of the nodes waiting for it if possible (depth first)."""
-    ahead = _graph(edges)
+    ahead = _build_graph(edges)
     rank: dict[Node, int] = {}
     entered: set[Node] = set()
     for start in ahead:
@@ -137,9 +137,9 @@ def _first_order(edges: Iterable[Edge]) -> dict[Node, int]:
     return rank
 
 
-def _components(edges: Iterable[Edge]) -> dict[Node, int]:
+def _find_components(edges: Iterable[Edge]) -> dict[Node, int]:
     """Return the number of each node's strongly connected component (Kosaraju's two walks)."""
-    ahead, rank = _graph(edges), _first_order(edges)
+    ahead, rank = _build_graph(edges), _compute_first_order(edges)
     behind: dict[Node, list[Node]] = {}
     for node, others in ahead.items():
         for other in others:
@@ -164,7 +164,7 @@ def find_cycles(edges: Iterable[Edge]) -> list[tuple[str, ...]]:
     time stays proportional to their number.
     """
     edges = list(edges)
-    component = _components(edges)
+    component = _find_components(edges)
     within = {e: {component[a] for a, b in list_waits(e) if component[a] == component[b]} for e in edges}
     place = _join_sets(within.values())
     apart: dict[int, WaitGraph] = {}

@@ -263,7 +263,7 @@ def list_edges(db: Connection, resource_id: str) -> list[tuple[str, str, str]]:
 def list_parts_among(db: Connection, task_ids: Iterable[str]) -> list[tuple[str, str]]:
     """Return (child, parent) of the edges between these tasks."""
     tasks = list(task_ids)
-    edges = _edges(db, tasks, _OF_TASK)
+    edges = _load_edges(db, tasks, _OF_TASK)
     return [(task, on) for task, on, kind in edges if kind == PARENT and on in tasks]
 
 
@@ -337,34 +337,34 @@ def _join_paths(before: dict[Node, Node | None], after: dict[Node, Node | None],
 def _list_ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
     """Return pairs of a node and a node that it waits for."""
     out: list[tuple[Node, Node]] = []
-    sides = _sides(nodes)
-    for task, on, kind in _edges(db, sides, _OF_TASK):
+    sides = _build_sides(nodes)
+    for task, on, kind in _load_edges(db, sides, _OF_TASK):
         out += [((task, side), (on, kind == BLOCKS)) for side in sides[task]]
     ends = {task for task, is_end in nodes if is_end}
-    parts = _edges(db, ends, _OF_TARGET)
+    parts = _load_edges(db, ends, _OF_TARGET)
     return out + [((on, True), (task, True)) for task, on, kind in parts if kind == PARENT]
 
 
 def _list_behind(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
     """Return pairs of a node and what waits for it."""
     out: list[tuple[Node, Node]] = []
-    sides = _sides(nodes)
-    for task, on, kind in _edges(db, sides, _OF_TARGET):
+    sides = _build_sides(nodes)
+    for task, on, kind in _load_edges(db, sides, _OF_TARGET):
         if (kind == BLOCKS) in sides[on]:
             out += [((on, kind == BLOCKS), (task, False)), ((on, kind == BLOCKS), (task, True))]
     ends = {task for task, is_end in nodes if is_end}
-    wholes = _edges(db, ends, _OF_TASK)
+    wholes = _load_edges(db, ends, _OF_TASK)
     return out + [((task, True), (on, True)) for task, on, kind in wholes if kind == PARENT]
 
 
-def _sides(nodes: Sequence[Node]) -> dict[str, list[bool]]:
+def _build_sides(nodes: Sequence[Node]) -> dict[str, list[bool]]:
     out: dict[str, list[bool]] = {}
     for task, is_end in nodes:
         out.setdefault(task, []).append(is_end)
     return out
 
 
-def _edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, str, str]]:
+def _load_edges(db: Connection, tasks: Iterable[str], have: str) -> list[tuple[str, str, str]]:
     """Return the edges at these tasks, to live tasks, that make one wait for another."""
     task_list = list(tasks)
     if not task_list:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from msgspec import Struct, field
 
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Json
 from sakti.store.connection import Connection
 from sakti.store.search import index as search_index
@@ -293,10 +293,10 @@ def describe_board(db: Connection, resource_id: str, thread_id: str) -> str:
     ).fetchone()
     parts: list[str] = []
     if row is not None:
-        parts.append(f"Task in progress: {row[0]} {one_line(row[1])}")
+        parts.append(f"Task in progress: {row[0]} {to_one_line(row[1])}")
     elif by_state["in_progress"]:
         card = list_cards(db, resource_id, "in_progress", 1)[0]
-        parts.append(f"Task in progress, claimed elsewhere: {card.handle} {one_line(card.title)}")
+        parts.append(f"Task in progress, claimed elsewhere: {card.handle} {to_one_line(card.title)}")
     if by_state["ready"]:
         parts.append(f"{by_state['ready']} tasks ready" if by_state["ready"] > 1 else "1 task ready")
     return ". ".join(parts)
@@ -371,10 +371,10 @@ def select(
         source = "tasks t CROSS JOIN task_labels l ON l.task_id = t.id AND l.label = ?"
     if total <= offset:
         return [], total
-    return _first_of_each(db, states, source, clause, values, limit, offset), total
+    return _load_first_of_each(db, states, source, clause, values, limit, offset), total
 
 
-def _first_of_each(
+def _load_first_of_each(
     db: Connection,
     states: Sequence[State],
     source: str,
@@ -485,7 +485,7 @@ def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]
     query = search_query.parse_query(text, partial(_occurs, db))
     without = "".join(f" NOT {_quote(e)}" for e in query.excluded)
     hits: list[str] = []
-    for match in _matches(db, query):
+    for match in _iter_matches(db, query):
         if len(hits) < limit:
             hits.extend(i for i in _rank(db, resource_id, f"({match}){without}", limit) if i not in hits)
     if not hits and not _is_one_letter(text.strip()):
@@ -500,9 +500,9 @@ def search_texts(
     return text_search.search(db, text, text_search.Scope(resource_id, kinds=(kind,)), limit=limit).hits
 
 
-def _matches(db: Connection, query: search_query.Query) -> Iterator[str]:
+def _iter_matches(db: Connection, query: search_query.Query) -> Iterator[str]:
     """Yield what to match, the strictest first: all words, all as beginnings, some of them."""
-    words = _words(query.text)
+    words = _list_words(query.text)
     quoted_words = [
         *map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])),
         *map(_quote_prefix, query.prefixes),
@@ -513,10 +513,10 @@ def _matches(db: Connection, query: search_query.Query) -> Iterator[str]:
         yield " AND ".join([*map(_quote, query.phrases), *map(_quote_prefix, (*words, *query.prefixes))])
     some = [*quoted_words, *map(_quote, search_query.list_terms(query.text))]
     if len(set(some)) > 1:
-        yield " OR ".join([q for q in dict.fromkeys(some) if _newest(db, q) is None] or some[:COMMON_WORDS])
+        yield " OR ".join([q for q in dict.fromkeys(some) if _find_newest(db, q) is None] or some[:COMMON_WORDS])
 
 
-def _words(text: str) -> list[str]:
+def _list_words(text: str) -> list[str]:
     """Different words of a query in lower case, without stop words if there are others."""
     plain = [w.lower() for w in search_query.WORD.findall(text[: search_query.MAX_TEXT])]
     return list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
@@ -541,7 +541,7 @@ def _occurs(db: Connection, phrase: str) -> bool:
     return db.execute_sql(sql, (_quote(phrase),)).fetchone() is not None
 
 
-def _newest(db: Connection, match: str) -> int | None:
+def _find_newest(db: Connection, match: str) -> int | None:
     """Return the row from which `COMMON` matches follow; None if there are not more."""
     # SQL: FTS5, for which peewee has no operator
     row = db.execute_sql(
@@ -551,7 +551,7 @@ def _newest(db: Connection, match: str) -> int | None:
 
 
 def _rank(db: Connection, resource_id: str, match: str, limit: int) -> list[str]:
-    newest = _newest(db, match) or 0
+    newest = _find_newest(db, match) or 0
     return _list_ids(
         db,
         "SELECT t.id FROM (SELECT rowid AS pk, bm25(task_words, 3.0, 1.0, 0.5) AS score FROM task_words"

@@ -128,17 +128,17 @@ class ImportedTask(Struct, frozen=True):
 
 def set_metadata(db: Database, task_id: str, metadata: Json) -> None:
     """Replace a task's metadata, except for the source kept by an import."""
-    original = {k: v for k, v in _metadata(db, task_id).items() if k == "original"}
+    original = {k: v for k, v in _load_metadata(db, task_id).items() if k == "original"}
     TaskRow.update(metadata={**original, **metadata}).where(TaskRow.id == task_id).execute(db)
 
 
 def set_source(db: Database, task_id: str, source: str, name: str, original: Json) -> None:
     """Store a task's source: the program, its id there, and the original."""
     source_metadata = {"source": source, "source_id": name, "original": original}
-    TaskRow.update(metadata={**_metadata(db, task_id), **source_metadata}).where(TaskRow.id == task_id).execute(db)
+    TaskRow.update(metadata={**_load_metadata(db, task_id), **source_metadata}).where(TaskRow.id == task_id).execute(db)
 
 
-def _metadata(db: Database, task_id: str) -> Json:
+def _load_metadata(db: Database, task_id: str) -> Json:
     row = TaskRow.select(TaskRow.metadata).where(TaskRow.id == task_id).dicts().get(db)
     return row["metadata"]
 
@@ -339,16 +339,16 @@ def add_event(
 
 def list_newest_events(db: Database, resource_id: str, actions: Iterable[str], limit: int) -> list[TaskEvent]:
     """Return the newest events of these actions that were not undone, newest first."""
-    events = _events(TaskEventRow.resource_id == resource_id, TaskEventRow.action.in_(list(actions)))
+    events = _select_events(TaskEventRow.resource_id == resource_id, TaskEventRow.action.in_(list(actions)))
     return [TaskEvent(*row) for row in events.limit(limit).execute(db)]
 
 
 def list_events_of_batch(db: Database, batch: str) -> list[TaskEvent]:
     """Return the events of one command that were not undone, newest first."""
-    return [TaskEvent(*row) for row in _events(TaskEventRow.batch == batch).execute(db)]
+    return [TaskEvent(*row) for row in _select_events(TaskEventRow.batch == batch).execute(db)]
 
 
-def _events(*where: Any) -> Any:
+def _select_events(*where: Any) -> Any:
     row = TaskEventRow
     columns = (row.pk, row.task_id, row.action, row.actor, row.before, row.after, row.created_at, row.batch)
     return row.select(*columns).where(*where, row.undone_at.is_null()).order_by(row.pk.desc()).tuples()
@@ -367,7 +367,7 @@ def map_versions(db: Connection, resource_id: str) -> dict[str, int]:
 
 def is_imported(db: Database, task_id: str) -> bool:
     """Return whether the last change of a task was an import."""
-    last = _events(TaskEventRow.task_id == task_id, TaskEventRow.action != "link").limit(1).execute(db)
+    last = _select_events(TaskEventRow.task_id == task_id, TaskEventRow.action != "link").limit(1).execute(db)
     return any(e.action == "import" or "version" in (e.after or {}) for e in (TaskEvent(*row) for row in last))
 
 

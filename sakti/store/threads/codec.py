@@ -30,7 +30,7 @@ from sakti.core.types import (
     ThinkingPart,
     ToolCallPart,
     ToolResultPart,
-    plain_text,
+    join_plain_text,
 )
 from sakti.store import archive_file
 from sakti.store.secrets import has_secret, mask_value
@@ -141,7 +141,7 @@ _texts = _Texts()
 def encode_parts(parts: Sequence[Part]) -> str | bytes:
     """Return the stored form of parts."""
     value = pack(json.dumps([encode(part) for part in parts], ensure_ascii=False, separators=(",", ":")))
-    _texts.put(value, plain_text(parts))
+    _texts.put(value, join_plain_text(parts))
     return value
 
 
@@ -164,7 +164,7 @@ def read_text(raw_content: str, parts: str | bytes) -> str:
     if (cached := _texts.get(parts)) is not None:
         return cached
     try:
-        text = plain_text([decode(part) for part in _parse(parts)])
+        text = join_plain_text([decode(part) for part in _parse(parts)])
     except (ValueError, KeyError, TypeError):
         return ""
     if text or not archive_file.is_reference(parts):  # a missing archive may come back

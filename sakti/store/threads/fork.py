@@ -66,7 +66,7 @@ def fork(
     last = _find_last_index(db, thread_id, upto)
     if last is None:
         raise StoreError("There is no message to fork from.")
-    metadata = _metadata_until(parent.metadata, last) | ({threads.UNDO_OF: thread_id} if undo else {})
+    metadata = _cut_metadata(parent.metadata, last) | ({threads.UNDO_OF: thread_id} if undo else {})
     past = [[t, min(end, last)] for t, end in parent.metadata.get("lineage", ())]
     copy = threads.create(
         db,
@@ -96,7 +96,7 @@ def fork(
     return copy
 
 
-def _metadata_until(metadata: Json, last: int) -> Json:
+def _cut_metadata(metadata: Json, last: int) -> Json:
     """Return the metadata of a thread without that of messages after index `last`."""
     dropped = set(_OF_THREAD)
     if (metadata.get("task_index") or -1) > last:  # a later message set the task
@@ -142,7 +142,7 @@ def _copy_doc(db: Database, kind: str, old: str, new: str, thread_id: str) -> No
 
 def _cover_shared_messages(db: Database, record_id: str, thread_id: str, copy: Thread, last: int, ids: Ids) -> None:
     """Add an empty group for the messages that the workspace's shared log covers already."""
-    end = min(memory.cursor(db, record_id, thread_id), last)
+    end = min(memory.find_cursor(db, record_id, thread_id), last)
     if end >= 0:
         rows.insert(
             db,
@@ -237,7 +237,7 @@ def _copy_record(db: Database, old: str, new: str, copy: Thread, log: Sequence[G
         scope="thread",
         thread_id=copy.id,
         resource_id=copy.resource_id,
-        origin_type=_origin_type(log),
+        origin_type=_find_origin_type(log),
         generation_count=generation,
         last_observed_at=parent.last_observed_at if log else None,
         last_reflection_at=parent.last_reflection_at if generation else None,
@@ -250,7 +250,7 @@ def _copy_record(db: Database, old: str, new: str, copy: Thread, log: Sequence[G
     )
 
 
-def _origin_type(log: Sequence[Group]) -> str:
+def _find_origin_type(log: Sequence[Group]) -> str:
     """Return the kind of the newest change of a log."""
     if any(group.kind == "reflection" for group in log):
         return "reflection"

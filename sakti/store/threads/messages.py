@@ -22,11 +22,11 @@ from msgspec import Struct, structs
 from peewee import fn
 
 from sakti.core.errors import StoreError
-from sakti.core.text import phrase_pattern
-from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, plain_text
+from sakti.core.text import compile_phrase
+from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, join_plain_text
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
-from sakti.store.rows import Shape, first, insert, insert_many, update
+from sakti.store.rows import Shape, fetch_first, insert, insert_many, update
 from sakti.store.search import index as search_index
 from sakti.store.search.index import find_text_before
 from sakti.store.tasks import rows
@@ -82,7 +82,7 @@ def _describe_messages(messages: Iterable[Message], name: Callable[[str], str]) 
     for message in messages:
         last = described[-1] if described else None
         if message.index < 0 or "synthetic" in message.metadata:
-            described.append([message.role, name(plain_text(message.parts))])
+            described.append([message.role, name(join_plain_text(message.parts))])
         elif last is not None and last[-1] == message.index - 1:
             last[-1] = message.index  # pyright: ignore[reportArgumentType, reportCallIssue]
         else:
@@ -206,13 +206,13 @@ def confirm(db: Database, message_ids: Sequence[str]) -> None:
             continue
         row = MessageRow
         update(db, row, message.id, state="saved")
-        pk, text, paths = first(db, row.select(row.pk, row.search_text, row.paths).where(row.id == message.id))
+        pk, text, paths = fetch_first(db, row.select(row.pk, row.search_text, row.paths).where(row.id == message.id))
         _index(db, message, message.index, pk, text, paths)
 
 
 def _index(db: Database, message: Message, index: int, pk: int, text: str | None, paths: Sequence[str]) -> None:
     """Index a message; `text` replaces its own."""
-    text = plain_text(message.parts) if text is None else text
+    text = join_plain_text(message.parts) if text is None else text
     if not text.strip():
         return
     before, prev = find_text_before(db, message.thread_id, index)
@@ -359,8 +359,8 @@ def find_text(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
     if not words:
         return []
     # LIKE ignores case in ASCII only: any other character matches here, and `pattern` decides
-    like = "%" + "%".join("".join(_like(c) for c in word) for word in words) + "%"
-    pattern = phrase_pattern(text)
+    like = "%" + "%".join("".join(_to_like_pattern(c) for c in word) for word in words) + "%"
+    pattern = compile_phrase(text)
     # SQL: calls a function of this program on packed texts
     matches = db.execute_sql(
         "SELECT id, message_index, text FROM (SELECT id, message_index, sakti_text(raw_content, parts) AS text"
@@ -371,7 +371,7 @@ def find_text(db: Database, thread_id: str, text: str) -> list[MessageMatch]:
     return [MessageMatch(id, index, count) for id, index, count in counted if count]
 
 
-def _like(character: str) -> str:
+def _to_like_pattern(character: str) -> str:
     if character in "%_\\":
         return "\\" + character
     return character if character.isascii() else "_"

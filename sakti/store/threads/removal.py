@@ -19,7 +19,7 @@ from msgspec import Struct, to_builtins
 from peewee import fn
 
 from sakti.core.errors import SaktiError, StoreError
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.core.types import Json, MarkerPart, Message, Thread
 from sakti.store import archive_file, leases, rows
 from sakti.store.connection import Database
@@ -70,17 +70,17 @@ class Contents(Struct, frozen=True):
         """Describe what a deletion hides: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
         lines = "1 line stays" if self.shared_lines == 1 else f"{self.shared_lines} lines stay"
         shared = f"; {lines} in the log that the workspace shares until the thread is purged"
-        children = f", with {counted(self.children, 'child thread')}" if self.children else ""
-        return self._own() + children + (shared if self.shared_lines else "")
+        children = f", with {format_count(self.children, 'child thread')}" if self.children else ""
+        return self._describe_own() + children + (shared if self.shared_lines else "")
 
     def purged_in_words(self) -> str:
         """Describe what a purge removes, including lines of the workspace's log."""
-        lines = counted(self.shared_lines, "line")
-        return self._own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
+        lines = format_count(self.shared_lines, "line")
+        return self._describe_own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
 
-    def _own(self) -> str:
-        text = f"{self.thread.title or 'untitled'!r}: {counted(self.messages, 'message')}"
-        return f"{text} ({self.tokens:,} tokens) and {counted(self.lines, 'observation')}"
+    def _describe_own(self) -> str:
+        text = f"{self.thread.title or 'untitled'!r}: {format_count(self.messages, 'message')}"
+        return f"{text} ({self.tokens:,} tokens) and {format_count(self.lines, 'observation')}"
 
     def as_json(self) -> Json:
         return to_builtins(self)
@@ -239,7 +239,9 @@ def forget_prompts(db: Database, resource_id: str, thread_id: str, text: str) ->
     Return whether the history had it.
     """
     row, stored = PromptRow, mask_for_storage("prompt_history", "text", text)
-    was_there = rows.first(db, row.select(row.pk).where(row.resource_id == resource_id, row.text == stored)) is not None
+    was_there = (
+        rows.fetch_first(db, row.select(row.pk).where(row.resource_id == resource_id, row.text == stored)) is not None
+    )
     rows.delete(db, PromptRow, resource_id=resource_id, text=stored)
     rows.delete(db, UnsentRow, resource_id=resource_id, draft=mask_for_storage("unsent", "draft", text))
     _untitle(db, thread_id, text)
@@ -303,7 +305,7 @@ def _unindex(db: Database, unit: Sequence[Message]) -> None:
     row = MessageRow
     first, last = unit[0], unit[-1]
     saved = (row.thread_id == last.thread_id) & (row.state == "saved") & (row.message_index > last.index)
-    next_row = rows.first(db, row.select(row.id).where(saved).order_by(row.message_index))
+    next_row = rows.fetch_first(db, row.select(row.id).where(saved).order_by(row.message_index))
     # one that was confirmed late may be what several others were found by
     # SQL: the next message in the index by one join
     behind = db.execute_sql(

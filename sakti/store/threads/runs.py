@@ -13,7 +13,7 @@ from sakti.store import files, leases, rows
 from sakti.store.connection import Database
 from sakti.store.memory import records
 from sakti.store.memory.advance import add_report
-from sakti.store.memory.group_rows import Group, NewLine, Section, Span, section_metadata
+from sakti.store.memory.group_rows import Group, NewLine, Section, Span, make_section_metadata
 from sakti.store.models import ChildRunRow, JobRow, MessageRow
 from sakti.store.threads import threads
 
@@ -133,7 +133,7 @@ def interrupt_orphans(db: Database, parent_id: str, now: int, running: Collectio
     return orphans
 
 
-def total_usage(db: Database, thread_id: str, purpose: str | None = None) -> Usage:
+def load_total_usage(db: Database, thread_id: str, purpose: str | None = None) -> Usage:
     """Return the usage of a thread with its children, for a purpose or for all of them."""
     # SQL: sums of five columns in one statement
     row = db.execute_sql(
@@ -183,7 +183,7 @@ def deliver(db: Database, child_id: str, message: Message) -> None:
         mode=run.mode,
         observation_tokens=findings["tokens"],
         model="report",
-        metadata={"at": message.index, CHILD: child_id, **section_metadata([Section(count, len(lines), (span,))])},
+        metadata={"at": message.index, CHILD: child_id, **make_section_metadata([Section(count, len(lines), (span,))])},
         origin="report",
     )
     add_report(db, group, lines)
@@ -227,7 +227,7 @@ class StoredJob(Struct, frozen=True):
 JOB = rows.Shape(JobRow, StoredJob)
 
 
-def newest_job_number(db: Database, thread_id: str) -> int:
+def find_newest_job_number(db: Database, thread_id: str) -> int:
     """Return the highest number of a job of a thread; 0 without one."""
     return JobRow.select(fn.MAX(JobRow.number)).where(JobRow.thread_id == thread_id).scalar(db) or 0
 

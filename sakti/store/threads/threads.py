@@ -54,7 +54,11 @@ def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
     Of all workspaces if `resource_id` is None.
     """
     row = ThreadRow
-    condition = rows.starts_with(row.id, text) | rows.ends_with(row.id, text) | rows.contains(row.title, text)
+    condition = (
+        rows.make_prefix_condition(row.id, text)
+        | rows.make_suffix_condition(row.id, text)
+        | rows.make_substring_condition(row.title, text)
+    )
     condition &= row.deleted_at.is_null()
     if resource_id is not None:
         condition &= row.resource_id == resource_id
@@ -136,14 +140,14 @@ def rename(db: Database, thread_id: str, title: str, now: int, *, by_user: bool)
 
 def update_metadata(db: Database, thread_id: str, changes: Json) -> None:
     """Merge `changes` into the thread's metadata; a value of None removes its key."""
-    metadata = _metadata(db, thread_id)
+    metadata = _load_metadata(db, thread_id)
     if metadata is None:
         return
     merged = {k: v for k, v in {**metadata, **changes}.items() if v is not None}
     rows.update(db, ThreadRow, thread_id, metadata=merged)
 
 
-def _metadata(db: Database, thread_id: str) -> Json | None:
+def _load_metadata(db: Database, thread_id: str) -> Json | None:
     stored = rows.select(db, ThreadRow, ("metadata",), id=thread_id)
     return json.loads(stored[0][0]) if stored else None
 
@@ -153,7 +157,7 @@ def read_pinned_texts(db: Database, thread: Thread, cursor: int) -> dict[str, st
 
     `cursor`: the index of the last message that is no longer sent.
     """
-    stored = _metadata(db, thread.id)
+    stored = _load_metadata(db, thread.id)
     metadata = thread.metadata if stored is None else stored
     entries: dict[str, Json] = {"plan": metadata.get(PINNED_PLAN) or {}, "goal": metadata.get(PINNED_GOAL) or {}}
     return {
@@ -225,7 +229,7 @@ def list_summaries(db: Database, resource_id: str | None, limit: int, origin: st
     """
     branches = list_undone_branches(db, resource_id)
     newest = list_recent(db, resource_id, limit, origin=origin)
-    return [_summary(db, thread, branches.get(thread.id, ())) for thread in newest]
+    return [_make_summary(db, thread, branches.get(thread.id, ())) for thread in newest]
 
 
 def measure(db: Database, thread_id: str) -> tuple[int, int]:
@@ -234,17 +238,17 @@ def measure(db: Database, thread_id: str) -> tuple[int, int]:
     return db.execute_sql(_SIZE, (thread_id,)).fetchone()
 
 
-def _summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
+def _make_summary(db: Database, thread: Thread, branches: Sequence[Thread] = ()) -> Summary:
     count, tokens = measure(db, thread.id)
     # SQL: calls a function of this program on packed texts
     (preview,) = db.execute_sql(_PREVIEW, (thread.id,)).fetchone() or ("",)
-    undone = tuple(_summary(db, b) for b in branches)
-    children = () if thread.parent_id else tuple(_summary(db, c) for c in list_children(db, thread.id))
-    state = _state_of_child(db, thread) if thread.parent_id else None
+    undone = tuple(_make_summary(db, b) for b in branches)
+    children = () if thread.parent_id else tuple(_make_summary(db, c) for c in list_children(db, thread.id))
+    state = _load_child_state(db, thread) if thread.parent_id else None
     return thread, mask_secrets(preview), count, tokens, undone, children, state
 
 
-def _state_of_child(db: Database, thread: Thread) -> RunState | None:
+def _load_child_state(db: Database, thread: Thread) -> RunState | None:
     """Return the state of a child; one that a crash left running is interrupted when its parent is opened."""
     row = ChildRunRow
     state: RunState | None = row.select(row.state).where(row.child_id == thread.id).scalar(db)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from sakti.actions import line
 from sakti.actions.scope import Scope
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.tui.chat.screen import ChatScreen
-from sakti.tui.host import Host, app_of
+from sakti.tui.host import Host, get_app
 from sakti.tui.screens import agents as agent_screens
 from sakti.tui.screens import lists as list_screens
 from sakti.tui.screens import settings as settings_screen
@@ -134,7 +134,7 @@ class Commands:
                 done, prompt = data
                 undo_screen.show_undone(host, chat.conversation.return_to_prompt, done.sentence, prompt)
             case "tour":
-                host.start_worker(welcome_screen.play_tour, app_of(chat), group="command")
+                host.start_worker(welcome_screen.play_tour, get_app(chat), group="command")
             case "import":
                 self._choose_import(data)
             case "mcp":
@@ -187,7 +187,7 @@ class Commands:
             list_screens.pick_theme(self._host)
             return
         if not self._host.appearance.use(name):
-            raise Refused(f"There is no theme {one_line(name, 40)!r}; /theme shows them.")
+            raise Refused(f"There is no theme {to_one_line(name, 40)!r}; /theme shows them.")
         await self._host.session.views.set_ui_state(self._host.appearance.theme_key, name)
 
 

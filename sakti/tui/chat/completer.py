@@ -10,15 +10,15 @@ from sakti.actions import registry
 from sakti.actions.line import (
     Choice,
     CompletionQuery,
-    argument_choices,
-    command_choices,
-    file_choices,
-    model_choices,
+    list_argument_choices,
+    list_command_choices,
+    list_file_choices,
+    list_model_choices,
+    list_skill_choices,
     prompt_choices,
-    skill_choices,
 )
 from sakti.core.errors import SaktiError
-from sakti.core.text import count_k, counted
+from sakti.core.text import count_k, format_count
 from sakti.core.types import ModelInfo
 from sakti.tui.host import Host
 from sakti.tui.widgets.completions import Completions
@@ -43,33 +43,33 @@ class Completer:
         if query is None or query.command != "model":
             self._models = None
         self._query = query
-        choices = await self._choices(query) if query is not None else []
+        choices = await self._list_choices(query) if query is not None else []
         self._view.show(choices)
         self._prompt.completing = bool(choices)
 
-    async def _choices(self, query: CompletionQuery) -> list[Choice]:
+    async def _list_choices(self, query: CompletionQuery) -> list[Choice]:
         match query.kind:
             case "command":
-                return self._command_choices(query.text)
+                return self._list_command_choices(query.text)
             case "argument" if query.command == "model":
-                return model_choices(query.text, await self._load_models())
+                return list_model_choices(query.text, await self._load_models())
             case "argument":
-                return argument_choices(query.command, query.text)
+                return list_argument_choices(query.command, query.text)
             case "skill":
-                return skill_choices(query.text, (s for s in self._skills() if s.folder), "$")
+                return list_skill_choices(query.text, (s for s in self._list_skills() if s.folder), "$")
             case "file":
-                return file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
+                return list_file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
 
-    def _command_choices(self, text: str) -> list[Choice]:
+    def _list_command_choices(self, text: str) -> list[Choice]:
         """Return commands, skills and prompts; a single one that is already complete has no preview."""
-        choices = [self._with_preview(c) for c in command_choices(text)]
-        choices += skill_choices(text, self._skills(), "/")
+        choices = [self._with_preview(c) for c in list_command_choices(text)]
+        choices += list_skill_choices(text, self._list_skills(), "/")
         choices += prompt_choices(text, self._session.prompts())
         if len(choices) == 1 and choices[0].insert.strip() == f"/{text}":
             return [Choice(choices[0].insert, choices[0].label, choices[0].hint)]
         return choices
 
-    def _skills(self) -> list[Skill]:
+    def _list_skills(self) -> list[Skill]:
         """Return the skills that no built-in command hides."""
         return [s for name, s in self._session.typed_skills().items() if name not in registry.chat_commands()]
 
@@ -103,7 +103,7 @@ class Completer:
         messages, before, after = self._session.compact_preview()
         if not messages:
             return Choice(choice.insert, choice.label, "nothing to compact")
-        hint = f"{counted(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens"
+        hint = f"{format_count(messages, 'message')}, {count_k(before)} → ~{count_k(after)} tokens"
         return Choice(choice.insert, choice.label, hint)
 
 

@@ -20,7 +20,7 @@ from sakti.tui import desktop
 from sakti.tui.chat.completer import Completer
 from sakti.tui.chat.find import FindBar, ThreadFind
 from sakti.tui.chat.thread_view import ThreadView, VisitBar
-from sakti.tui.host import Host, app_of
+from sakti.tui.host import Host, get_app
 from sakti.tui.screens import agents as agent_screens
 from sakti.tui.screens import text as text_screens
 from sakti.tui.widgets.approval import ApprovalBox, AsideView
@@ -144,7 +144,7 @@ class Conversation(Vertical):
             case "command":
                 await self._host.run_typed(typed)
             case "unknown":
-                raise line.unknown_command_error(typed)
+                raise line.make_unknown_command_error(typed)
             case "shell":
                 await self._run_shell(text, typed.argument)
             case "note":
@@ -240,7 +240,7 @@ class Conversation(Vertical):
         self.prompt.set_text(await self._edit_text(self.prompt.value, "prompt"))
 
     async def _edit_text(self, text: str, kind: str) -> str:
-        return await desktop.edit_text(app_of(self), text, os.environ, self._host.session.workspace.root, kind)
+        return await desktop.edit_text(get_app(self), text, os.environ, self._host.session.workspace.root, kind)
 
     @on(QueueView.Removed)
     def _unqueue(self, event: QueueView.Removed) -> None:

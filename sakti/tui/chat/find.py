@@ -10,7 +10,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from sakti.core.text import counted, phrase_pattern
+from sakti.core.text import compile_phrase, format_count
 from sakti.tui.chat.thread_view import ThreadView
 from sakti.tui.host import Host
 from sakti.tui.transcript.selection import find_best_match, find_rows
@@ -138,7 +138,7 @@ class ThreadFind:
         session = self._host.session
         self._words, self._match_index, self._row_index = text, -1, -1
         thread = session.thread
-        self._transcript.mark_matches(phrase_pattern(text) if text else None)
+        self._transcript.mark_matches(compile_phrase(text) if text else None)
         self._matches = tuple(await session.views.within(thread.id, text)) if text and thread else ()
         self._show_count()
 
@@ -151,7 +151,7 @@ class ThreadFind:
             bar.show_status("no match in this thread")
         elif self._match_index < 0:
             messages = len(self._matches)
-            bar.show_status(f"{total:,} in {counted(messages, 'message')} · enter goes there")
+            bar.show_status(f"{total:,} in {format_count(messages, 'message')} · enter goes there")
         else:
             newer = len(self._matches) - self._match_index
             bar.show_status(f"message {newer:,} of {len(self._matches):,}, {total:,} in all · n older · N newer · esc")
@@ -192,7 +192,7 @@ class ThreadFind:
 
     def _find_match_rows(self) -> list[tuple[int, int]]:
         """List the matching lines of the current message, unfolding blocks that hide them."""
-        document, pattern = self._transcript.document, phrase_pattern(self._words)
+        document, pattern = self._transcript.document, compile_phrase(self._words)
         message_id = self._matches[self._match_index].message_id
         if not (rows := find_rows(document, message_id, pattern)):
             find_best_match(document, message_id, pattern)

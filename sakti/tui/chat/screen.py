@@ -20,7 +20,7 @@ from textual.widgets import Input, TextArea
 from sakti.agent.judge.policy import IN_SHORT
 from sakti.agent.session import lifecycle
 from sakti.core.events import ApprovalRequested, ApprovalResolved
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Thread
 from sakti.tui.activities import Download
 from sakti.tui.chat.browsing import AREAS, TypedLetters, Welcome, find_area, find_next_area, is_for_the_prompt
@@ -236,7 +236,7 @@ class ChatScreen(Screen[None]):
     def show_model(self, model: str | None, window: int | None, reason: str) -> None:
         self.header.model = model or "no model"
         self.conversation.start.model = model or ""
-        self.status_line.why = one_line(f"{model.partition('/')[0]}: {reason}" if model else reason, 60)
+        self.status_line.why = to_one_line(f"{model.partition('/')[0]}: {reason}" if model else reason, 60)
         self.status_line.window = window or 0
         if model and not window and self.view.shown:  # another model: look up its window
             self.panes.load_context()
@@ -288,7 +288,7 @@ class ChatScreen(Screen[None]):
         config, looks = self.host.session.workspace.config, self.host.appearance
         match name:
             case "ui.theme" if not looks.use(config.ui.theme):
-                return f"Written, but there is no theme {one_line(config.ui.theme, 40)}: /theme shows them."
+                return f"Written, but there is no theme {to_one_line(config.ui.theme, 40)}: /theme shows them."
             case "ui.sidebar_width":
                 self.sidebar.set_width(config.ui.sidebar_width or 0)
             case "ui.vim_keys":
@@ -303,7 +303,7 @@ class ChatScreen(Screen[None]):
 
     def set_hint(self, text: str, seconds: float = 0) -> None:
         """Show a hint in the last line for `seconds` (0: until the next one)."""
-        note = self.status_line.hint = one_line(text, 300)
+        note = self.status_line.hint = to_one_line(text, 300)
         if note and seconds:
             self.set_timer(seconds, lambda: self._clear_hint(note))
 
@@ -416,7 +416,9 @@ class ChatScreen(Screen[None]):
 
     def action_help(self) -> None:
         self.host.push(
-            help_screen.HelpScreen(chat_parts(), self.host.custom_keys.keys, self.host.session.typed_skills().values())
+            help_screen.HelpScreen(
+                list_chat_parts(), self.host.custom_keys.keys, self.host.session.typed_skills().values()
+            )
         )
 
     def action_pane(self, pane: str) -> None:
@@ -526,7 +528,7 @@ class ChatScreen(Screen[None]):
                 self.prompt.set_text(text)
 
 
-def chat_parts() -> list[tuple[str, type[Any]]]:
+def list_chat_parts() -> list[tuple[str, type[Any]]]:
     """List the parts of this screen that have keys, with their display names."""
     return [
         ("Everywhere", ChatScreen),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from textual.timer import Timer
 
 from sakti.core.events import Event, ToolFinished, ToolStarted, TurnFinished, TurnStarted
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.tui.activities import Activities, RunningActivity
 from sakti.tui.chat.conversation import Conversation
 from sakti.tui.host import Host
@@ -138,16 +138,16 @@ class StopControl:
 
     def may_quit(self) -> bool:
         """Return whether the window may close: asks once if something still runs."""
-        running = self._still_running()
+        running = self._list_running()
         if not running or (self.is_armed and self._hint != QUIT_HINT):
             return True
-        self._arm(one_line(f"still running: {', '.join(running)} · ctrl+c stops all and quits", 300), CONFIRM_S)
+        self._arm(to_one_line(f"still running: {', '.join(running)} · ctrl+c stops all and quits", 300), CONFIRM_S)
         return False
 
-    def _still_running(self) -> list[str]:
+    def _list_running(self) -> list[str]:
         names = self.activities.names
         if self._host.session.busy and TURN not in self._owned:
             names.append(TURN)
         jobs, children = len(self._host.session.background_commands()), len(self._host.session.children.running)
-        names += [counted(children, "child thread")] if children else []
-        return [*names, counted(jobs, "background command")] if jobs else names
+        names += [format_count(children, "child thread")] if children else []
+        return [*names, format_count(jobs, "background command")] if jobs else names

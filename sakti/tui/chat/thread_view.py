@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 
 from sakti.core.errors import SaktiError, TaskError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Message
 from sakti.tui.chat.panes import Panes
 from sakti.tui.host import Host
@@ -60,7 +60,7 @@ class VisitBar(Horizontal):
 
     def show(self, title: str) -> None:
         """Show the way back; `title`: the title of the target thread, "" within the same thread."""
-        where = f"back to {one_line(title, 30)}" if title else "back to where you were"
+        where = f"back to {to_one_line(title, 30)}" if title else "back to where you were"
         self.query_one("#visit-back", Chip).set_text(where, on=True)
         self.display = True
 
@@ -186,7 +186,7 @@ class ThreadView:
 
     async def visit(self, thread_id: str, message_id: str, index: int, pattern: re.Pattern[str] | None) -> None:
         """Go to a message, in its thread, and offer the way back."""
-        origin = self._origin = self._origin or self._spot()
+        origin = self._origin = self._origin or self._get_spot()
         await self._go_to(thread_id, index)
         self._bar.show("" if origin.thread_id == thread_id else origin.title or "the new thread")
         self._jump(message_id, pattern)
@@ -215,7 +215,7 @@ class ThreadView:
         if not self._transcript.jump(message_id, pattern):
             self._host.show_notice("This message has no text to show.")
 
-    def _spot(self) -> Spot:
+    def _get_spot(self) -> Spot:
         """Return the current place."""
         thread = self._host.session.thread
         if thread is None or not self._transcript.live.seen:
@@ -278,7 +278,7 @@ class SearchHits:
     async def go_to(self, hit: Hit, query: str = "") -> None:
         """Go to the place of a search hit: its message, the source of an observation, the task board."""
         views = self._host.session.views
-        if hit.kind == "task" and (self._panes.point_at(_title(hit)) or await self._task_card(hit)):
+        if hit.kind == "task" and (self._panes.point_at(_get_title(hit)) or await self._show_task_card(hit)):
             return
         message_id, thread_id, index = hit.id, hit.thread_id, hit.position
         if hit.kind != "message":
@@ -300,7 +300,7 @@ class SearchHits:
         await self._view.visit(thread_id, message_id, index, make_pattern(search_preview.list_search_words(hit, query)))
         self._prompt.focus()
 
-    async def _task_card(self, hit: Hit) -> bool:
+    async def _show_task_card(self, hit: Hit) -> bool:
         """Show a task that is no longer on the board; False if it belongs to another workspace."""
         try:
             await self._host.session.views.task(hit.id)
@@ -318,9 +318,9 @@ class SearchHits:
             return "read-only while the agent works in your thread"
         there = await session.views.around(thread_id, index, 0, 0)
         if there and there[0].resource_id != session.workspace.resource_id:
-            return f"read-only: from {one_line(there[0].resource_id, 80)}"
+            return f"read-only: from {to_one_line(there[0].resource_id, 80)}"
         return ""
 
 
-def _title(task: Hit) -> str:
-    return one_line(task.text.partition("\n")[0], 200)
+def _get_title(task: Hit) -> str:
+    return to_one_line(task.text.partition("\n")[0], 200)

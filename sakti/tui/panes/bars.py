@@ -12,7 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from sakti.store.log.events import LogChange
-from sakti.tui.host import host_of
+from sakti.tui.host import get_host
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
 
@@ -33,7 +33,7 @@ class TimeBar(Widget):
         self.at: int | None = None
 
     def on_mount(self) -> None:
-        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+        get_host(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
         self.display = False
 
     def show(self, moments: Sequence[LogChange], at: int | None) -> None:
@@ -47,7 +47,7 @@ class TimeBar(Widget):
         base = self.rich_style
         if y or not self.moments:
             return Strip.blank(width, base)
-        line = draw_time_bar(self.moments, self.at, width, host_of(self).palette)
+        line = draw_time_bar(self.moments, self.at, width, get_host(self).palette)
         return Strip(Segment.apply_style(line, base)).crop_extend(0, width, base)
 
     def on_click(self, event: events.Click) -> None:

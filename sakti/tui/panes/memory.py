@@ -32,10 +32,10 @@ from sakti.agent.reports.memory_report import (
     summarize_doubts,
 )
 from sakti.core.events import Gauge, MemoryOperation, MemoryStatus
-from sakti.core.text import count_k, one_line
+from sakti.core.text import count_k, to_one_line
 from sakti.core.types import Spent
 from sakti.store.log.events import MemoryEvent
-from sakti.tui.host import host_of
+from sakti.tui.host import get_host
 from sakti.tui.palette import Palette
 from sakti.tui.panes.bars import SIGNS
 from sakti.tui.transcript.wrap import Line, measure_line, shorten
@@ -102,17 +102,17 @@ class MemoryPane(Widget, can_focus=True):
     def watch_status(self, old: MemoryStatus | None, new: MemoryStatus | None) -> None:
         if old is not None and new is not None and old.record_id != new.record_id:
             self._failures, self.failed = [], ""  # they belong to another thread
-        if new is not None and new.retry_at is not None and (wait := new.retry_at - self._now()) > 0:
+        if new is not None and new.retry_at is not None and (wait := new.retry_at - self._get_time()) > 0:
             self.set_timer(wait / 1000 + 0.1, lambda: self.refresh(layout=True))
         self._fit()
 
-    def _now(self) -> int:
-        return host_of(self).session.workspace.clock.now()
+    def _get_time(self) -> int:
+        return get_host(self).session.workspace.clock.now()
 
-    def _current_status(self) -> MemoryStatus | None:
+    def _get_current_status(self) -> MemoryStatus | None:
         """Return the status without a retry time that has passed: the next turn retries."""
         status = self.status
-        if status is None or status.retry_at is None or status.retry_at > self._now():
+        if status is None or status.retry_at is None or status.retry_at > self._get_time():
             return status
         return replace(status, retry_at=None, phase="idle" if status.phase == "backing off" else status.phase)
 
@@ -132,7 +132,7 @@ class MemoryPane(Widget, can_focus=True):
         self._fit()
 
     def on_mount(self) -> None:
-        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+        get_host(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
     def on_focus(self) -> None:
         self.refresh()
@@ -147,12 +147,17 @@ class MemoryPane(Widget, can_focus=True):
     def _fit(self) -> None:
         """Lay out the side bar again only if the number of lines changed."""
         fixed = self._folded or self.has_class("-set") or any(w.has_class("-alone") for w in self.ancestors)
-        if not fixed and self.is_mounted and self.size.width and len(self._lines(self.size.width)) != self.size.height:
+        if (
+            not fixed
+            and self.is_mounted
+            and self.size.width
+            and len(self._build_lines(self.size.width)) != self.size.height
+        ):
             self.refresh(layout=True)
 
     def _count_event_rows(self) -> int:
         """Return the number of event lines of a pane with automatic height."""
-        rows = host_of(self).size.height
+        rows = get_host(self).size.height
         return 3 if rows >= 45 else 2 if rows >= 34 else 0
 
     def all_events(self) -> list[MemoryEvent]:
@@ -183,16 +188,16 @@ class MemoryPane(Widget, can_focus=True):
             self.failed = ""
             return MemoryEvent(when, "stopped", text=f"{event.operation_type} stopped by you")
         reason = str(event.fields.get("error") or event.fields.get("reason") or "")
-        self.failed = f"{event.operation_type} failed: {one_line(reason, 600)}"
+        self.failed = f"{event.operation_type} failed: {to_one_line(reason, 600)}"
         return MemoryEvent(when, "failed", text=self.failed)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(max(12, width)))
+        return len(self._build_lines(max(12, width)))
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if self._drawn is None or self._drawn[0] != self.size:
-            self._drawn = self.size, self._lines(width, self.size.height)
+            self._drawn = self.size, self._build_lines(width, self.size.height)
         lines = self._drawn[1]
         base = self.rich_style
         if y >= len(lines):
@@ -203,20 +208,20 @@ class MemoryPane(Widget, can_focus=True):
         line = [Segment(" "), *lines[y]]
         return Strip(Segment.apply_style(line, style)).crop_extend(0, width, style)
 
-    def _lines(self, width: int, height: int | None = None) -> list[Line]:
+    def _build_lines(self, width: int, height: int | None = None) -> list[Line]:
         """Return the lines of the pane, filled up to `height` with events (None: automatic height)."""
-        palette = host_of(self).palette
+        palette = get_host(self).palette
         self.title_style = Style() if palette.mark.reverse else palette.cursor
         room = max(10, width - 2)
-        lines = self._memory_lines(room, palette)
+        lines = self._build_memory_lines(room, palette)
         free = self._count_event_rows() if height is None else height - len(lines)
         shown = self.all_events()[: max(0, free)] if self.status is not None else []
         return [*lines, *(draw_event(e, room, palette) for e in shown)]
 
-    def _memory_lines(self, width: int, palette: Palette) -> list[Line]:
+    def _build_memory_lines(self, width: int, palette: Palette) -> list[Line]:
         """Return the lines above the events, the title first, without technical terms: `/memory` has those."""
         title: Line = [Segment(f"{SIGNS[self._folded]} Memory", palette.bold)]
-        status = self._current_status()
+        status = self._get_current_status()
         if status is None:
             return [title, [Segment("No messages yet.", palette.faint)]]
         if state := name_current_work(status):
@@ -251,15 +256,15 @@ def _wrap_plain(text: str, style: Style, width: int) -> list[Line]:
 
 def _draw_costs(status: MemoryStatus, spent: Spent, palette: Palette, width: int, failed: str) -> list[Line]:
     """Lay out cache, price and Observer, on one line if they fit; then its reason and the note."""
-    name = one_line(status.observer.rpartition("/")[2], 40).removeprefix("claude-")
+    name = to_one_line(status.observer.rpartition("/")[2], 40).removeprefix("claude-")
     cost = _describe_cost(spent)
     together = " · ".join(x for x in (cost, name) if x)
     texts = [together] if len(together) <= width else [cost, name]
     lines: list[Line] = [[Segment("", palette.muted), Segment(text, palette.muted)] for text in texts if text]
     if name and "/" not in status.observer and status.reason:
-        lines.append([Segment("  "), Segment(one_line(status.reason, 60), palette.muted)])
+        lines.append([Segment("  "), Segment(to_one_line(status.reason, 60), palette.muted)])
     if status.note and status.note not in failed:
-        lines += _wrap_plain(one_line(status.note, 300), palette.warn, width)
+        lines += _wrap_plain(to_one_line(status.note, 300), palette.warn, width)
     return lines
 
 
@@ -349,7 +354,7 @@ def _describe_cost(spent: Spent) -> str:
 def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
     """Return an event as `12:04 ● 4 messages → 3 lines`, shortened to fit."""
     head = draw_event_head(event, palette, "%H:%M")
-    room, text = max(4, width - measure_line(head)), one_line(describe_event(event), 300)
+    room, text = max(4, width - measure_line(head)), to_one_line(describe_event(event), 300)
     if event.kind in ("observed", "activated"):
         text = text.partition(" ")[2]  # the sign shows the verb
     if len(text) > room and event.kind != "failed":

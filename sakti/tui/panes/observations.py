@@ -19,9 +19,9 @@ from textual.getters import query_one
 from textual.message import Message
 from textual.widgets import Input
 
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.core.types import Json, join_values
-from sakti.tui.host import host_of
+from sakti.tui.host import get_host
 from sakti.tui.palette import Palette
 from sakti.tui.panes.bars import PaneTitle, TimeBar
 from sakti.tui.transcript.wrap import Line, Span, indent, wrap
@@ -85,7 +85,7 @@ Row = DateRow | ObservationRow | CarriedRow
 
 def make_carried_rows(carried: Sequence[CarriedLine], wanted: str = "") -> list[Row]:
     """Return the lines of earlier threads under a heading; with `wanted`, only those with that text."""
-    texts = [(line, one_line(line.text.removeprefix(LINE), 500)) for line in carried]
+    texts = [(line, to_one_line(line.text.removeprefix(LINE), 500)) for line in carried]
     rows = [CarriedRow(line, text) for line, text in texts if wanted.lower() in text.lower()]
     return [DateRow("From this workspace"), *rows] if rows else []
 
@@ -140,7 +140,7 @@ def make_log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str]
 
 def _get_heading(line: LogLine) -> str:
     """Return the date that a line is listed under, with the kind of a reflection."""
-    return one_line(line.date or "", 40) + ("  reflection" if line.kind == "reflection" else "")
+    return to_one_line(line.date or "", 40) + ("  reflection" if line.kind == "reflection" else "")
 
 
 def _make_observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> ObservationRow:
@@ -149,24 +149,24 @@ def _make_observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> O
         line.id,
         line.group_id,
         _parse_priority(line.priority),
-        one_line(line.time or "", 12),
-        sanitise(line.text_beside_flags).strip(),
+        to_one_line(line.time or "", 12),
+        sanitize_text(line.text_beside_flags).strip(),
         line.depth,
-        tuple(one_line(f, 60) for f in line.flags),
+        tuple(to_one_line(f, 60) for f in line.flags),
         line.pinned,
         line.edited,
         line.kind == "reflection",
         nested,
         is_unfolded,
-        sanitise(line.content).strip(),
-        category=one_line(line.category, 30),
+        sanitize_text(line.content).strip(),
+        category=to_one_line(line.category, 30),
         fields=_show_fields(line),
     )
 
 
 def _show_fields(line: LogLine) -> tuple[str, ...]:
     fields: Json = line.metadata.get("mode_specific") or {}
-    return tuple(one_line(f"{name}: {join_values(value)}", 300) for name, value in fields.items())
+    return tuple(to_one_line(f"{name}: {join_values(value)}", 300) for name, value in fields.items())
 
 
 def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
@@ -411,7 +411,7 @@ class ObservationsPane(Vertical):
 
     def _add_headings(self, rows: list[Row]) -> tuple[str, list[Row]]:
         """Return the day of the log if there is only one, and its rows below the lines of earlier threads."""
-        day, rows = _name_days(rows, host_of(self).session.workspace.clock.now())
+        day, rows = _name_days(rows, get_host(self).session.workspace.clock.now())
         carried = make_carried_rows(self._carried, self.filter_box.value.strip())
         if carried and rows and isinstance(rows[0], ObservationRow):
             rows = [DateRow("This thread"), *rows]
@@ -469,7 +469,7 @@ class ObservationsPane(Vertical):
         elif isinstance(event.row, CarriedRow):
             self.post_message(self.OriginWanted(event.row.line))
 
-    def _current(self) -> ObservationRow | None:
+    def _get_current(self) -> ObservationRow | None:
         row = self.log_list.current
         return row if isinstance(row, ObservationRow) else None
 
@@ -477,7 +477,7 @@ class ObservationsPane(Vertical):
         row = self.log_list.current
         if isinstance(row, CarriedRow) and action == "forget":
             self.post_message(self.CarriedRemoved(row.line))
-        elif self._may_change() and (row := self._current()):
+        elif self._may_change() and (row := self._get_current()):
             self.post_message(self.Corrected("unpin" if action == "pin" and row.pinned else action, row.id))
 
     def action_undo(self) -> None:
@@ -485,7 +485,7 @@ class ObservationsPane(Vertical):
             self.post_message(self.Corrected("undo"))
 
     def action_edit(self) -> None:
-        if self._may_change() and (row := self._current()):
+        if self._may_change() and (row := self._get_current()):
             self._edited = row.id
             self.edit_box.value = row.content
             self.edit_box.add_class("-open")
@@ -502,7 +502,7 @@ class ObservationsPane(Vertical):
         self.log_list.focus()
 
     def action_unfold(self) -> None:
-        if row := self._current():
+        if row := self._get_current():
             self._unfolded ^= {row.id}
             self._refresh()
 

@@ -15,7 +15,7 @@ from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Static
 
-from sakti.tui.host import host_of
+from sakti.tui.host import get_host
 from sakti.tui.panes.memory import MemoryPane
 from sakti.tui.panes.observations import ObservationsPane
 from sakti.tui.panes.tasks import TasksPane
@@ -163,7 +163,7 @@ class Sidebar(Vertical):
 
     def fit(self) -> None:
         """Set the width of the panes for the current window; the conversation gets the rest."""
-        if room := host_of(self).size.width:
+        if room := get_host(self).size.width:
             self.styles.width = choose_width(room, self._width, narrow=self.narrow)
 
     def action_change_width(self, step: int) -> None:
@@ -173,7 +173,7 @@ class Sidebar(Vertical):
 
     # --- heights, folding -------------------------------------------------------------------------------------
 
-    def _pane(self, name: str) -> Widget:
+    def _get_pane(self, name: str) -> Widget:
         return self.query_one(f"#{name}")
 
     def set_height(self, pane: str, lines: int) -> None:
@@ -185,7 +185,7 @@ class Sidebar(Vertical):
         """Limit a height: the log keeps `MIN_HEIGHT` lines, and so do the tasks below memory."""
         log = MIN_HEIGHT if "log" in self.open_panes else 0
         other = "memory" if pane == "tasks" else "tasks"
-        keeps = self._pane(other).outer_size.height if pane == "tasks" else MIN_HEIGHT
+        keeps = self._get_pane(other).outer_size.height if pane == "tasks" else MIN_HEIGHT
         room = self.size.height - log - 1 - (keeps if other in self.open_panes else 0)
         return max(MIN_HEIGHT, min(lines, room))
 
@@ -195,27 +195,27 @@ class Sidebar(Vertical):
 
     def action_change_height(self, step: int) -> None:
         """Resize the focused pane; the log is resized through the tasks, or else the memory pane."""
-        pane = self._focused_pane()
+        pane = self._find_focused_pane()
         if pane == "log":
             pane, step = "tasks" if "tasks" in self.open_panes else "memory", -step
         if pane in self.open_panes and pane not in self._folded:
-            widget = self._pane(pane)
+            widget = self._get_pane(pane)
             self.set_height(pane, _get_cells(widget.styles.height, widget.outer_size.height) + step)
             self.post_message(self.Rearranged())
 
     def action_fold(self) -> None:
-        if pane := self._focused_pane():
+        if pane := self._find_focused_pane():
             self.fold(pane)
 
     def fold(self, pane: str) -> None:
         """Fold a pane to its title, or unfold it."""
         self._folded ^= {pane}
-        if pane in self._folded and self._focused_pane() == pane:
+        if pane in self._folded and self._find_focused_pane() == pane:
             self.screen.set_focus(self.screen.query_one("#prompt"))
         self.apply()
         self.post_message(self.Rearranged())
 
-    def _focused_pane(self) -> str:
+    def _find_focused_pane(self) -> str:
         focused = self.screen.focused
         above = [] if focused is None else [w.id for w in focused.ancestors_with_self]
         return next((p for p in PANES if p in above), "")
@@ -232,7 +232,7 @@ class Sidebar(Vertical):
             self.capture_mouse()
 
     def _is_title(self, pane: str, y: int) -> bool:
-        return pane in self.open_panes and self._pane(pane).region.y == y
+        return pane in self.open_panes and self._get_pane(pane).region.y == y
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         """Drag the border between a pane and the one above by the pane's title."""
@@ -262,7 +262,7 @@ class Sidebar(Vertical):
         self.query_one("#side-back").display = self.narrow
         log = "log" in panes - self._folded
         for name in PANES:
-            pane, folded = self._pane(name), name in self._folded
+            pane, folded = self._get_pane(name), name in self._folded
             pane.display = name in panes
             pane.set_class(folded, "-folded")
             set_by_hand = name in self._heights and not folded and (log or name == "memory")

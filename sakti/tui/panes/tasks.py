@@ -13,7 +13,7 @@ from textual.containers import Vertical
 from textual.getters import query_one
 from textual.message import Message
 
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.tui.palette import Palette
 from sakti.tui.panes.bars import PaneTitle
 from sakti.tui.transcript.wrap import Line, join_lines, measure_line, shorten, wrap
@@ -58,7 +58,7 @@ def make_task_rows(board: Board) -> list[TaskLine]:
                 (name_worker(task), describe_blockers(task)) if state == "in_progress" else (describe_blockers(task),)
             )
             note = " ".join(p for p in parts if p) if state not in ("ready", "closed") else ""
-            rows.append(TaskLine(state, _format_priority(task.priority), one_line(str(task.title), 200), note))
+            rows.append(TaskLine(state, _format_priority(task.priority), to_one_line(str(task.title), 200), note))
         if count > len(tasks):
             rows.append(TaskLine("more", "", f"and {count - len(tasks)} more", ""))
     return rows
@@ -69,7 +69,7 @@ def describe_blockers(task: BoardTask) -> str:
     blockers = [*(task.blocker_titles or task.blocked_by)]
     if blockers:
         more = f" +{len(blockers) - 1}" if len(blockers) > 1 else ""
-        return f"← {one_line(blockers[0], BLOCKER_WIDTH)}{more}"
+        return f"← {to_one_line(blockers[0], BLOCKER_WIDTH)}{more}"
     count = task.waits_for_children
     return "" if not count else "waits for its child" if count == 1 else f"waits for its {count} children"
 
@@ -77,12 +77,12 @@ def describe_blockers(task: BoardTask) -> str:
 def name_worker(task: BoardTask) -> str:
     """Return who works on a task: its assignee, the user of a shell or window, or a chat's title."""
     if task.assignee:
-        return one_line(task.assignee, 24)
-    return one_line((task.held_by or "").removeprefix("shell:").removeprefix("user:"), 24)
+        return to_one_line(task.assignee, 24)
+    return to_one_line((task.held_by or "").removeprefix("shell:").removeprefix("user:"), 24)
 
 
 def _format_priority(value: object) -> str:
-    text = one_line(str(value), 4)
+    text = to_one_line(str(value), 4)
     return text.upper() if text[:1].lower() == "p" else f"P{text}"
 
 
@@ -95,7 +95,7 @@ def draw_task(row: TaskLine, width: int, palette: Palette) -> list[Line]:
     room, note_style = max(4, width - 5), palette.bad if row.state == "blocked" else palette.faint
     head: Line = [Segment(f"{_SIGNS[row.state]} ", style), Segment(f"{row.priority} ", palette.faint)]
     title, *more = wrap([(row.title, text)], room)
-    note = one_line(row.note, 120)
+    note = to_one_line(row.note, 120)
     if not more and measure_line(title) + len(note) + 2 <= room:
         return [[*head, *title, *([Segment(f"  {note}", note_style)] if note else [])]]
     if len(more) > 1:  # two lines of a title are enough

@@ -29,7 +29,7 @@ from sakti.core.events import (
     ToolStarted,
     TurnFinished,
 )
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.types import RUNS_ELSEWHERE, SIGNS, ChildState
 from sakti.tui.host import Host
 from sakti.tui.keys import is_text
@@ -94,8 +94,8 @@ class AgentsScreen(Panel[None]):
             sign, style = "@", palette.faint
             name, below = f"agent-{row.name}  {row.description}", row.source
         return [
-            [Segment(f"{sign} ", style), Segment(shorten(one_line(name, 300), width - 4))],
-            [Segment("  "), Segment(shorten(one_line(below, 200), width - 4), palette.muted)],
+            [Segment(f"{sign} ", style), Segment(shorten(to_one_line(name, 300), width - 4))],
+            [Segment("  "), Segment(shorten(to_one_line(below, 200), width - 4), palette.muted)],
         ]
 
     def on_line_list_opened(self, event: LineList.Opened) -> None:
@@ -114,7 +114,7 @@ class AgentsScreen(Panel[None]):
 def _make_title(children: Sequence[ListedChild], custom: Sequence[AgentSpec]) -> str:
     running = sum(c.state in ("waiting", "running") for c in children)
     parts = [f"Child threads {len(children)}", f"{running} running" if running else ""]
-    return " · ".join(p for p in (*parts, counted(len(custom), "custom agent") if custom else "") if p)
+    return " · ".join(p for p in (*parts, format_count(len(custom), "custom agent") if custom else "") if p)
 
 
 class ChildScreen(Panel[None]):
@@ -139,7 +139,7 @@ class ChildScreen(Panel[None]):
                 yield MemoryPane()
                 yield ObservationsPane()
         thread = self.host.session.thread
-        title = one_line(thread.title, 60) if thread is not None else ""
+        title = to_one_line(thread.title, 60) if thread is not None else ""
         yield SafeInput(
             placeholder=f"message to the main thread: {title}", id="child-prompt", compact=True, select_on_focus=False
         )
@@ -237,7 +237,7 @@ def show_child_event(live: LiveTurn, event: Event) -> None:
 
 
 def _make_child_title(run: ChildRun, state: ChildState, words: str) -> str:
-    return one_line(f"{SIGNS[state]} {run.name} › {one_line(run.goal, 100)} · {words}", 200)
+    return to_one_line(f"{SIGNS[state]} {run.name} › {to_one_line(run.goal, 100)} · {words}", 200)
 
 
 async def open_child(host: Host, child_id: str) -> None:

@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
-from sakti.core.text import counted, one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged, describe_blockers, name_worker
@@ -108,7 +108,9 @@ class BoardScreen(Panel[None]):
             for name in COLUMNS:
                 with Vertical(classes="board-column"):
                     yield Static(COLUMNS[name], id=f"board-title-{name}", classes="board-title", markup=False)
-                    yield LineList(_make_drawer(name, self._now), id=f"board-{name}", empty=EMPTY.get(name, "none"))
+                    yield LineList(
+                        _make_drawer(name, self._get_time), id=f"board-{name}", empty=EMPTY.get(name, "none")
+                    )
         yield AskLine(id="board-input")
         yield KeyLine((), id="board-actions")
 
@@ -128,7 +130,7 @@ class BoardScreen(Panel[None]):
         event.stop()
         self._show_actions()
 
-    def _now(self) -> int:
+    def _get_time(self) -> int:
         return self.host.session.workspace.clock.now()
 
     def _list(self, name: str) -> LineList:
@@ -144,7 +146,7 @@ class BoardScreen(Panel[None]):
     async def _reload(self) -> None:
         """Reload the board if it changed, and once a minute to update ages."""
         views = self.host.session.views
-        minute = self._now() // 60_000
+        minute = self._get_time() // 60_000
         version = await views.board_version()
         if (version, minute) == (self._version, self._minute):
             return
@@ -159,9 +161,9 @@ class BoardScreen(Panel[None]):
             return
         for at, (name, title) in enumerate(COLUMNS.items()):
             cards: tuple[BoardTask, ...] = getattr(board, name)
-            shown = self._matching(cards)
+            shown = self._select_matching(cards)
             count = len(shown) if self._filter or board.counts is None else board.counts[at]
-            parts = self._matching(board.containers) if name == "blocked" else []
+            parts = self._select_matching(board.containers) if name == "blocked" else []
             number = len(parts) if self._filter else board.container_count
             self.query_one(f"#board-title-{name}", Static).update(
                 _make_heading(title, count, len(shown), number if name == "blocked" else 0, len(parts))
@@ -170,7 +172,7 @@ class BoardScreen(Panel[None]):
         self._show_title()
         self._show_actions()
 
-    def _matching(self, cards: Iterable[BoardTask]) -> list[BoardTask]:
+    def _select_matching(self, cards: Iterable[BoardTask]) -> list[BoardTask]:
         return [card for card in cards if self._filter in _search_text(card)]
 
     @staticmethod
@@ -185,7 +187,7 @@ class BoardScreen(Panel[None]):
         self.set_title("  ".join(p for p in ("Tasks", filtered, self._result) if p))
 
     def _show_result(self, text: str) -> None:
-        self._result = one_line(text, 180)
+        self._result = to_one_line(text, 180)
         self._show_title()
 
     # --- moving -----------------------------------------------------------------------------------------------
@@ -249,9 +251,9 @@ class BoardScreen(Panel[None]):
         if not self._matches:
             self._change("dep", card.id, matches[0].handle if matches else text)
             return
-        names = ", ".join(f"{n} {one_line(each.title, 40)}" for n, each in enumerate(self._matches, 1))
+        names = ", ".join(f"{n} {to_one_line(each.title, 40)}" for n, each in enumerate(self._matches, 1))
         more = ", …" if len(matches) > MATCHES else ""
-        self._show_result(f"“{one_line(text, 20)}” could be {names}{more}: type its number, or more of its title")
+        self._show_result(f"“{to_one_line(text, 20)}” could be {names}{more}: type its number, or more of its title")
         self.line.ask("depend", PROMPTS["depend"])
 
     def _open_cards(self) -> list[BoardTask]:
@@ -293,7 +295,7 @@ class BoardScreen(Panel[None]):
         try:
             done = await changes.change_task(self.host.session, name, *args, force=force)
         except TaskError as e:
-            done = f"No task is called “{one_line(args[-1], 40)}”." if e.code == "not_found" else e.message
+            done = f"No task is called “{to_one_line(args[-1], 40)}”." if e.code == "not_found" else e.message
             refused = e.code == "already_claimed" and name in FORCEABLE
         await self._reload()
         self.post_message(BoardChanged())
@@ -312,7 +314,7 @@ class BoardScreen(Panel[None]):
 def find_cards(cards: Iterable[BoardTask], text: str) -> list[BoardTask]:
     """Return the card with the handle `text`, else those whose title has all its words, or is it."""
     cards, words = list(cards), text.lower().split()
-    if exact := [c for c in cards if text.lower() in (c.handle.lower(), one_line(c.title, 300).lower())][:1]:
+    if exact := [c for c in cards if text.lower() in (c.handle.lower(), to_one_line(c.title, 300).lower())][:1]:
         return exact
     return [c for c in cards if all(w in c.title.lower() for w in words)]
 
@@ -321,7 +323,7 @@ def _make_heading(title: str, count: int, shown: int, containers: int, container
     """Return a heading such as `Blocked  2 · 1 container`, with the number of cards not shown."""
     parts = [f"{title}  {count}"]
     if containers:
-        parts.append(counted(containers, "container"))
+        parts.append(format_count(containers, "container"))
     more = max(0, count - shown) + max(0, containers - containers_shown)
     return " · ".join([*parts, *([f"and {more} more"] if more else [])])
 
@@ -339,14 +341,14 @@ def _make_drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Pal
 
 def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: int) -> list[Line]:
     """Lay out a card: priority and handle, title (one or two lines), blockers or assignee and age."""
-    handle, kind = one_line(card.handle, 40), one_line(card.type, 12)
+    handle, kind = to_one_line(card.handle, 40), to_one_line(card.type, 12)
     lines: list[Line] = [
         [
             Segment(f"P{card.priority} ", palette.faint),
             Segment(shorten(handle, max(4, width - 4)), palette.muted),
             Segment(f"  {kind}" if len(handle) + len(kind) + 5 <= width else "", palette.faint),
         ],
-        *_draw_title(one_line(card.title, 300), width, palette),
+        *_draw_title(to_one_line(card.title, 300), width, palette),
     ]
     if note := _make_note(card, column, now):
         style = {"blocked": palette.bad, "closed_today": palette.faint}.get(column, palette.ok)

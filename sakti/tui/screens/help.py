@@ -11,8 +11,8 @@ from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
 from sakti.actions import registry
-from sakti.core.text import one_line
-from sakti.tui.keys import apply_custom_key, bindings_of, format_keys
+from sakti.core.text import to_one_line
+from sakti.tui.keys import apply_custom_key, format_keys, iter_bindings
 from sakti.tui.screens.agents import AgentsScreen, ChildScreen
 from sakti.tui.screens.board import BoardScreen
 from sakti.tui.screens.lists import ImportScreen, JobsScreen, ServersScreen
@@ -66,12 +66,14 @@ def make_help_blocks(bindings: Sequence[tuple[str, Binding]], skills: Iterable[S
     for group, binding in bindings:
         if binding.description:
             keys = binding.key_display or format_keys(binding.key.split(","))
-            groups.setdefault(group, []).append((one_line(keys, 30), f"{binding.description} · {binding.id}"))
+            groups.setdefault(group, []).append((to_one_line(keys, 30), f"{binding.description} · {binding.id}"))
     groups.setdefault("Everywhere", []).append(TYPING)
     cards: list[Block] = [CardBlock(title=group, rows=tuple(rows)) for group, rows in groups.items()]
     commands = tuple((f"/{name} {c.hint}".strip(), c.in_short) for name, c in registry.chat_commands().items())
     more = (("@path", "attach a file"), ("!command", "run a command yourself"), ("#note", "add to working memory"))
-    skill_rows = tuple((f"/{s.name} {s.hint}".strip(), f"{one_line(s.description, 100)} · {s.source}") for s in skills)
+    skill_rows = tuple(
+        (f"/{s.name} {s.hint}".strip(), f"{to_one_line(s.description, 100)} · {s.source}") for s in skills
+    )
     yours = (
         [CardBlock(title="Skills and commands of this project, and your own", rows=skill_rows)] if skill_rows else []
     )
@@ -92,7 +94,7 @@ class HelpScreen(ReadScreen):
     keys: ClassVar[Keys] = (("type to filter", ""), ("↑↓ scroll", ""), BACK)
 
     def __init__(self, chat: Sequence[Part], own: Mapping[str, str], skills: Iterable[Skill] = ()) -> None:
-        groups = [(name, apply_custom_key(b, own)) for name, owner in list_parts(chat) for b in bindings_of(owner)]
+        groups = [(name, apply_custom_key(b, own)) for name, owner in list_parts(chat) for b in iter_bindings(owner)]
         super().__init__("Help", make_help_blocks(groups, skills))
 
     def compose_body(self) -> ComposeResult:

@@ -18,7 +18,7 @@ from sakti.actions.line import Typed
 from sakti.agent.reports import mcp_view
 from sakti.agent.tools import background
 from sakti.core.errors import SaktiError
-from sakti.core.text import byte_size, count_k, display_path, one_line
+from sakti.core.text import count_k, display_path, format_bytes, to_one_line
 from sakti.core.types import ModelInfo
 from sakti.tui.appearance import fingerprint_theme_files
 from sakti.tui.host import Host
@@ -84,7 +84,7 @@ class ModelsScreen(ListPanel):
         return [
             [
                 Segment(sign, palette.ok),
-                Segment(fit_width(one_line(row.full_name, 120), room), palette.text),
+                Segment(fit_width(to_one_line(row.full_name, 120), room), palette.text),
                 Segment(f"  {right}", palette.faint),
             ]
         ]
@@ -132,10 +132,10 @@ class JobsScreen(Panel[None]):
         is_followed = number == self._followed
         output = background.read_last_lines(job, OUTPUT_LINES if is_followed else 1) or "no output"
         head: list[Line] = [
-            [Segment(f"{number:>3}  ", palette.faint), Segment(shorten(one_line(job.command, 300), width - 6))],
+            [Segment(f"{number:>3}  ", palette.faint), Segment(shorten(to_one_line(job.command, 300), width - 6))],
             [Segment("     "), Segment(background.describe_state(job), palette.faint)],
         ]
-        lines = (shorten(one_line(line, 300), width - 6) for line in output.split("\n"))
+        lines = (shorten(to_one_line(line, 300), width - 6) for line in output.split("\n"))
         return [*head, *([Segment("     "), Segment(line, palette.muted)] for line in lines)]
 
     @on(LineList.Opened)
@@ -241,7 +241,7 @@ class WordsScreen(ListPanel):
             [
                 Segment(sign, palette.ok),
                 Segment(f"{row:<{name}}  ", palette.text),
-                Segment(shorten(one_line(self._words[row], 200), max(4, width - name - 5)), palette.faint),
+                Segment(shorten(to_one_line(self._words[row], 200), max(4, width - name - 5)), palette.faint),
             ]
         ]
 
@@ -338,7 +338,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
         source, percent = cast("tuple[SourceReport, int]", row)
         box = Segment("☑ " if source.program in self._checked else "☐ ", palette.ok)
         is_counted = percent == COUNTED
-        text = describe_source(source) if is_counted else f"{source.program:<11} {byte_size(source.size):>11}"
+        text = describe_source(source) if is_counted else f"{source.program:<11} {format_bytes(source.size):>11}"
         color = palette.text if source.new or not is_counted else palette.muted
         lines = wrap([(text, color)], max(8, width - 2))
         note = f"counting {percent} %" if not is_counted else "" if source.new else "nothing new"
@@ -401,7 +401,7 @@ class ServersScreen(Panel[None]):
         states = self.host.session.workspace.servers.states()
         self._states = {state.server.name: state for state in states}
         ready = sum(state.state == "ready" for state in states)
-        problems = "".join(f"  {one_line(problem, 100)}" for problem in self._listed.problems)
+        problems = "".join(f"  {to_one_line(problem, 100)}" for problem in self._listed.problems)
         self.set_title(f"MCP servers  {ready} of {len(self._listed.entries)} ready{problems}")
         self.result_list.set_rows(list(self._listed.entries))
 
@@ -409,7 +409,7 @@ class ServersScreen(Panel[None]):
         server = row.server
         state = None if row.why_not else self._states.get(server.name)
         sign, colour = _get_server_sign(row, state, palette)
-        name = shorten(one_line(server.name, 64), max(8, width // 3))
+        name = shorten(to_one_line(server.name, 64), max(8, width // 3))
         lines: list[Line] = [
             [
                 Segment(f"{sign} ", colour),
@@ -417,11 +417,11 @@ class ServersScreen(Panel[None]):
                 Segment(shorten(_describe_server(row, state), max(8, width - len(name) - 6)), palette.muted),
             ]
         ]
-        below = self._lines_below(row, state)
+        below = self._list_lines_below(row, state)
         rows = (row for text in below for row in draw_plain(text, palette.faint, max(8, width - 4)))
         return [*lines, *indent(rows, Segment("  "))]
 
-    def _lines_below(self, row: ServerEntry, state: ServerState | None) -> list[str]:
+    def _list_lines_below(self, row: ServerEntry, state: ServerState | None) -> list[str]:
         """Return the file, permissions and error of a server; of an unfolded one its tools, too."""
         server = row.server
         source = display_path(server.source, self.host.session.workspace.root if server.origin == "project" else None)
@@ -429,7 +429,7 @@ class ServersScreen(Panel[None]):
         lines += [state.error] if state is not None and state.error else []
         if server.name == self._unfolded:
             lines += [mcp_view.describe_way(row) or row.why_not]
-            lines += mcp_view.tool_lines(state) if state is not None else []
+            lines += mcp_view.format_tool_lines(state) if state is not None else []
         return lines
 
     @on(LineList.Opened)

@@ -16,8 +16,8 @@ from textual.getters import query_one
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from sakti.core.text import one_line
-from sakti.tui.host import STYLES, Host, app_of, host_of
+from sakti.core.text import to_one_line
+from sakti.tui.host import STYLES, Host, get_app, get_host
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineList
@@ -70,16 +70,16 @@ class Panel(ModalScreen[Result]):
 
     def __init__(self, title: str) -> None:
         super().__init__()
-        self._title = one_line(title, 200)
+        self._title = to_one_line(title, 200)
 
     @property
     def host(self) -> Host:
-        return host_of(self)
+        return get_host(self)
 
     @property
     def is_open(self) -> bool:
         """Return whether the screen is still on the stack; answers may arrive after it was closed."""
-        return self in app_of(self).screen_stack
+        return self in get_app(self).screen_stack
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False until the parts are there: keys with priority may come before that."""
@@ -101,7 +101,7 @@ class Panel(ModalScreen[Result]):
     def set_title(self, title: str) -> None:
         """Show another title; nothing if the screen was closed meanwhile."""
         for line in self.query("#panel-title").results(Static):
-            line.update(one_line(title, 200))
+            line.update(to_one_line(title, 200))
 
     def action_close(self) -> None:
         """Close an open input line, else the screen."""
@@ -113,7 +113,7 @@ class Panel(ModalScreen[Result]):
 
     def dismiss(self, result: Result | None = None) -> AwaitComplete:
         """Close the screen; does nothing if it is already closing, so no other screen is closed."""
-        return super().dismiss(result) if app_of(self).screen is self else AwaitComplete()
+        return super().dismiss(result) if get_app(self).screen is self else AwaitComplete()
 
 
 class ListPanel(Panel[Any]):

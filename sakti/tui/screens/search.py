@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from sakti.core.errors import SaktiError
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.store.search.query import MAX_TEXT
 from sakti.tui.host import STYLES
 from sakti.tui.palette import Palette
@@ -28,6 +28,7 @@ from sakti.tui.screens.search_preview import (
     Heading,
     Preview,
     Row,
+    choose_next_filter,
     collect_notes,
     describe_filter,
     draw_row,
@@ -36,7 +37,6 @@ from sakti.tui.screens.search_preview import (
     get_last_key,
     group_hits,
     load_passage,
-    next_filter,
 )
 from sakti.tui.screens.text import open_sources
 from sakti.tui.transcript.wrap import Line
@@ -109,7 +109,7 @@ class SearchScreen(Panel[Any]):
     def __init__(self, query: str = "", kept: SearchState | None = None) -> None:
         super().__init__("Search")
         self._scope: Scope = kept.scope if kept else "workspace"
-        self._first_text = kept.text if kept else one_line(query, MAX_TEXT)
+        self._first_text = kept.text if kept else to_one_line(query, MAX_TEXT)
         self._restored = kept
         self._hits: list[Hit] = []
         self._notes: dict[str, str] = {}  # notes beside hits, by hit id
@@ -154,7 +154,7 @@ class SearchScreen(Panel[Any]):
 
     # --- searching --------------------------------------------------------------------------------------------
 
-    def _current_request(self) -> tuple[str, Scope]:
+    def _get_request(self) -> tuple[str, Scope]:
         return self.input.value.strip(), self._scope
 
     @on(Input.Changed, "#panel-input")
@@ -170,7 +170,7 @@ class SearchScreen(Panel[Any]):
         await asyncio.sleep(wait)
         if not self.is_open:
             return
-        request = self._current_request()
+        request = self._get_request()
         restored, self._restored = self._restored, None
         if not request[0]:
             self._shown, self._hits = None, []
@@ -200,7 +200,7 @@ class SearchScreen(Panel[Any]):
         self.result_list.set_rows(rows, cursor=at)
         summary = [page.found] if page.total else [] if page.partial else ["nothing found"]
         remarks = [*summary, *page.notes, *["still searching …"] * page.partial]
-        self.set_title("  ".join(("Search", *(one_line(note, 80) for note in remarks))))
+        self.set_title("  ".join(("Search", *(to_one_line(note, 80) for note in remarks))))
         self._show_hit(self.result_list.current)
 
     async def _load_page(
@@ -215,7 +215,7 @@ class SearchScreen(Panel[Any]):
             if self.is_open:
                 self.set_title(f"Search  {e.message}")
             return None
-        return page if self.is_open and asked == self._current_request() else None
+        return page if self.is_open and asked == self._get_request() else None
 
     @on(ResultList.EndNear)
     def _end_near(self, event: ResultList.EndNear) -> None:
@@ -223,12 +223,12 @@ class SearchScreen(Panel[Any]):
         self._load_more_soon()
 
     def _load_more_soon(self) -> None:
-        if self._hits and len(self._hits) < self._total and self._shown == self._current_request():
+        if self._hits and len(self._hits) < self._total and self._shown == self._get_request():
             self.host.start_worker(self._load_more, group="search", exclusive=True)
 
     async def _load_more(self) -> None:
         """Append the next page of hits."""
-        page = await self._load_page(self._current_request(), PAGE, len(self._hits))
+        page = await self._load_page(self._get_request(), PAGE, len(self._hits))
         if page is not None:
             self._hits += page.hits
             self._total = page.total if page.hits else len(self._hits)
@@ -256,7 +256,7 @@ class SearchScreen(Panel[Any]):
         self._search_soon()
 
     def action_filter(self, name: str) -> None:
-        self.input.value = next_filter(self.input.value, name)
+        self.input.value = choose_next_filter(self.input.value, name)
         self.input.cursor_position = len(self.input.value)
 
     # --- moving and reading -----------------------------------------------------------------------------------
@@ -300,17 +300,17 @@ class SearchScreen(Panel[Any]):
 
     def action_open(self) -> None:
         """Open the selected hit; if no results are shown yet, the first hit of the current query."""
-        if self._shown == self._current_request():
+        if self._shown == self._get_request():
             hit = self.result_list.current
             if hit is not None and _is_hit(hit):
                 self.dismiss(hit)
-        elif self._current_request()[0]:
+        elif self._get_request()[0]:
             self.host.start_worker(self._search, 0.0, True, group="search", exclusive=True)
 
     def action_use(self) -> None:
         hit = self.result_list.current
         if hit is not None:
-            self.dismiss(sanitise(str(hit.text)))
+            self.dismiss(sanitize_text(str(hit.text)))
 
     def action_sources(self) -> None:
         """Show every message that an observation was made from, over this screen."""

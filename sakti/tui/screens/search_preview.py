@@ -13,7 +13,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.app import ComposeResult
 
-from sakti.core.text import counted, one_line, sanitise
+from sakti.core.text import format_count, sanitize_text, to_one_line
 from sakti.core.types import Message, TextPart
 from sakti.store.search.query import list_terms, parse_query
 from sakti.tui.palette import Palette
@@ -117,11 +117,11 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
         return _draw_heading(row, width, palette)
     who = ROLE_NAMES.get(row.role, row.role) if row.kind == "message" else row.kind.replace("_", " ")
     head: Line = [
-        Segment(f"  {one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
+        Segment(f"  {to_one_line(who, 20)}", palette.user if row.role == "user" else palette.agent),
         Segment(f"  {_format_time(row.time)}", palette.faint),
         Segment("  compacted" if row.source == "compacted" else "", palette.faint),
     ]
-    note = one_line(note, 120)
+    note = to_one_line(note, 120)
     beside = bool(note) and measure_line(head) + len(note) + 2 <= width
     if beside:
         head.append(Segment(f"  {note}", palette.faint))
@@ -135,7 +135,7 @@ def draw_row(row: Row, width: int, palette: Palette, note: str = "") -> list[Lin
 def _draw_heading(row: Heading, width: int, palette: Palette) -> list[Line]:
     right = f"{row.count} · {_format_time(row.time)}" if row.count > 1 else _format_time(row.time)
     room = max(4, width - len(right) - 2)
-    title = Segment(fit_width(one_line(row.title, 200), room), palette.heading)
+    title = Segment(fit_width(to_one_line(row.title, 200), room), palette.heading)
     return [[], [title, Segment(f"  {right}", palette.faint)]]
 
 
@@ -166,7 +166,7 @@ def mark_snippet(snippet: str, marks: Marks, palette: Palette) -> list[Span]:
 
 
 def _to_one_line(text: str) -> str:
-    return sanitise(text).replace("\n", " ").replace("\t", " ")
+    return sanitize_text(text).replace("\n", " ").replace("\t", " ")
 
 
 def list_search_words(hit: Hit, query: str) -> list[str]:
@@ -174,7 +174,7 @@ def list_search_words(hit: Hit, query: str) -> list[str]:
     parsed = parse_query(query)
     words = [hit.snippet[a:b] for a, b in hit.marks]
     words += [*parsed.phrases, *parsed.prefixes, *(w for w in list_terms(parsed.text) if len(w) > 2)]
-    return [one_line(w, 200) for w in words]
+    return [to_one_line(w, 200) for w in words]
 
 
 # --- filters ------------------------------------------------------------------------------------------------
@@ -197,7 +197,7 @@ def set_filter(query: str, name: str, value: str) -> str:
     return f"{name}:{value} {rest}" if value else rest
 
 
-def next_filter(query: str, name: str) -> str:
+def choose_next_filter(query: str, name: str) -> str:
     """Return `query` with the next value of the filter `name`; a custom value is followed by none."""
     values = list(FILTERS[name])
     now = get_filter(query, name)
@@ -207,7 +207,7 @@ def next_filter(query: str, name: str) -> str:
 def describe_filter(query: str, name: str) -> str:
     """Return the display text of a filter's value."""
     value = get_filter(query, name)
-    return FILTERS[name].get(value) or one_line(f"since {value}" if name == "after" else value, 20)
+    return FILTERS[name].get(value) or to_one_line(f"since {value}" if name == "after" else value, 20)
 
 
 def collect_notes(hits: Iterable[Hit]) -> dict[str, str]:
@@ -249,7 +249,7 @@ async def load_passage(views: Views, hit: Hit, query: str, around: int = 3) -> P
         origin = await views.origin(hit.id)
         if origin is not None:
             count = origin.last - origin.first + 1
-            title = f"{title}, made from {counted(count, 'message')}"
+            title = f"{title}, made from {format_count(count, 'message')}"
             blocks = make_message_blocks(await views.around(origin.thread_id, origin.index, around, around))
     elif hit.kind == "task":
         blocks = make_message_blocks((await views.task_messages(hit.id))[: 2 * around + 1])
@@ -346,7 +346,7 @@ class PassageScreen(Panel[None]):
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("[ ] and enter unfold", ""), BACK)
 
     def __init__(self, title: str, passage: Passage) -> None:
-        super().__init__(one_line(title, 200))
+        super().__init__(to_one_line(title, 200))
         self._passage = passage
 
     def compose_body(self) -> ComposeResult:

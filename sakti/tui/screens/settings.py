@@ -14,10 +14,10 @@ from textual.getters import query_one
 from textual.widgets import Input, Static
 
 from sakti.agent import settings_file
-from sakti.agent.settings import Setting, as_lines, as_toml, list_settings, value_of
-from sakti.core.config.conversion import choices
+from sakti.agent.settings import Setting, format_lines, format_toml, list_settings, parse_value
+from sakti.core.config.conversion import list_choices
 from sakti.core.errors import SaktiError
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.tui.palette import Palette
 from sakti.tui.screens.panel import BACK, KeyLine, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit_width, shorten
@@ -57,8 +57,10 @@ class ChoiceScreen(ListPanel):
             self.result_list.move_to(list(self.result_list.rows).index(self._now))
 
     def _describe(self) -> None:
-        where = sanitise(str(self._files[self._in_project]))
-        self.query_one("#panel-detail", Static).update(f"{sanitise(self._row.meaning.help)}\nEnter writes to {where}")
+        where = sanitize_text(str(self._files[self._in_project]))
+        self.query_one("#panel-detail", Static).update(
+            f"{sanitize_text(self._row.meaning.help)}\nEnter writes to {where}"
+        )
 
     def list_keys(self) -> Keys:
         project = (("^t for this project", "turn"),) if self._row.meaning.project else ()
@@ -68,10 +70,10 @@ class ChoiceScreen(ListPanel):
         return [option for option in (*self._options, "") if text.lower() in (option or "default").lower()]
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
-        default = as_toml(self._row.default).strip('"') or "not set"
-        text = row or f"default ({shorten(one_line(default, 60), max(4, width - 14))})"
+        default = format_toml(self._row.default).strip('"') or "not set"
+        text = row or f"default ({shorten(to_one_line(default, 60), max(4, width - 14))})"
         sign = "▶ " if row == self._now else "  "
-        return [[Segment(sign, palette.ok), Segment(one_line(text, 120), palette.text if row else palette.muted)]]
+        return [[Segment(sign, palette.ok), Segment(to_one_line(text, 120), palette.text if row else palette.muted)]]
 
     def action_turn(self) -> None:
         if self._row.meaning.project:
@@ -131,24 +133,24 @@ class SettingsScreen(ListPanel):
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         changed = row.origin != "default"
-        origin = one_line(Path(row.origin).name if "/" in row.origin else row.origin, 24)
+        origin = to_one_line(Path(row.origin).name if "/" in row.origin else row.origin, 24)
         name = min(48, max(12, width // 2 + 3))
-        label = shorten(one_line(row.name, 120), name - 1)
+        label = shorten(to_one_line(row.name, 120), name - 1)
         room = max(4, width - name - len(origin) - 5)
         return [
             [
                 Segment("● " if changed else "  ", palette.agent),
                 Segment(fit_width(label, name), palette.bold if changed else palette.text),
                 Segment(
-                    fit_width(one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted
+                    fit_width(to_one_line(row.text or "not set", 200), room), palette.text if changed else palette.muted
                 ),
                 Segment(f"  {origin}", palette.agent if changed else palette.faint),
             ],
-            [Segment("  "), Segment(shorten(one_line(row.meaning.help, 200), width - 3), palette.faint)],
+            [Segment("  "), Segment(shorten(to_one_line(row.meaning.help, 200), width - 3), palette.faint)],
         ]
 
     def _describe(self, text: str) -> None:
-        self.query_one("#panel-detail", Static).update(sanitise(text))
+        self.query_one("#panel-detail", Static).update(sanitize_text(text))
 
     def _describe_current(self) -> None:
         row: Setting | None = self.result_list.current
@@ -159,7 +161,7 @@ class SettingsScreen(ListPanel):
             return
         who = "A project may also set it" if row.meaning.project else "Only your own file may set it"
         when = "at once" if row.meaning.at_once else "after a restart"
-        value, default = (shorten(one_line(x or "not set", 200), 40) for x in (row.text, as_toml(row.default)))
+        value, default = (shorten(to_one_line(x or "not set", 200), 40) for x in (row.text, format_toml(row.default)))
         set_by = "" if row.origin == "default" else f", from {row.origin}"
         self._describe(
             f"{row.meaning.help}\nTakes {row.takes} · now {value}{set_by} · default {default}\n"
@@ -189,7 +191,7 @@ class SettingsScreen(ListPanel):
             self.host.push(ChoiceScreen(row, options, self._files, in_project=self._in_project), self._write_choice)
             return
         self.line.ask(
-            "value", f"{one_line(row.takes, 80)}; empty: back to {as_toml(row.default) or 'not set'}", row.text
+            "value", f"{to_one_line(row.takes, 80)}; empty: back to {format_toml(row.default) or 'not set'}", row.text
         )
         self._preview_change()
         self._update_keys()
@@ -198,7 +200,7 @@ class SettingsScreen(ListPanel):
         """Return the allowed values of a setting; empty if it is not a choice."""
         if row.name == "ui.theme":
             return tuple(sorted(self.host.appearance.reload().themes))
-        return choices(row.name)
+        return list_choices(row.name)
 
     def _write_choice(self, choice: tuple[str, bool] | None) -> None:
         if choice is not None and self._chosen is not None:
@@ -239,14 +241,14 @@ class SettingsScreen(ListPanel):
             return
         name = self._chosen.name
         try:
-            value = value_of(self.host.session.workspace.config, name, self.line.value.strip())
+            value = parse_value(self.host.session.workspace.config, name, self.line.value.strip())
         except SaktiError as e:
             self._describe(e.message)
             return
         what = f"Enter removes {name} from"
         if value is not None:
-            what = f"{as_lines(name, value)}\nEnter writes this to"
-        takes = one_line(self._chosen.takes, 200)
+            what = f"{format_lines(name, value)}\nEnter writes this to"
+        takes = to_one_line(self._chosen.takes, 200)
         self._describe(f"Takes {takes}\n{what} {self._file}")  # the path last: it may be longer than there is room
 
     @on(Input.Submitted, "#panel-line")
@@ -258,7 +260,7 @@ class SettingsScreen(ListPanel):
     async def _write(self, row: Setting, text: str) -> None:
         session, (user_file, project_file) = self.host.session, self._files
         try:
-            value = value_of(session.workspace.config, row.name, text)
+            value = parse_value(session.workspace.config, row.name, text)
             message = await settings_file.change(
                 session, self._file, row.name, value, user_file=user_file, project_file=project_file
             )

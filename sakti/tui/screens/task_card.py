@@ -14,7 +14,7 @@ from textual.getters import query_one
 
 from sakti.actions.tasks import changes
 from sakti.core.errors import TaskError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import Json, Message
 from sakti.tui.palette import Palette
 from sakti.tui.panes.tasks import BoardChanged
@@ -136,8 +136,8 @@ def _count_children(count: int) -> str:
 
 def make_card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
     task: Json = shown["task"]
-    rows = tuple((k, one_line(str(v), 300)) for k, v in _list_facts(shown) if v)
-    blocks: list[Block] = [CardBlock(title=one_line(str(task["title"]), 300), rows=rows)]
+    rows = tuple((k, to_one_line(str(v), 300)) for k, v in _list_facts(shown) if v)
+    blocks: list[Block] = [CardBlock(title=to_one_line(str(task["title"]), 300), rows=rows)]
     for name in ("description", "summary"):
         if task.get(name):
             blocks += [NoticeBlock(title=name), TextBlock(text=str(task[name]), open=True, gap=True)]
@@ -195,8 +195,8 @@ def draw_branch(branch: Branch, width: int, palette: Palette) -> list[Line]:
     if task.status == "in_progress":
         sign, style = "▶", palette.ok
     relation = f"{'  ' * branch.depth}{branch.relation} " if branch.relation else ""
-    handle = f"{one_line(task.handle, 40)} P{task.priority} "
-    title = one_line(task.title, 300) + ("  (see above)" if branch.again else "")
+    handle = f"{to_one_line(task.handle, 40)} P{task.priority} "
+    title = to_one_line(task.title, 300) + ("  (see above)" if branch.again else "")
     return [
         [
             Segment(relation, palette.faint),

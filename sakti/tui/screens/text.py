@@ -15,7 +15,7 @@ from textual.getters import query_one
 
 from sakti.agent.reports.memory_report import ABOUT, describe_event, format_sizes
 from sakti.core.events import ApprovalRequested
-from sakti.core.text import count_k, counted, one_line, sanitise, show_hidden
+from sakti.core.text import count_k, format_count, sanitize_text, show_hidden, to_one_line
 from sakti.core.types import Message
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
@@ -100,7 +100,9 @@ class SourceScreen(ReadScreen):
     HELP = "The messages that an observation was made from."
 
     def __init__(self, observation: str, messages: Sequence[Message]) -> None:
-        blocks: list[Block] = [CardBlock(title=observation, rows=(("made from", counted(len(messages), "message")),))]
+        blocks: list[Block] = [
+            CardBlock(title=observation, rows=(("made from", format_count(len(messages), "message")),))
+        ]
         if not messages:
             blocks.append(NoticeBlock(tone="warning", title="No messages", text="No source is recorded."))
         super().__init__("Where this comes from", [*blocks, *make_message_blocks(messages)])
@@ -117,16 +119,16 @@ class PageScreen(ReadScreen):
     HELP = "A page of the documentation."
 
     def __init__(self, title: str, page: str) -> None:
-        chunks = split(sanitise(page))
+        chunks = split(sanitize_text(page))
         super().__init__(title, [ChunkBlock(gap=chunk.gap and bool(n), chunk=chunk) for n, chunk in enumerate(chunks)])
 
 
 def make_approval_screen(asked: ApprovalRequested) -> ReadScreen:
     """Show the full command or diff of an approval question."""
-    blocks: list[Block] = [DiffBlock(diff=sanitise(asked.diff))] if asked.diff else []
+    blocks: list[Block] = [DiffBlock(diff=sanitize_text(asked.diff))] if asked.diff else []
     if asked.tool == "bash" or not blocks:
         blocks.insert(0, TextBlock(text=show_hidden(asked.target), open=True))
-    return ReadScreen(f"{asked.tool}: {one_line(asked.target, 100)}", blocks)
+    return ReadScreen(f"{asked.tool}: {to_one_line(asked.target, 100)}", blocks)
 
 
 def _make_request_title(blocks: Sequence[ContextBlock]) -> str:
@@ -183,7 +185,7 @@ class ContextScreen(Panel[None]):
         return [
             [
                 Segment("◆ " if row.cached else "◇ ", palette.ok if row.cached else palette.faint),
-                Segment(shorten(one_line(row.label, 120), room).ljust(room), palette.text),
+                Segment(shorten(to_one_line(row.label, 120), room).ljust(room), palette.text),
                 Segment(tokens, palette.muted),
                 Segment(f" {bar}", palette.gauge),
             ]
@@ -206,7 +208,7 @@ class ContextScreen(Panel[None]):
         block = self.blocks_list.current
         if block is None:
             return
-        text = sanitise(str(block.text))
+        text = sanitize_text(str(block.text))
         shown = TextBlock(text=text[:CONTEXT_TEXT], open=True, gap=True)
         self.reader.document.clear()
         self.reader.document.append(
@@ -230,7 +232,7 @@ class MemoryEventsScreen(ListPanel):
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter details", "open"), BACK)
 
     def __init__(self, events: Sequence[MemoryEvent], retry_at: int | None) -> None:
-        super().__init__(f"Memory  {counted(len(events), 'event')}")
+        super().__init__(f"Memory  {format_count(len(events), 'event')}")
         self._events = events
         self._retry_at = retry_at
 
@@ -242,7 +244,7 @@ class MemoryEventsScreen(ListPanel):
         retry_at = self._retry_at if self._retry_at is not None and self._retry_at > now else None
         newest = next((e for e in self._events if e.kind == "failed"), None)
         head = draw_event_head(row, palette, "%Y-%m-%d %H:%M:%S")
-        text = one_line(describe_event(row, retry_at if row is newest else None), 300)
+        text = to_one_line(describe_event(row, retry_at if row is newest else None), 300)
         first, *more = wrap([(text, palette.text)], max(10, width - measure_line(head) - 1))
         return [[*head, *first], *indent(more, Segment(" " * measure_line(head)))]
 
@@ -264,8 +266,8 @@ def make_event_blocks(event: MemoryEvent, groups: Sequence[Group], merged: Seque
         ("what", what),
         ("tokens", format_sizes(event.tokens_before, event.tokens_after) if event.tokens_before else ""),
         ("messages", _describe_range(groups)),
-        ("by", ", ".join(dict.fromkeys(one_line(g.model, 60) for g in groups if g.model))),
-        ("focus" if event.kind in ("compacted", "undone") else "why", "" if reason else one_line(event.text, 300)),
+        ("by", ", ".join(dict.fromkeys(to_one_line(g.model, 60) for g in groups if g.model))),
+        ("focus" if event.kind in ("compacted", "undone") else "why", "" if reason else to_one_line(event.text, 300)),
     )
     card = CardBlock(title=event.kind.replace("_", " "), rows=tuple((k, v) for k, v in facts if v))
     before, after = _get_lines(merged), reason.splitlines() or _get_lines(groups)
@@ -282,7 +284,7 @@ def _describe_range(groups: Sequence[Group]) -> str:
 
 
 def _get_lines(groups: Sequence[Group]) -> list[str]:
-    return [line for g in groups for line in sanitise(g.text).split("\n")]
+    return [line for g in groups for line in sanitize_text(g.text).split("\n")]
 
 
 class CompactionScreen(ReadScreen):
@@ -298,11 +300,12 @@ class CompactionScreen(ReadScreen):
             ("focus", done.focus),
             (
                 "removed",
-                f"{counted(done.message_count, 'message')}, numbers {done.first_index + 1} to {done.last_index + 1}",
+                f"{format_count(done.message_count, 'message')},"
+                f" numbers {done.first_index + 1} to {done.last_index + 1}",
             ),
             ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {count_k(max(0, saved))} freed"),
-            ("observations", f"{len(last.before)} → {counted(len(last.after), 'line')}"),
-            ("pinned", f"{counted(last.pinned, 'line')}, always kept" if last.pinned else ""),
+            ("observations", f"{len(last.before)} → {format_count(len(last.after), 'line')}"),
+            ("pinned", f"{format_count(last.pinned, 'line')}, always kept" if last.pinned else ""),
             ("doubtful", f"{last.doubtful} new lines are not supported by their source" if last.doubtful else ""),
             ("undo", "/compact undo"),
         ]

@@ -14,10 +14,10 @@ from textual.getters import query_one
 from textual.widgets import Input
 
 from sakti.agent.threads.actions import ThreadActions
-from sakti.agent.threads.export import file_name
+from sakti.agent.threads.export import make_file_name
 from sakti.agent.titles import HEADLESS, number_equal_titles
 from sakti.core.errors import SaktiError
-from sakti.core.text import count_k, counted, one_line
+from sakti.core.text import count_k, format_count, to_one_line
 from sakti.core.types import SIGNS, Message, describe_state
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
@@ -97,7 +97,7 @@ class ThreadsScreen(ListPanel):
         self.set_status()
 
     def describe_empty(self, text: str) -> str:
-        return f"no thread matches “{one_line(text, 60)}”" if text else self.empty
+        return f"no thread matches “{to_one_line(text, 60)}”" if text else self.empty
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         thread = row.thread
@@ -107,7 +107,9 @@ class ThreadsScreen(ListPanel):
         tag = _get_tag(row)
         messages, tokens = row.messages, count_k(row.tokens)
         right = (
-            f"{counted(messages, 'message')} · {tokens} tokens" if width >= WIDE else f"{messages} msg · {tokens} tok"
+            f"{format_count(messages, 'message')} · {tokens} tokens"
+            if width >= WIDE
+            else f"{messages} msg · {tokens} tok"
         )
         right += f" · {format_age(thread.updated_at, self._now)}"
         room = max(4, width - len(right) - len(tag) - 5 - bool(tag) * 3)
@@ -115,7 +117,7 @@ class ThreadsScreen(ListPanel):
             [
                 Segment(sign, palette.ok),
                 Segment(
-                    fit_width(one_line(self._titles[thread.id], 200), room), palette.muted if tag else palette.bold
+                    fit_width(to_one_line(self._titles[thread.id], 200), room), palette.muted if tag else palette.bold
                 ),
                 Segment(f"  {tag} ·" if tag else "", palette.muted),
                 Segment(f" {right}" if tag else f"  {right}", palette.faint),
@@ -127,7 +129,7 @@ class ThreadsScreen(ListPanel):
         """Return the preview, and how many children and undone branches are folded under the thread."""
         branches = _count_below(row) if row.below and row.thread.id not in self._unfolded else ""
         room = width - 3 - (len(branches) + 2 if branches else 0)
-        words = one_line(row.preview, 300)
+        words = to_one_line(row.preview, 300)
         preview = Segment(fit_width(words, room) if branches else shorten(words, room), palette.muted)
         return [preview, Segment(f"  {branches}", palette.faint)] if branches else [preview]
 
@@ -136,7 +138,7 @@ class ThreadsScreen(ListPanel):
         sign = f"└ {SIGNS[row.state]}" if row.state else "└" if is_child else "↶"
         kind = describe_state(row.state) if row.state else "child" if is_child else "undone"
         right = f"{kind} {format_age(row.thread.updated_at, self._now)}"
-        words = one_line(row.thread.title if is_child else row.preview, 300)
+        words = to_one_line(row.thread.title if is_child else row.preview, 300)
         return [
             [
                 Segment(f"    {sign} ", palette.faint),
@@ -147,7 +149,7 @@ class ThreadsScreen(ListPanel):
 
     def set_status(self, text: str = "") -> None:
         """Show in the title the result of the last change, or what the next key does."""
-        self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", one_line(text, 180)) if p))
+        self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", to_one_line(text, 180)) if p))
 
     def _get_row(self) -> ThreadSummary | None:
         row: ThreadSummary | None = self.result_list.current
@@ -178,7 +180,9 @@ class ThreadsScreen(ListPanel):
         row = self._get_row()
         if row is not None and not self.line.question:
             self._chosen = row
-            self.line.ask(what, PROMPTS[what], row.thread.title if what == "rename" else file_name(row.thread, "md"))
+            self.line.ask(
+                what, PROMPTS[what], row.thread.title if what == "rename" else make_file_name(row.thread, "md")
+            )
 
     @on(Input.Submitted, "#panel-line")
     def _submit_line(self, event: Input.Submitted) -> None:
@@ -256,12 +260,12 @@ class ThreadsScreen(ListPanel):
     async def _fork(self, actions: ThreadActions, thread_id: str, upto: int) -> None:
         thread = await actions.fork(thread_id, upto)
         await self._reload(thread.id)
-        self.set_status(f"Forked with {counted(thread.metadata['forked_at'] + 1, 'message')}: enter opens it.")
+        self.set_status(f"Forked with {format_count(thread.metadata['forked_at'] + 1, 'message')}: enter opens it.")
 
 
 def _count_below(row: ThreadSummary) -> str:
-    parts = [f"└ {counted(len(row.children), 'child', 'children')}"] if row.children else []
-    parts += [f"↶ {counted(len(row.undone), 'undone branch', 'undone branches')}"] if row.undone else []
+    parts = [f"└ {format_count(len(row.children), 'child', 'children')}"] if row.children else []
+    parts += [f"↶ {format_count(len(row.undone), 'undone branch', 'undone branches')}"] if row.undone else []
     return f"{' '.join(parts)} ^e"
 
 
@@ -279,7 +283,7 @@ class ForkScreen(ListPanel):
     keys: ClassVar[Keys] = (("↑↓ up to which message", ""), ("enter fork", "open"), BACK)
 
     def __init__(self, title: str, messages: Sequence[Message]) -> None:
-        super().__init__(f"Fork {one_line(title or 'untitled', 60)}: up to which message?")
+        super().__init__(f"Fork {to_one_line(title or 'untitled', 60)}: up to which message?")
         newest = messages[-1:]
         self._messages = [
             m for m in reversed(messages) if m in newest or (m.role in ("user", "assistant") and m.text.strip())
@@ -292,7 +296,7 @@ class ForkScreen(ListPanel):
         style = {"user": palette.user, "assistant": palette.agent}.get(row.role, palette.muted)
         who = {"user": "you", "assistant": "sakti"}.get(row.role, row.role)
         last = "  (the last)" if row is self._messages[0] else ""
-        text = shorten(one_line(row.text or "tool results", 300), max(4, width - 16 - len(last)))
+        text = shorten(to_one_line(row.text or "tool results", 300), max(4, width - 16 - len(last)))
         return [
             [
                 Segment(f"{row.index + 1:>5} ", palette.faint),

@@ -12,7 +12,7 @@ from sakti.agent.project import trust
 from sakti.agent.project.files import CONFIG, SERVERS
 from sakti.agent.reports import trust_view
 from sakti.core.clock import Clock
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.tui.host import Host
 from sakti.tui.screens.panel import Keys, Panel
 from sakti.tui.screens.text import DiffBlock, ReadScreen
@@ -75,21 +75,24 @@ class TrustScreen(TrustQuestion):
     def on_mount(self) -> None:
         super().on_mount()
         project = self._review.project
-        rows = [("folder", one_line(str(project.workspace), 300))]
+        rows = [("folder", to_one_line(str(project.workspace), 300))]
         name = CONFIG if project.config is not None else "hooks" if project.select("hooks") else SERVERS
-        rows += [("" if n else name, line) for n, line in enumerate(trust_view.settings(project))]
-        rows += trust_view.files(self._review)
+        rows += [("" if n else name, line) for n, line in enumerate(trust_view.list_settings(project))]
+        rows += trust_view.list_other_files(self._review)
         reader = self.query_one(Transcript)
         reader.document.append(
             TextBlock(text=self._why, open=True),
-            CardBlock(title="What has an effect", rows=tuple((name, sanitise(text)) for name, text in rows)),
+            CardBlock(title="What has an effect", rows=tuple((name, sanitize_text(text)) for name, text in rows)),
         )
         self.call_after_refresh(reader.show_top)
 
     def action_view(self) -> None:
         blocks: list[Block] = []
         for change in self._review.changes:
-            blocks += (TextBlock(text=one_line(change.name, 300), open=True), DiffBlock(diff=sanitise(change.diff)))
+            blocks += (
+                TextBlock(text=to_one_line(change.name, 300), open=True),
+                DiffBlock(diff=sanitize_text(change.diff)),
+            )
         self.host.push(ReadScreen("What has an effect", blocks))
 
 
@@ -110,7 +113,7 @@ class NeedScreen(TrustQuestion):
     def on_mount(self) -> None:
         super().on_mount()
         text = f"The MCP server {self._need.sentence}."
-        self.query_one(Transcript).document.append(TextBlock(text=sanitise(text), open=True))
+        self.query_one(Transcript).document.append(TextBlock(text=sanitize_text(text), open=True))
 
 
 async def ask_trust(host: Host, review: trust.TrustReview, *, made: bool = False) -> bool:

@@ -14,7 +14,7 @@ from textual.getters import query_one
 
 from sakti.actions import undo as words
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import counted, one_line, sanitise
+from sakti.core.text import format_count, sanitize_text, to_one_line
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import format_age
@@ -68,7 +68,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
     def make_title(self, preview: UndoPreview) -> str:
         if preview.completes is not None:
             return "Complete the last undo"
-        turns = counted(len(preview.turns), "turn")
+        turns = format_count(len(preview.turns), "turn")
         title = shorten(words.format_title(preview.turns[0]), 30)
         return f"Undo {turns} · {words.SCOPES[preview.what]} · from {title!r}"
 
@@ -99,7 +99,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
             right = " restore" if item.path in self._restored else " keep"
         style = palette.warn if item.conflict else palette.text
         room = max(4, width - len(right) - 3)
-        name = Segment(fit_width(one_line(item.path, 300), room), style)
+        name = Segment(fit_width(to_one_line(item.path, 300), room), style)
         return [[Segment(f"{words.SIGNS[item.action]} ", palette.muted), name, Segment(right, palette.warn)]]
 
     @on(LineList.Moved, "#context-list")
@@ -123,9 +123,9 @@ class UndoScreen(Panel[frozenset[str] | None]):
         self.reader.document.append(CardBlock(title="What changes", rows=tuple(rows)))
         if item is not None:
             if item.conflict:
-                text = f"{one_line(item.path, 100)} {item.conflict}: it is kept as it is, unless you restore it."
+                text = f"{to_one_line(item.path, 100)} {item.conflict}: it is kept as it is, unless you restore it."
                 self.reader.document.append(TextBlock(text=text, open=True, gap=True))
-            self.reader.document.append(DiffBlock(diff=sanitise(preview.diffs.get(item.path, "")), gap=True))
+            self.reader.document.append(DiffBlock(diff=sanitize_text(preview.diffs.get(item.path, "")), gap=True))
         self.reader.show_top()
 
     def action_conflict(self) -> None:
@@ -186,7 +186,7 @@ class RewindScreen(ListPanel):
 
     def draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         past: PastTurn = row
-        files = "undone" if past.undone else counted(past.files, "file") if past.files else ""
+        files = "undone" if past.undone else format_count(past.files, "file") if past.files else ""
         right = f"  {files}  {format_age(past.message.created_at, self._now)}"
         room = max(4, width - len(right))
         title = Segment(fit_width(words.format_title(past), room).ljust(room), palette.text)

@@ -21,10 +21,10 @@ from sakti.agent.judge.policy import IN_SHORT
 from sakti.agent.setup import MachineScan, describe_selection, list_options, scan_machine
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.core.types import ModelInfo
 from sakti.tui import desktop
-from sakti.tui.host import app_of
+from sakti.tui.host import get_app
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import ModelsScreen, pick_theme
 from sakti.tui.screens.panel import Keys, ListPanel, Panel
@@ -109,7 +109,7 @@ class WelcomeScreen(Panel[None]):
         session = self.host.session
         lines = [f"{'✓' if good else '·'} {text}" for good, text in list_options(self.setup)]
         self.query_one("#welcome-found", Static).update(
-            sanitise("\n".join([*lines, "", describe_selection(session.workspace.models.selection)]))
+            sanitize_text("\n".join([*lines, "", describe_selection(session.workspace.models.selection)]))
         )
         self.choices.set_rows(self._list_choices(), cursor=max(0, self.choices.cursor))
 
@@ -143,7 +143,7 @@ class WelcomeScreen(Panel[None]):
 
     def _draw(self, row: Any, width: int, palette: Palette) -> list[Line]:
         name = min(23, width // 2)
-        first, *more = wrap([(one_line(row.hint, 120), palette.muted)], max(4, width - name - 2))
+        first, *more = wrap([(to_one_line(row.hint, 120), palette.muted)], max(4, width - name - 2))
         return [
             [Segment(f" {fit_width(row.title, name)}", palette.bold), *first],
             *indent(more, Segment(" " * (name + 1))),
@@ -152,7 +152,7 @@ class WelcomeScreen(Panel[None]):
     def show_detail(self, text: str) -> None:
         """Show a text below the choices."""
         if self.is_attached:
-            self.query_one("#panel-detail", Static).update(sanitise(text))
+            self.query_one("#panel-detail", Static).update(sanitize_text(text))
 
     @on(LineList.Opened, "#panel-list")
     def _choose_way(self, event: LineList.Opened) -> None:
@@ -273,7 +273,7 @@ class WelcomeScreen(Panel[None]):
         local_install.Installer(progress, is_stopped, workspace=self.host.session.workspace.root).run()
 
     async def _play_tour(self) -> None:
-        await play_tour(app_of(self))
+        await play_tour(get_app(self))
 
     # --- approval -------------------------------------------------------------------------------------
 

@@ -12,7 +12,15 @@ from msgspec import Struct, field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core.text import count_lines, counted, format_duration, one_line, pasted_size, sanitise, whole_seconds
+from sakti.core.text import (
+    count_lines,
+    count_seconds,
+    describe_paste,
+    format_count,
+    format_duration,
+    sanitize_text,
+    to_one_line,
+)
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.chunks import Chunk
 from sakti.tui.transcript.code import draw_code, draw_code_head
@@ -133,9 +141,9 @@ class TextBlock(Block, eq=False):
     def __post_init__(self) -> None:
         out, at = "", 0
         for start, end in self.pasted:
-            out, at = f"{out}{self.text[at:start]}[{pasted_size(self.text[start:end])}]", end
-        self._folded = sanitise(out + self.text[at:]).strip("\n") if self.pasted else ""
-        self.text = sanitise(self.text).strip("\n")
+            out, at = f"{out}{self.text[at:start]}[{describe_paste(self.text[start:end])}]", end
+        self._folded = sanitize_text(out + self.text[at:]).strip("\n") if self.pasted else ""
+        self.text = sanitize_text(self.text).strip("\n")
 
     @property
     def is_foldable(self) -> bool:
@@ -184,7 +192,7 @@ def describe_size(text: str) -> str:
     lines = count_lines(text)
     size = len(text)
     amount = f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB" if size >= 10_000 else ""
-    return counted(lines, "line") + (f", {amount}" if amount else "")
+    return format_count(lines, "line") + (f", {amount}" if amount else "")
 
 
 class ChunkBlock(Block, eq=False):
@@ -240,7 +248,7 @@ class ThinkingBlock(Block, eq=False):
     done: bool = True
 
     def __post_init__(self) -> None:
-        self.text = sanitise(self.text)
+        self.text = sanitize_text(self.text)
 
     @property
     def is_foldable(self) -> bool:
@@ -254,7 +262,7 @@ class ThinkingBlock(Block, eq=False):
 
     def render(self, width: int, palette: Palette) -> list[Line]:
         sign = "▾" if self.open else "▸"
-        state = counted(len(self.text.split()), "word") if self.done else "…"
+        state = format_count(len(self.text.split()), "word") if self.done else "…"
         head = Row([INDENT, Segment(f"{sign} thinking", palette.muted), Segment(f"  {state}", palette.faint)], SIGN)
         if not self.open:
             return [head]
@@ -277,7 +285,7 @@ class WaitingBlock(Block, eq=False):
 
     def tick(self, now: float) -> bool:
         """Return whether the clock shows another second than when it was last drawn."""
-        before, self.elapsed = self.elapsed, whole_seconds(self.since, now)
+        before, self.elapsed = self.elapsed, count_seconds(self.since, now)
         return self.elapsed != before
 
     def render(self, width: int, palette: Palette) -> list[Line]:
@@ -297,7 +305,7 @@ class NoticeBlock(Block, eq=False):
     text: str = ""
 
     def __post_init__(self) -> None:
-        self.title, self.text = one_line(self.title, 200), sanitise(self.text).strip()
+        self.title, self.text = to_one_line(self.title, 200), sanitize_text(self.text).strip()
 
     def get_plain_text(self) -> str:
         return f"{self.title} {self.text}".strip()
@@ -330,9 +338,9 @@ class CardBlock(Block, eq=False):
     warnings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.title = one_line(self.title, 100)
-        self.rows = tuple((one_line(k, 40), one_line(v, 500)) for k, v in self.rows)
-        self.warnings = tuple(one_line(w, 400) for w in self.warnings)
+        self.title = to_one_line(self.title, 100)
+        self.rows = tuple((to_one_line(k, 40), to_one_line(v, 500)) for k, v in self.rows)
+        self.warnings = tuple(to_one_line(w, 400) for w in self.warnings)
 
     def get_plain_text(self) -> str:
         return "\n".join([self.title, *(f"{k}: {v}" for k, v in self.rows), *self.warnings])
@@ -379,8 +387,8 @@ class FindingsBlock(Block, eq=False):
     findings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        self.title = one_line(self.title, 100)
-        self.findings = tuple(one_line(f, 500) for f in self.findings)
+        self.title = to_one_line(self.title, 100)
+        self.findings = tuple(to_one_line(f, 500) for f in self.findings)
 
     def get_plain_text(self) -> str:
         return "\n".join([self.title, *self.findings])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 from sakti.core.events import TURN_ENDS
-from sakti.core.text import FOLD_LINES, byte_size, count_lines, counted, one_line, sanitise
+from sakti.core.text import FOLD_LINES, count_lines, format_bytes, format_count, sanitize_text, to_one_line
 from sakti.core.types import (
     PASTED,
     FilePart,
@@ -153,7 +153,7 @@ def _add_part(part: object, message: Message, blocks: list[Block], calls: dict[s
 
 def _make_text_blocks(message_id: str, text: str, *, after_label: bool) -> list[ChunkBlock]:
     """Return an answer as blocks; the first needs no gap below a label."""
-    chunks = split(sanitise(text))
+    chunks = split(sanitize_text(text))
     return [
         ChunkBlock(message_id, gap=chunk.gap and not (after_label and number == 0), chunk=chunk)
         for number, chunk in enumerate(chunks)
@@ -174,7 +174,9 @@ def make_user_blocks(message: Message) -> list[Block]:
     for part in message.parts:
         if isinstance(part, FilePart):
             lines = count_lines(part.text)
-            blocks.append(NoticeBlock(message.id, False, text=f"@{one_line(part.path, 200)}  {counted(lines, 'line')}"))
+            blocks.append(
+                NoticeBlock(message.id, False, text=f"@{to_one_line(part.path, 200)}  {format_count(lines, 'line')}")
+            )
         elif isinstance(part, ImagePart):
             blocks.append(NoticeBlock(message.id, False, text=describe_image(part)))
     return blocks
@@ -213,8 +215,8 @@ def describe_image(image: ImagePart) -> str:
     """Return the line for an image: its name and, if known, its dimensions and size."""
     pixels = f"  {image.width}×{image.height}" if image.width and image.height else ""
     size = len(image.data) * 3 // 4  # base64
-    amount = f"  {byte_size(size)}" if size else ""
-    return f"▣ {one_line(image.name or 'image', 200)}{pixels}{amount}"
+    amount = f"  {format_bytes(size)}" if size else ""
+    return f"▣ {to_one_line(image.name or 'image', 200)}{pixels}{amount}"
 
 
 def needs_gap(blocks: Sequence[Block]) -> bool:

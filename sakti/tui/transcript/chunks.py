@@ -172,11 +172,11 @@ class Splitter:
         source = "".join(lines) + partial
         if self._fence is None or not self._is_top_level:
             return Chunk(source, gap=self._gap)
-        code = "".join(self._fenced_lines([*lines, partial] if partial else list(lines)))
+        code = "".join(self._list_fenced_lines([*lines, partial] if partial else list(lines)))
         code = code.rstrip("\n") if last else code.removesuffix("\n")  # in a cut block, a blank line is content
         return Chunk(source, self._language, code, self._fence_first, last, self._gap)
 
-    def _fenced_lines(self, body: list[str]) -> list[str]:
+    def _list_fenced_lines(self, body: list[str]) -> list[str]:
         """Return the lines of code among `body`, without the fences and their margin."""
         if self._fence_first:
             while body and not body.pop(0).strip():  # blank lines may precede the fence

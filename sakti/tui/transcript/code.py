@@ -17,7 +17,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import counted
+from sakti.core.text import format_count
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import (
     COLUMN,
@@ -56,7 +56,7 @@ def _get_lexer(language: str) -> Lexer | None:
 @lru_cache(maxsize=256)
 def detect_language(path: str) -> str:
     """Return the language for a file name, or ""."""
-    every = cast("Callable[..., Iterable[tuple[str, tuple[str, ...], tuple[str, ...], object]]]", _all_lexers())
+    every = cast("Callable[..., Iterable[tuple[str, tuple[str, ...], tuple[str, ...], object]]]", _load_lexers())
     name = path.rpartition("/")[2]
     for _, aliases, patterns, _ in every(plugins=False):
         if aliases and any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns):
@@ -64,7 +64,7 @@ def detect_language(path: str) -> str:
     return ""
 
 
-def _all_lexers() -> object:
+def _load_lexers() -> object:
     import pygments.lexers
 
     return pygments.lexers.get_all_lexers  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
@@ -240,7 +240,7 @@ def draw_diff(diff: str, width: int, palette: Palette, limit: int | None = None,
     for number, row in enumerate(rows):
         remaining = len(rows) - number
         if limit is not None and len(out) >= limit and remaining > 1:  # one more line takes no more room
-            out.append([Segment(f"… {counted(remaining, 'more line')}{more}", palette.faint)])
+            out.append([Segment(f"… {format_count(remaining, 'more line')}{more}", palette.faint)])
             break
         if row.kind == "@":
             out.append([Segment("⋯".rjust(digits) if lead > 2 else "⋯", palette.faint)])

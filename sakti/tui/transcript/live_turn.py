@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from sakti.core.events import AgentFinished, AgentProgress, AgentStarted
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.core.types import Message, ToolCallPart, ToolResultPart
 from sakti.tui.transcript.blocks import (
     Block,
@@ -111,7 +111,7 @@ class LiveTurn:
             self._sealed = self._end
             tail = self._splitter.tail()
             if tail is not None:
-                self._add(ChunkBlock(gap=self._chunk_gap(tail.gap), chunk=tail))
+                self._add(ChunkBlock(gap=self._needs_gap(tail.gap), chunk=tail))
                 self._open_tail = True
         for index in range(self._blocks - 1, -1, -1):
             if not self._stale:
@@ -219,7 +219,7 @@ class LiveTurn:
         self.answer.append(delta)
         for chunk in self._splitter.feed(delta):
             self._drop_tail()
-            self._add(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
+            self._add(ChunkBlock(gap=self._needs_gap(chunk.gap), chunk=chunk))
             self._sealed = self._end
         self._request_draw()
 
@@ -228,7 +228,7 @@ class LiveTurn:
         if self._thinking is None:
             self._close_text()
             self._begin_content()
-            self._thinking = ThinkingBlock(gap=not self._under_label(), done=False)
+            self._thinking = ThinkingBlock(gap=not self._is_under_label(), done=False)
             self._add(self._thinking)
             self._draw_soon(True)
         self._thinking.text += delta
@@ -236,8 +236,8 @@ class LiveTurn:
 
     def write_call(self, call_id: str, name: str, text: str) -> None:
         """Show that the model is writing a call's arguments."""
-        block = self._tool(call_id, one_line(name, 40))
-        block.write(sanitise(text))
+        block = self._get_tool_block(call_id, to_one_line(name, 40))
+        block.write(sanitize_text(text))
         self._mark_stale(block)
 
     def start_tool(self, call: ToolCallPart, *, own: bool = False) -> None:
@@ -245,7 +245,7 @@ class LiveTurn:
         if own:
             self._start_own(call)
             return
-        block = self._tool(call.id, one_line(call.name, 40))
+        block = self._get_tool_block(call.id, to_one_line(call.name, 40))
         self._finish_step()
         if block.state != "waiting":  # its question arrives before its start
             block.start(call, self._clock())
@@ -270,7 +270,7 @@ class LiveTurn:
     def add_output(self, call_id: str, text: str, progress: str = "") -> None:
         if block := self._tools.get(call_id):
             block.add_output(text)
-            block.progress = one_line(progress, 120) or block.progress
+            block.progress = to_one_line(progress, 120) or block.progress
             self._mark_stale(block)
 
     def show_child(self, event: AgentStarted | AgentProgress | AgentFinished) -> None:
@@ -345,7 +345,7 @@ class LiveTurn:
         """Complete the blocks of calls that were written, and add those that were not."""
         for call in message.tool_calls:
             if call.id in self._tools or call.id not in shown:
-                block = self._tool(call.id, one_line(call.name, 40))
+                block = self._get_tool_block(call.id, to_one_line(call.name, 40))
                 if block.state == "writing":
                     block.plan(call)
                     self._mark_stale(block)
@@ -420,7 +420,7 @@ class LiveTurn:
             delta, self._has_carriage_return = "\r" + delta, False
         if delta.endswith("\r"):
             delta, self._has_carriage_return = delta[:-1], True
-        return sanitise(delta)
+        return sanitize_text(delta)
 
     # --- placing blocks -----------------------------------------------------------------------------------------
 
@@ -505,13 +505,13 @@ class LiveTurn:
         else:
             self.document.append(*blocks)
 
-    def _under_label(self) -> bool:
+    def _is_under_label(self) -> bool:
         return self._end > 0 and isinstance(self.document.blocks[self._end - 1], Label)
 
-    def _chunk_gap(self, gap: bool) -> bool:
-        return gap and not self._under_label()
+    def _needs_gap(self, gap: bool) -> bool:
+        return gap and not self._is_under_label()
 
-    def _tool(self, call_id: str, name: str) -> ToolBlock:
+    def _get_tool_block(self, call_id: str, name: str) -> ToolBlock:
         block = self._tools.get(call_id)
         if block is None:
             self._close_text()
@@ -528,7 +528,7 @@ class LiveTurn:
             return
         self._drop_tail()
         for chunk in self._splitter.finish():
-            self._add(ChunkBlock(gap=self._chunk_gap(chunk.gap), chunk=chunk))
+            self._add(ChunkBlock(gap=self._needs_gap(chunk.gap), chunk=chunk))
         self._splitter = None
         self._request_draw()
 

@@ -236,7 +236,7 @@ class _Writer:
             token = tokens[index]
             if token.type == "tr_open":
                 rows.append([])
-                sources += self._source_lines(token, 2 if header else 1)
+                sources += self._list_source_lines(token, 2 if header else 1)
             elif token.type == "tbody_open":
                 header = False
             elif token.type in ("th_open", "td_open"):
@@ -249,7 +249,7 @@ class _Writer:
         self._append(_draw_table(rows, sources, aligns, self._get_room() + self._more, self.palette))
         return index + 1
 
-    def _source_lines(self, token: Token, count: int) -> list[str]:
+    def _list_source_lines(self, token: Token, count: int) -> list[str]:
         start = token.map[0] if token.map else 0
         return [line.strip() for line in self._source[start : start + count]]
 

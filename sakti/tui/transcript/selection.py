@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_lines, counted
+from sakti.core.text import count_lines, format_count
 from sakti.tui.transcript.blocks import Block, ChunkBlock, Label, TextBlock, ThinkingBlock
 from sakti.tui.transcript.document import Document
 from sakti.tui.transcript.tool import ToolBlock
@@ -19,12 +19,12 @@ def get_code(document: Document, index: int) -> str | None:
     """Return the code of the block at `index`, or of the first code block nested in it."""
     block = document.blocks[index]
     if isinstance(block, ChunkBlock) and block.chunk.language is not None:
-        return _fenced_code(document, index, block)
+        return _join_fenced_code(document, index, block)
     lines = document.lines(index) if isinstance(block, ChunkBlock) else ()
     return next((row.copies for line in lines if (row := to_row(line)).copies), None)
 
 
-def _fenced_code(document: Document, index: int, block: ChunkBlock) -> str:
+def _join_fenced_code(document: Document, index: int, block: ChunkBlock) -> str:
     """Return the code of all chunks of the fence that `block`, at `index`, is a chunk of."""
     while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
         index, block = index - 1, before
@@ -158,7 +158,7 @@ def describe_amount(text: str) -> str:
     lines = count_lines(text)
     if lines > 1:
         return f"{lines:,} lines"
-    return counted(len(text), "character")
+    return format_count(len(text), "character")
 
 
 MAX_DRAWN = 12  # blocks of one message

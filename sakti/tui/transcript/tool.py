@@ -17,7 +17,15 @@ from rich.style import Style
 from sakti.core import types
 from sakti.core.events import AgentFinished, AgentProgress, CardQuestion
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k, count_lines, counted, format_duration, one_line, sanitise, whole_seconds
+from sakti.core.text import (
+    count_k,
+    count_lines,
+    count_seconds,
+    format_count,
+    format_duration,
+    sanitize_text,
+    to_one_line,
+)
 from sakti.core.types import ChildState, Json, ToolCallPart, ToolResultPart
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.blocks import INDENT, SIGN, Block, estimate_lines, limit_column
@@ -125,10 +133,10 @@ class ToolBlock(Block, eq=False):
     def plan(self, call: ToolCallPart) -> None:
         """Show that the call is complete and waits for its turn."""
         call = types.unwrap_call(call)
-        self.name = one_line(_get_name(call), 60)
+        self.name = to_one_line(_get_name(call), 60)
         self.state = "pending"
         self.arguments = call.arguments or {}
-        self.raw = sanitise(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
+        self.raw = sanitize_text(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
         self.summary = summarise(call)
         self.card = _describe_card(self.arguments, ())
 
@@ -142,12 +150,12 @@ class ToolBlock(Block, eq=False):
 
     def tick(self, now: float) -> bool:
         """Return whether the clock shows another second than when it was last drawn."""
-        before, self.elapsed = self.elapsed, whole_seconds(self.since, now)
+        before, self.elapsed = self.elapsed, count_seconds(self.since, now)
         return self.state in ("running", "waiting") and self.elapsed != before
 
     def add_output(self, text: str) -> None:
         """Append output; only the newest `KEEP_OUTPUT` characters are kept."""
-        text = sanitise(text[-KEEP_OUTPUT:])
+        text = sanitize_text(text[-KEEP_OUTPUT:])
         joined = self.output + text
         if len(joined) > KEEP_OUTPUT:
             self.dropped += len(joined) - KEEP_OUTPUT
@@ -164,28 +172,28 @@ class ToolBlock(Block, eq=False):
         if isinstance(answers := details.get("answers"), list):
             self._take_answers(cast("list[Json]", answers))
         self.dropped = 0
-        self.output = sanitise(result.content)[:KEEP_OUTPUT]
-        self.diff = sanitise(str(details.get("diff") or ""))
+        self.output = sanitize_text(result.content)[:KEEP_OUTPUT]
+        self.diff = sanitize_text(str(details.get("diff") or ""))
         stored = details.get("duration_ms")
         self.duration_ms = duration_ms if duration_ms is not None else stored if isinstance(stored, int) else None
         self._take_exit_code(details.get("exit_code"))
         self._take_range(details.get("lines"))
-        self.output_path = one_line(str(details.get("output_file") or ""), 200)
+        self.output_path = to_one_line(str(details.get("output_file") or ""), 200)
         self.size = describe_output_size(self.output, details)
 
     def _take_refusal(self, result: ToolResultPart) -> None:
         """Take in who refused a call, and why."""
         self.refusal = _name_refusal(result) or "denied"
-        self.note = one_line(str(result.details.get("denied") or result.details.get("note") or ""), 300)
+        self.note = to_one_line(str(result.details.get("denied") or result.details.get("note") or ""), 300)
 
     def _take_range(self, lines: object) -> None:
         """Add the lines that a call read to its summary, unless that has them already."""
         if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
-            self.summary = f"{self.summary}  ({one_line(lines, 20)})"
+            self.summary = f"{self.summary}  ({to_one_line(lines, 20)})"
 
     def _take_answers(self, answers: Sequence[Json]) -> None:
         """Show the user's answers to a card in the head, and among the options."""
-        self.progress = "; ".join(one_line(", ".join(_list_chosen(answer)), 200) for answer in answers)
+        self.progress = "; ".join(to_one_line(", ".join(_list_chosen(answer)), 200) for answer in answers)
         self.card = _describe_card(self.arguments, answers)
 
     def _take_child(self, details: Json) -> None:
@@ -194,8 +202,8 @@ class ToolBlock(Block, eq=False):
             state = details.get("state")
             self.child_id, self.child_state = child, "partial" if state == "partial" else "finished"
             marks = types.describe_state(self.child_state, str(details.get("marks", "")))
-            self.progress = self.progress or one_line(marks, 200)
-            self.calls = self.calls or [one_line(str(call), 80) for call in details.get("calls") or ()]
+            self.progress = self.progress or to_one_line(marks, 200)
+            self.calls = self.calls or [to_one_line(str(call), 80) for call in details.get("calls") or ()]
         elif isinstance(child := details.get("background"), str):
             self.child_id, self.child_state = child, self.child_state or "running"
         elif isinstance(child := details.get("unfinished"), str):
@@ -204,7 +212,7 @@ class ToolBlock(Block, eq=False):
     def show_run(self, state: ChildState, words: str) -> None:
         """Show the current state of the child thread that a stored call started."""
         self.child_state = state
-        self.progress = one_line(words, 200)
+        self.progress = to_one_line(words, 200)
 
     def _take_exit_code(self, code: object) -> None:
         """Show an exit code in the head instead of the output."""
@@ -288,7 +296,7 @@ class ToolBlock(Block, eq=False):
 
     def _describe_call(self, room: int) -> str:
         """Return the summary of the call behind its name, "" if there is no room for it."""
-        raw = "" if self.state == "writing" else one_line(self.raw, 200)  # half a JSON object says nothing
+        raw = "" if self.state == "writing" else to_one_line(self.raw, 200)  # half a JSON object says nothing
         text = self.summary or raw
         return f"  {shorten(text, room)}" if room > 4 and text else ""
 
@@ -362,13 +370,13 @@ class ToolBlock(Block, eq=False):
     def _draw_arguments(self, width: int, palette: Palette) -> list[Line]:
         out: list[Line] = []
         if self.card:
-            return draw_plain(sanitise(self.card), palette.text, width, SHOW_OUTPUT)
+            return draw_plain(sanitize_text(self.card), palette.text, width, SHOW_OUTPUT)
         if self.raw and not self.arguments:
             return draw_plain(self.raw, palette.muted, width, 40)
         for key, value in self.arguments.items():
             if self.diff and key not in ("path", "file", "file_path"):
                 continue  # the diff says it better
-            out += _draw_argument(one_line(str(key), 24), value, width, palette)
+            out += _draw_argument(to_one_line(str(key), 24), value, width, palette)
         return out
 
     def _draw_output(self, width: int, palette: Palette) -> list[Line]:
@@ -397,7 +405,7 @@ class ToolBlock(Block, eq=False):
         if self.dropped and self._is_open:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
         if rows > shown and self.state != "running":
-            return f"… {counted(rows - shown, 'line')} above{'' if self._is_open else UNFOLD_KEY}"
+            return f"… {format_count(rows - shown, 'line')} above{'' if self._is_open else UNFOLD_KEY}"
         return ""
 
     def estimate(self, width: int) -> int:
@@ -418,7 +426,7 @@ def _draw_argument(name: str, value: object, width: int, palette: Palette) -> li
     """Return an argument of a call behind its name, at most 12 lines."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     out: list[Line] = []
-    for number, line in enumerate(draw_plain(sanitise(text)[:4_000], palette.text, width - len(name) - 2, 12)):
+    for number, line in enumerate(draw_plain(sanitize_text(text)[:4_000], palette.text, width - len(name) - 2, 12)):
         lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
         out.append(to_row(line).after_prefix([Segment(lead, palette.faint)], 0 if number == 0 else len(lead)))
     return out
@@ -439,14 +447,14 @@ def get_child_style(state: ChildState, palette: Palette) -> Style:
 def describe_output_size(output: str, details: Json) -> str:
     """Describe the size of a tool's output; "" if it is short."""
     if isinstance(fetched := details.get("fetched"), str):
-        return one_line(fetched, 60)
+        return to_one_line(fetched, 60)
     total = details.get("characters")
     if isinstance(total, int) and total >= 100_000:
         return f"{total / 1_000_000:.1f} MB"
     for key, one in (("matches", "match"), ("entries", "entry")):
         count = details.get(key)
         if isinstance(count, int) and count:
-            return counted(count, one, key)
+            return format_count(count, one, key)
     lines = count_lines(output)
     return f"{lines:,} lines" if lines > SHORT_OUTPUT and "lines" not in details else ""
 
@@ -462,9 +470,9 @@ def summarise(call: ToolCallPart) -> str:
     """Return the most informative argument of a call."""
     arguments = call.arguments
     if arguments is None:
-        return one_line(call.raw, 300)
+        return to_one_line(call.raw, 300)
     if call.name == CHILD_TOOL:
-        return one_line(str(arguments.get("goal", "")), 300)
+        return to_one_line(str(arguments.get("goal", "")), 300)
     if call.name.startswith(types.PREFIX):
         return types.list_arguments(arguments)
     texts = {name: text for name, value in arguments.items() if (text := _find_text(value))}
@@ -475,16 +483,16 @@ def summarise(call: ToolCallPart) -> str:
 def _summarise_by(key: str, value: str, arguments: Json) -> str:
     """Return the argument `key`, whose text is `value`, with the action and the range that belong to it."""
     if key == "patch":
-        return ", ".join(one_line(path, 100) for path in _PATCHED_FILES.findall(value)) or one_line(value, 300)
+        return ", ".join(to_one_line(path, 100) for path in _PATCHED_FILES.findall(value)) or to_one_line(value, 300)
     value = value.removeprefix("https://") if key == "url" else value
     action = f"{arguments['action']} " if key != "action" and isinstance(arguments.get("action"), str) else ""
-    return one_line(f"{action}{value}", 300) + _describe_range(key, arguments)
+    return to_one_line(f"{action}{value}", 300) + _describe_range(key, arguments)
 
 
 def _describe_range(key: str, arguments: Json) -> str:
     """Return which part of the argument `key` a call is about: where a pattern is looked for, which lines."""
     if key == "pattern":
-        return f"  in {one_line(str(arguments['path']), 100)}" if arguments.get("path") else ""
+        return f"  in {to_one_line(str(arguments['path']), 100)}" if arguments.get("path") else ""
     if key == "questions" and isinstance(arguments[key], list):
         others = len(cast("list[object]", arguments[key])) - 1
         return f"  and {others} more" if others else ""

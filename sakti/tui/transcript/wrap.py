@@ -233,7 +233,7 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
     size = sum(count_cells(t) for t, _ in spans)
     if size <= width or size != count_cells(text):  # an emoji that is split between spans is wider in pieces
         return fold_line(spans, width)
-    inset = _hanging_indent(text, width) if hang else 0
+    inset = _measure_hanging_indent(text, width) if hang else 0
     lines: list[Line] = []
     rest = list(spans)
     room = width
@@ -252,7 +252,7 @@ def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list
 HANGING_INDENT = 2  # extra indent in cells of continued lines of code
 
 
-def _hanging_indent(text: str, width: int) -> int:
+def _measure_hanging_indent(text: str, width: int) -> int:
     """Return the indent in cells of the lines that continue `text`; 0 if it would take half of them."""
     inset = len(text) - len(text.lstrip(" ")) + HANGING_INDENT
     return inset if inset <= width // 2 else 0

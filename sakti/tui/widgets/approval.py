@@ -21,9 +21,9 @@ from textual.widgets import Input
 from sakti.agent.judge.policy import describe_rule
 from sakti.core.clock import Clock
 from sakti.core.events import ApprovalRequested, Grant, SideQuestion
-from sakti.core.text import lookalikes, one_line, sanitise, show_hidden
+from sakti.core.text import find_lookalikes, sanitize_text, show_hidden, to_one_line
 from sakti.core.types import display_name
-from sakti.tui.host import host_of
+from sakti.tui.host import get_host
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.code import draw_diff
 from sakti.tui.transcript.wrap import Line, Span, draw_plain, indent, shorten, wrap
@@ -56,7 +56,7 @@ def is_command(asked: ApprovalRequested) -> bool:
 
 def make_question(tool: str) -> str:
     """Return the question about a call of `tool`."""
-    return "Run this command?" if tool == "bash" else f"Allow {one_line(display_name(tool), 60)}?"
+    return "Run this command?" if tool == "bash" else f"Allow {to_one_line(display_name(tool), 60)}?"
 
 
 def summarise_question(asked: ApprovalRequested) -> str:
@@ -106,7 +106,7 @@ def lay_out_approval(
     is_change = bool(now.diff) and not is_command(now)
     head: list[Line] = [_draw_title(now, many, room, palette)]
     if is_change:
-        head.append([Segment(shorten(one_line(now.target, 300), room), palette.bold)])
+        head.append([Segment(shorten(to_one_line(now.target, 300), room), palette.bold)])
     reason = _draw_reason(now, room, palette)
     list_ = _draw_list(pending, at, room, palette)
     keys = _wrap_keys(_make_keys(now, cut=True, many=len(pending) > 1, palette=palette, room=room), room)
@@ -133,12 +133,12 @@ def _draw_title(now: ApprovalRequested, many: str, room: int, palette: Palette) 
 
 def _draw_reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
     """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
-    why, where = one_line(now.reason, 300), one_line(now.cwd, 200)
-    like = "".join(f"{one_line(word, 30)} contains lookalike letters. " for word in lookalikes(now.target)[:2])
+    why, where = to_one_line(now.reason, 300), to_one_line(now.cwd, 200)
+    like = "".join(f"{to_one_line(word, 30)} contains lookalike letters. " for word in find_lookalikes(now.target)[:2])
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
     if not now.rule:
         return wrap(spans, room)
-    rule = one_line(describe_rule(now.rule), 200)
+    rule = to_one_line(describe_rule(now.rule), 200)
     return wrap(spans, room) + wrap([("Rule for t and a: ", palette.faint), (rule, palette.muted)], room)
 
 
@@ -152,16 +152,16 @@ def _wrap_keys(keys: list[Span], room: int) -> list[Line]:
 def _draw_body(now: ApprovalRequested, room: int, palette: Palette, limit: int) -> tuple[list[Line], bool]:
     """Return the command or change in at most `limit` lines, and whether part of it is missing."""
     if now.diff and not is_command(now):
-        diff = draw_diff(sanitise(now.diff), room, palette)
+        diff = draw_diff(sanitize_text(now.diff), room, palette)
         most = min(limit, DIFF_LINES + 1)
         if len(diff) <= most:
             return diff, False
-        return draw_diff(sanitise(now.diff), room, palette, most - 1) if most else [], True
-    rows = draw_plain(sanitise(show_hidden(now.target)), palette.bold, room, TARGET_LINES + 1)
+        return draw_diff(sanitize_text(now.diff), room, palette, most - 1) if most else [], True
+    rows = draw_plain(sanitize_text(show_hidden(now.target)), palette.bold, room, TARGET_LINES + 1)
     most = min(limit, TARGET_LINES)
     if len(rows) > most:
         return rows[:most], True
-    changed = draw_diff(sanitise(now.diff), room, palette) if now.diff else []
+    changed = draw_diff(sanitize_text(now.diff), room, palette) if now.diff else []
     shown = min(DIFF_LINES, max(0, limit - len(rows)))
     return [*rows, *changed[:shown]], len(changed) > shown
 
@@ -207,7 +207,9 @@ def _draw_list(pending: tuple[ApprovalRequested, ...], at: int, room: int, palet
     lines = _draw_questions(pending, at, room, palette) if len(pending) > 1 else []
     later = list_later(pending)
     for call in later[:MAX_LISTED]:
-        lines.append([Segment("then  ", palette.faint), Segment(shorten(one_line(call, 300), room - 6), palette.muted)])
+        lines.append(
+            [Segment("then  ", palette.faint), Segment(shorten(to_one_line(call, 300), room - 6), palette.muted)]
+        )
     if len(later) > MAX_LISTED:
         lines.append([Segment(f"      and {len(later) - MAX_LISTED} more", palette.faint)])
     return lines
@@ -218,7 +220,7 @@ def _draw_questions(pending: tuple[ApprovalRequested, ...], at: int, room: int, 
     lines: list[Line] = []
     for index in range(first, min(len(pending), first + MAX_LISTED)):
         one, chosen = pending[index], index == at
-        text = shorten(f"{one_line(display_name(one.tool), 60)}  {one_line(one.target, 200)}", room - 2)
+        text = shorten(f"{to_one_line(display_name(one.tool), 60)}  {to_one_line(one.target, 200)}", room - 2)
         meta = Style(meta={"question": index})
         style = palette.text if chosen else palette.muted
         lines.append([Segment("▶ " if chosen else "· ", palette.warn + meta), Segment(text, style + meta)])
@@ -288,7 +290,7 @@ class ApprovalView(Widget, can_focus=True):
         return self.pending[self.at] if self.at < len(self.pending) else None
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(width))
+        return len(self._build_lines(width))
 
     @property
     def is_cut(self) -> bool:
@@ -296,18 +298,18 @@ class ApprovalView(Widget, can_focus=True):
         return self.current is not None and is_command(self.current) and self._layout(self.size.width)[1]
 
     def _layout(self, width: int) -> tuple[list[Line], bool]:
-        host = host_of(self)
+        host = get_host(self)
         height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)  # the line below takes one
         keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
         return lay_out_approval(
             self.pending, self.at, max(4, width), host.palette, height, answered=self.answered, keyboard=keyboard
         )
 
-    def _lines(self, width: int) -> list[Line]:
+    def _build_lines(self, width: int) -> list[Line]:
         return self._layout(width)[0]
 
     def render_line(self, y: int) -> Strip:
-        lines = self._lines(self.size.width)
+        lines = self._build_lines(self.size.width)
         base = self.rich_style
         line: Line = lines[y] if y < len(lines) else []
         return Strip(Segment.apply_style(line, base)).crop_extend(0, self.size.width, base)
@@ -409,7 +411,7 @@ class ApprovalBox(Vertical):
             case "edit" if now.tool == "bash" and "\n" in now.target:
                 self.post_message(self.EditWanted(now))
             case "edit" if now.tool == "bash":
-                self._write("edit", sanitise(now.target), "command to run instead")
+                self._write("edit", sanitize_text(now.target), "command to run instead")
             case "view":
                 self.post_message(self.ViewWanted(now))
             case _:
@@ -477,11 +479,11 @@ def lay_out_aside(
     """
     room = max(4, width - 2)
     head: list[Line] = [
-        [Segment("btw ", palette.heading), Segment(shorten(one_line(question, 300), max(1, room - 4)), palette.bold)]
+        [Segment("btw ", palette.heading), Segment(shorten(to_one_line(question, 300), max(1, room - 4)), palette.bold)]
     ]
     keys = wrap(_make_answer_keys(state, palette), room)
     style = palette.bad if state == "failed" else palette.text
-    rows = draw_plain(sanitise(text).strip(), style, room) if text.strip() else []
+    rows = draw_plain(sanitize_text(text).strip(), style, room) if text.strip() else []
     free = max(1, height - len(head) - len(keys))
     last = max(0, len(rows) - free)
     at = min(start, last)
@@ -546,7 +548,7 @@ class AsideView(Widget, can_focus=True):
         return len(self._layout(width)[0])
 
     def _layout(self, width: int) -> tuple[list[Line], int]:
-        host = host_of(self)
+        host = get_host(self)
         height = max(3, int((host.size.height - 4) * MAX_SHARE))
         start = 1 << 30 if self.start is None else self.start
         return lay_out_aside(self.question, self.text, self.state, max(4, width), host.palette, height, start)

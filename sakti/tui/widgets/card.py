@@ -22,8 +22,8 @@ from textual.widgets import Input
 from sakti.core.clock import Clock
 from sakti.core.config import SessionMode
 from sakti.core.events import ApprovalAnswer, ApprovalRequested, CardAnswer, CardQuestion, FreeQuestion
-from sakti.core.text import counted, one_line, sanitise
-from sakti.tui.host import host_of
+from sakti.core.text import format_count, sanitize_text, to_one_line
+from sakti.tui.host import get_host
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Span, draw_plain, indent, shorten, wrap
 from sakti.tui.widgets.approval import GUARD_S, LINE_KEYS, MAX_SHARE, PROMPT_KEYS, Keyboard, name_keys
@@ -111,7 +111,7 @@ def lay_out_form(
     options = [line for lines in _draw_options(form, room, palette, described=True) for line in lines]
     free = height - len(tabs) - len(options) - len(keys)
     most = max(QUESTION_LINES, min(MOST_LINES, free))
-    head = [*tabs, *draw_plain(sanitise(form.question.question), palette.bold, room, most)]
+    head = [*tabs, *draw_plain(sanitize_text(form.question.question), palette.bold, room, most)]
     if len(head) + len(options) + len(keys) > height:
         head = head[: max(1, height - len(keys) - 1)]
         options = _draw_options_at_cursor(form, room, palette, height - len(head) - len(keys))
@@ -135,7 +135,7 @@ def _draw_tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
         sign = "✓ " if form.is_answered(index) else ""
         style = palette.heading if index == form.at else palette.muted
         spans += [(" · " if index else "", palette.faint)]
-        spans += [(f"{sign}{one_line(question.header, 20)}", style + Style(meta={"question": index}))]
+        spans += [(f"{sign}{to_one_line(question.header, 20)}", style + Style(meta={"question": index}))]
     return wrap(spans, room)
 
 
@@ -143,7 +143,7 @@ def _draw_options(form: QuestionForm, room: int, palette: Palette, *, described:
     """Return the lines of each option, and of the user's own words."""
     out = [_draw_option(form, index, room, palette, described=described) for index in range(len(form.question.options))]
     if text := form.texts[form.at]:
-        words = Segment(shorten(one_line(text, 500), room - 4), palette.text)
+        words = Segment(shorten(to_one_line(text, 500), room - 4), palette.text)
         out.append([[Segment("o ● ", palette.agent), words]])
     return out
 
@@ -153,11 +153,11 @@ def _draw_option(form: QuestionForm, index: int, room: int, palette: Palette, *,
     option, meta = form.question.options[index], Style(meta={"option": index})
     chosen, at_cursor = index in form.chosen[form.at], index == form.cursor
     sign = ("■" if chosen else "□") if form.question.multiple else ("●" if chosen else "○")
-    label = one_line(option.label, 200)
+    label = to_one_line(option.label, 200)
     label = label if described or at_cursor else shorten(label, max(1, room - 4))
     first, *rest = wrap([(label, (palette.bold if at_cursor else palette.text) + meta)], max(4, room - 4))
     if option.description and described:
-        lines = wrap([(one_line(option.description, 1_000), palette.muted + meta)], max(4, room - 4))
+        lines = wrap([(to_one_line(option.description, 1_000), palette.muted + meta)], max(4, room - 4))
         rest += lines if at_cursor else lines[:2]
     return [[Segment(f"{index + 1} {sign} ", palette.agent + meta), *first], *indent(rest, Segment("    "))]
 
@@ -212,12 +212,12 @@ def lay_out_plan(
     room = max(4, width - 2)
     head: list[Line] = [[Segment("Approve this plan?", palette.heading)]]
     keys = wrap(_make_plan_keys(form, palette, keyboard), room)
-    rows = [line for text in sanitise(form.text).split("\n") for line in _draw_plan_line(text, room, palette)]
+    rows = [line for text in sanitize_text(form.text).split("\n") for line in _draw_plan_line(text, room, palette)]
     free = max(1, height - len(head) - len(keys))
     if len(rows) > free:
         rows = [
             *rows[: free - 1],
-            [Segment(f"… {counted(len(rows) - free + 1, 'more line')}, v shows all", palette.muted)],
+            [Segment(f"… {format_count(len(rows) - free + 1, 'more line')}, v shows all", palette.muted)],
         ]
     return indent([*head, *rows, *keys], Segment("┃ ", palette.agent))
 
@@ -282,10 +282,10 @@ class CardView(Widget, can_focus=True):
             self.refresh(layout=True)
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._lines(width))
+        return len(self._build_lines(width))
 
-    def _lines(self, width: int) -> list[Line]:
-        host = host_of(self)
+    def _build_lines(self, width: int) -> list[Line]:
+        host = get_host(self)
         if self.form is None:
             return []
         height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)
@@ -294,7 +294,7 @@ class CardView(Widget, can_focus=True):
         return lay_out(self.form, max(4, width), host.palette, height, keyboard=keyboard)  # pyright: ignore[reportArgumentType]
 
     def render_line(self, y: int) -> Strip:
-        lines = self._lines(self.size.width)
+        lines = self._build_lines(self.size.width)
         base = self.rich_style
         line: Line = lines[y] if y < len(lines) else []
         return Strip(Segment.apply_style(line, base)).crop_extend(0, self.size.width, base)
@@ -376,7 +376,7 @@ class CardBox(Vertical):
         question, hint = form.question, "your answer"
         default = question.default if isinstance(question, FreeQuestion) else ""
         if isinstance(question, FreeQuestion) and question.options:
-            hint += f" (empty: {one_line(question.options[0].label, 40)})"
+            hint += f" (empty: {to_one_line(question.options[0].label, 40)})"
         self._write(form.texts[form.at] or default, hint)
 
     def _make_form(self, asked: ApprovalRequested) -> QuestionForm | PlanForm:

@@ -12,7 +12,7 @@ from textual.reactive import reactive
 from textual.widget import Widget
 
 from sakti.actions.line import MAX_SHOWN, Choice
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.tui.transcript.wrap import fit_width, shorten
 
 
@@ -95,7 +95,7 @@ class QueueView(Widget, can_focus=False):
         text = Text(no_wrap=True, overflow="crop", end="")
         for number, queued in enumerate(self.queued[:QUEUE_LINES]):
             last = number == QUEUE_LINES - 1 and len(self.queued) > QUEUE_LINES
-            line = f"and {len(self.queued) - QUEUE_LINES + 1} more" if last else one_line(queued, 300)
+            line = f"and {len(self.queued) - QUEUE_LINES + 1} more" if last else to_one_line(queued, 300)
             sign = "  " if last else "× "
             text.append(("\n" if number else "") + sign + shorten(f"queued: {line}", max(4, self.size.width - 2)))
         return text

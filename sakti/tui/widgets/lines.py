@@ -26,7 +26,7 @@ from textual.strip import Strip
 from textual.style import Style as VisualStyle
 from textual.widget import Widget
 
-from sakti.tui.host import host_of
+from sakti.tui.host import get_host
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, Row, get_source_text, indent, to_row, wrap
 
@@ -108,7 +108,7 @@ class LineView(ScrollView, can_focus=True):
     def palette(self) -> Palette:
         """Return the colours of the current theme."""
         if self._palette is None:
-            self._palette = host_of(self).palette
+            self._palette = get_host(self).palette
         return self._palette
 
     @property
@@ -118,7 +118,7 @@ class LineView(ScrollView, can_focus=True):
         return bar
 
     def on_mount(self) -> None:
-        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.apply_theme())
+        get_host(self).theme_changed_signal.subscribe(self, lambda _: self.apply_theme())
 
     def apply_theme(self) -> None:
         """Draw everything again in the colours of a new theme."""
@@ -284,7 +284,7 @@ def _add_bar(row: Row, bar: Segment) -> Line:
     return marked
 
 
-def _always(_row: Any) -> bool:
+def _accept_any(_row: Any) -> bool:
     return True
 
 
@@ -340,7 +340,7 @@ class LineList(LineView):
     ) -> None:
         super().__init__(id=id, classes=classes)
         self._draw = draw
-        self._selectable: Callable[[Any], bool] = selectable or _always
+        self._selectable: Callable[[Any], bool] = selectable or _accept_any
         self._empty = empty
         self.follow_end = False  # keep the newest line in sight until the user scrolls
         self.rows: Sequence[Any] = ()
@@ -358,7 +358,7 @@ class LineList(LineView):
         at_end = self.scroll_offset.y >= self.max_scroll_y - 1
         self.rows = rows
         if cursor is not None or self.cursor >= len(rows) or self.cursor < 0:
-            self.cursor = self._nearest(cursor if cursor is not None else 0, 1)
+            self.cursor = self._find_nearest(cursor if cursor is not None else 0, 1)
         self._layout()
         if (keep_end and at_end) or (self.follow_end and not self.has_focus):
             self.scroll_end(animate=False, force=True)
@@ -444,7 +444,7 @@ class LineList(LineView):
         if not self.rows:
             return
         target = max(0, min(len(self.rows) - 1, self.cursor + step))
-        self.move_to(self._nearest(target, 1 if step > 0 else -1))
+        self.move_to(self._find_nearest(target, 1 if step > 0 else -1))
 
     def move_to(self, index: int) -> None:
         if index != self.cursor and 0 <= index < len(self.rows):
@@ -474,7 +474,7 @@ class LineList(LineView):
         if (again and self.takes_click) or is_double:
             self.action_open()
 
-    def _nearest(self, index: int, step: int) -> int:
+    def _find_nearest(self, index: int, step: int) -> int:
         for way in (step, -step):
             at = index
             while 0 <= at < len(self.rows):
@@ -488,7 +488,7 @@ class LineList(LineView):
             return
         top, height = self._tops[self.cursor], len(self._lines[self.cursor])
         y, rows = self.scroll_offset.y, self.size.height
-        if self.cursor == self._nearest(0, 1):
+        if self.cursor == self._find_nearest(0, 1):
             top = 0
         if top < y:
             self.scroll_to(y=top, animate=False, force=True)

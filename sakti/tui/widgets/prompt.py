@@ -15,12 +15,12 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from sakti.actions.line import Choice, CompletionQuery, query_at
-from sakti.agent.mentions import LONGEST_PATHS, mention, pasted_images
+from sakti.agent.mentions import LONGEST_PATHS, find_pasted_images, format_mention
 from sakti.core import content as core_content
-from sakti.core.text import FOLD_LINES, clean_surrogates, one_line, pasted_size, sanitise_typed
-from sakti.tui.host import app_of
+from sakti.core.text import FOLD_LINES, clean_surrogates, describe_paste, sanitise_typed, to_one_line
+from sakti.tui.host import get_app
 from sakti.tui.keys import is_text
-from sakti.tui.widgets.vim import VimArea, editing_keys
+from sakti.tui.widgets.vim import VimArea, iter_editing_keys
 
 FOLD_CHARACTERS = 20_000
 _IMAGE = "[image "
@@ -49,11 +49,11 @@ class Placeholders:
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
             return sanitise_typed(text)  # the editor would pass control characters to the terminal
-        return self._sign(pasted_size(text), text)
+        return self._sign(describe_paste(text), text)
 
     def image(self, path: Path, size: int) -> str:
         """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
-        return self._sign(f"image {one_line(path.name, 40)} {core_content.format_size(size)}", mention(path))
+        return self._sign(f"image {to_one_line(path.name, 40)} {core_content.format_size(size)}", format_mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
         sign, number = f"[{what}]", 1
@@ -170,7 +170,7 @@ class Prompt(VimArea):
         Binding("ctrl+v,super+v", "paste", "Paste, an image as well", show=False, id="prompt.paste"),
         Binding("f6", "screen.browse", "Browse the messages", show=False, id="prompt.browse"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
-        *editing_keys(),
+        *iter_editing_keys(),
     ]
 
     class Submitted(Message):
@@ -313,7 +313,7 @@ class Prompt(VimArea):
         event.prevent_default()
         text = clean_surrogates(event.text.replace("\r\n", "\n").replace("\r", "\n"))
         if self._search is not None:
-            self._look(self._search.type(one_line(text, 200)))
+            self._look(self._search.type(to_one_line(text, 200)))
             return
         files = await asyncio.to_thread(_find_images, event.text) if len(text) < LONGEST_PATHS else []
         for path, size in files:
@@ -383,7 +383,7 @@ class Prompt(VimArea):
     @property
     def own_clipboard(self) -> str:
         """Return the text copied in this window."""
-        return app_of(self).clipboard
+        return get_app(self).clipboard
 
     def paste_own(self) -> bool:
         """Insert the text copied in this window; False if none was."""
@@ -529,4 +529,4 @@ class Prompt(VimArea):
 
 def _find_images(text: str) -> list[tuple[Path, int]]:
     """Return the image files that a paste names, with their sizes in bytes."""
-    return [(path, path.stat().st_size) for path in pasted_images(text)]
+    return [(path, path.stat().st_size) for path in find_pasted_images(text)]

@@ -15,7 +15,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from sakti.core.text import sanitise_typed
-from sakti.tui.host import STYLES, app_of
+from sakti.tui.host import STYLES, get_app
 from sakti.tui.keys import is_text
 
 MAX_PASTE = 10_000  # characters of a paste: with a million of them each key takes long
@@ -106,7 +106,7 @@ class SafePalette(CommandPalette):
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         """Close the palette; does nothing if it is already closing, so no other screen is closed."""
-        return super().dismiss(result) if app_of(self).screen is self else AwaitComplete()
+        return super().dismiss(result) if get_app(self).screen is self else AwaitComplete()
 
     @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
     async def _gather_commands(self, search_value: str) -> None:

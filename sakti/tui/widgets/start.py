@@ -9,8 +9,8 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.widget import Widget
 
-from sakti.core.text import one_line
-from sakti.tui.host import host_of
+from sakti.core.text import to_one_line
+from sakti.tui.host import get_host
 from sakti.tui.palette import Palette
 from sakti.tui.transcript.wrap import Line, shorten, wrap
 
@@ -29,11 +29,11 @@ class Start(Widget):
         self._folder = _shorten_home(Path(workspace))
 
     def on_mount(self) -> None:
-        host_of(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
+        get_host(self).theme_changed_signal.subscribe(self, lambda _: self.refresh())
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
-        lines = draw_start(self._folder, self.model, width - 4, host_of(self).palette, self.size.height)
+        lines = draw_start(self._folder, self.model, width - 4, get_host(self).palette, self.size.height)
         line: Line = [Segment("  "), *lines[y]] if y < len(lines) else []
         base = self.rich_style
         return Strip(Segment.apply_style(line, base)).crop_extend(0, width, base)
@@ -56,7 +56,7 @@ def draw_start(folder: str, model: str, width: int, palette: Palette, height: in
         [Segment("Folder  ", palette.faint), Segment(shorten(folder, room), palette.text)],
         [
             Segment("Model   ", palette.faint),
-            Segment(one_line(model, room), palette.text)
+            Segment(to_one_line(model, room), palette.text)
             if model
             else Segment("none: /model chooses one", palette.warn),
         ],
@@ -71,4 +71,4 @@ def _shorten_home(folder: Path) -> str:
     """Return a folder as `~/code/shop`, safe to show."""
     home = Path.home()
     text = f"~/{folder.relative_to(home)}" if folder != home and folder.is_relative_to(home) else str(folder)
-    return one_line(text, 200)
+    return to_one_line(text, 200)

@@ -19,7 +19,7 @@ from textual.widgets import Static
 from sakti.agent.reports.memory_report import format_context
 from sakti.core.clock import Clock
 from sakti.core.events import Event, McpServerChanged
-from sakti.core.text import counted, format_duration, one_line, whole_seconds
+from sakti.core.text import count_seconds, format_count, format_duration, to_one_line
 from sakti.tui.activities import ActivityState, ActivityTracker
 from sakti.tui.transcript.wrap import shorten
 
@@ -46,13 +46,13 @@ class Header(Widget):
     fresh: reactive[int] = reactive(0)
 
     def render(self) -> Text:
-        memory = self._memory_text()
+        memory = self._build_memory_text()
         width = self.size.width - memory.cell_len
         muted = self.get_component_rich_style("header--muted", partial=True)
         name = self.get_component_rich_style("header--name", partial=True)
         warn = self.get_component_rich_style("header--warn", partial=True)
-        title = one_line(self.thread_title or "new thread", 200)
-        right, git = self._facts(width)
+        title = to_one_line(self.thread_title or "new thread", 200)
+        right, git = self._build_facts(width)
         room = max(0, width - cell_len(right + git) - 4)
         text = Text(no_wrap=True, overflow="crop", end="")
         text.append(" sakti", name)
@@ -70,10 +70,10 @@ class Header(Widget):
         text.truncate(max(0, self.size.width))
         return text
 
-    def _facts(self, width: int) -> tuple[str, str]:
+    def _build_facts(self, width: int) -> tuple[str, str]:
         """Return the model with the modes, and the branch, as far as they fit."""
         git = self._describe_git()
-        facts = [one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
+        facts = [to_one_line(f, 60) for f in (self.model, self.mode, self.approval) if f]
         while facts and cell_len(" · ".join(facts) + git) > width * 2 // 3 - 8:
             facts.pop(1 if len(facts) > 2 else 0)
         right = " · ".join(facts)
@@ -84,11 +84,11 @@ class Header(Widget):
         return (right, git) if right else (git.removeprefix(" ─ "), "")
 
     def _describe_git(self) -> str:
-        branch = shorten(one_line(self.branch, 60), 24)
+        branch = shorten(to_one_line(self.branch, 60), 24)
         changed = f" ±{self.changed}" if self.changed else ""
         return f" ─ {branch}{changed}" if branch else ""
 
-    def _memory_text(self) -> Text:
+    def _build_memory_text(self) -> Text:
         """Return the message window and the number of new observations; empty while the panes show them."""
         text = Text(no_wrap=True, end="")
         if self.memory or self.fresh:
@@ -240,21 +240,21 @@ class StatusLine(Widget):
         self.refresh()
         self.ticked()
 
-    def _style(self, name: str) -> Style:
+    def _find_style(self, name: str) -> Style:
         return self.get_component_rich_style(f"status--{name}", partial=True)
 
     def _append_area(self, browsing: BrowsedArea, text: Text) -> Text:
         """Append the browsed area and the way out to `text`, then a hint or the keys that act there."""
-        key = self._style("key")
-        muted = self._style("muted")
+        key = self._find_style("key")
+        muted = self._find_style("muted")
         text.append(f" {browsing.title} ", key + Style(reverse=True))
         start = cell_len(text.plain)
         text.append(f" {browsing.back}", key).append(" prompt", muted)
         self._click_areas = [(start, cell_len(text.plain), "screen.interrupt")]
         if self.hint:
             room = max(0, self.size.width - cell_len(text.plain) - 4)
-            warn = self._style("warn")
-            return text.append(" · ", muted).append(shorten(one_line(self.hint, 200), room), warn)
+            warn = self._find_style("warn")
+            return text.append(" · ", muted).append(shorten(to_one_line(self.hint, 200), room), warn)
         for pressed, name, what in _name_keys_in(browsing, self.size.width - cell_len(text.plain) - 1):
             start = cell_len(text.plain) + 3
             self._click_areas.append((start, start + cell_len(f"{name} {what}"), f"app.simulate_key({pressed!r})"))
@@ -264,7 +264,7 @@ class StatusLine(Widget):
     def _get_approval_style(self, warn: Style, muted: Style) -> Style:
         """Return the style of the approval mode, more striking for less strict modes."""
         if self.approval[0] == "full":
-            return self._style("danger")
+            return self._find_style("danger")
         return warn if self.approval[0] == "auto" else muted
 
     def _fit_parts(self, state: ActivityState | None, room: int) -> list[tuple[str, Style]]:
@@ -289,11 +289,11 @@ class StatusLine(Widget):
             ("importing", self.importing, "busy"),
             ("goal", self.goal, "muted"),
             ("servers", self._name_failed_servers(), "warn"),
-            ("jobs", counted(self.jobs, "job") if self.jobs else "", "muted"),
+            ("jobs", format_count(self.jobs, "job") if self.jobs else "", "muted"),
             ("queued", f"{self.queued} queued" if self.queued else "", "busy"),
         )
         shows = [(text, style) for name, text, style in pieces if text and name not in dropped]
-        return [(text, self._style(style)) for text, style in shows]
+        return [(text, self._find_style(style)) for text, style in shows]
 
     def _name_failed_servers(self) -> str:
         return f"mcp {', '.join(self.failed_servers)} failed" if self.failed_servers else ""
@@ -312,11 +312,11 @@ class StatusLine(Widget):
 
     def _format_clock(self, since: float) -> str:
         """Return the time since a moment, as the chat shows it: "62 s" there is "1 m 02 s" here, too."""
-        return format_duration(whole_seconds(since, self._now) * 1000)
+        return format_duration(count_seconds(since, self._now) * 1000)
 
     def _name_sandbox(self) -> str:
         word, text = self.sandbox
-        return shorten(one_line(text, 200), self.size.width // 3) if word and self.size.width >= WIDE else word
+        return shorten(to_one_line(text, 200), self.size.width // 3) if word and self.size.width >= WIDE else word
 
     async def on_click(self, event: events.Click) -> None:
         """Run the action of the clicked key."""
@@ -346,7 +346,7 @@ class StatusLine(Widget):
     def _append_notice(self, state: ActivityState | None, text: Text) -> bool:
         """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
         width = self.size.width
-        muted, busy, warn = self._style("muted"), self._style("busy"), self._style("warn")
+        muted, busy, warn = self._find_style("muted"), self._find_style("busy"), self._find_style("warn")
         retry = self._retry_of(state)
         work = None if self.stopping else self._work
         stops = self._waiting is None and (retry is not None or work is not None)
@@ -359,7 +359,7 @@ class StatusLine(Widget):
             text.append(shorten(f"retrying in {wait}  {retry.text}", max(8, width - 20)), warn)
             text.append(f" · esc {self._first_escape or 'gives up'}", muted)
         elif self.hint:
-            text.append(shorten(one_line(self.hint, 200), max(0, width - 2)), warn)
+            text.append(shorten(to_one_line(self.hint, 200), max(0, width - 2)), warn)
         elif work is not None:
             since, what = work
             took = f" · {self._format_clock(since)}"
@@ -376,7 +376,7 @@ class StatusLine(Widget):
     def _append_parts(self, state: ActivityState | None, text: Text) -> None:
         """Append the approval mode, the activities, and as many keys as fit."""
         width = self.size.width
-        key, muted, warn = self._style("key"), self._style("muted"), self._style("warn")
+        key, muted, warn = self._find_style("key"), self._find_style("muted"), self._find_style("warn")
         if self.approval[0]:
             self._click_areas.append((1, 1 + len(" ".join(self.approval)), "screen.cycle_approval"))
             text.append(self.approval[0], self._get_approval_style(warn, muted))
@@ -396,7 +396,7 @@ class StatusLine(Widget):
 
     def _append_reason(self, text: Text) -> None:
         """Append why the model was chosen, at the right end, if there is room."""
-        muted = self._style("muted")
+        muted = self._find_style("muted")
         room = self.size.width - cell_len(text.plain) - 3
         if self.why and cell_len(self.why) <= room:
             text.append(" " * (room - cell_len(self.why) + 2)).append(self.why, muted)

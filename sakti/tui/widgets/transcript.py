@@ -14,8 +14,8 @@ from textual.geometry import Offset
 from textual.message import Message as TextualMessage
 from textual.selection import Selection
 
-from sakti.core.text import counted
-from sakti.tui.host import host_of
+from sakti.core.text import format_count
+from sakti.tui.host import get_host
 from sakti.tui.transcript.blocks import Block, Label
 from sakti.tui.transcript.links import Target, get_target
 from sakti.tui.transcript.selection import find_source_line, find_word, get_code, get_message_text, get_range_text
@@ -244,7 +244,7 @@ class Transcript(TranscriptView):
     def _choose(self, places: list[int], step: int) -> None:
         if not places:
             return
-        index = self._next_place(places, step)
+        index = self._find_next_place(places, step)
         self._chosen = self.document.blocks[index]
         top = self.document.top(index)
         if not self.scroll_offset.y <= top < self.scroll_offset.y + self.size.height - 1:
@@ -252,7 +252,7 @@ class Transcript(TranscriptView):
             self._scroll_to_place((max(0, index - 1), 0))
         self.refresh()
 
-    def _next_place(self, places: list[int], step: int) -> int:
+    def _find_next_place(self, places: list[int], step: int) -> int:
         """Return the place after or before the selected block; without one, the newest on the screen."""
         if self._chosen is None or self._chosen not in self.document.blocks:
             bottom = self.document.locate(min(self.scroll_offset.y + self.size.height, self.document.height) - 1)
@@ -327,7 +327,7 @@ class Transcript(TranscriptView):
         first, last = sorted((self._anchor, self._cursor))
         self._select(Offset(0, first), Offset(LINE_END, last))
         lines = last - first + 1
-        self.post_message(self.HintChanged(f"{counted(lines, 'line')} · y copies · esc leaves"))
+        self.post_message(self.HintChanged(f"{format_count(lines, 'line')} · y copies · esc leaves"))
 
     def _select(self, start: Offset, end: Offset) -> None:
         self.screen.selections = {self: Selection(start, end)}
@@ -372,7 +372,7 @@ class Transcript(TranscriptView):
 
     def _copy(self, text: str) -> None:
         if text:
-            host_of(self).copy_to_clipboard(text)
+            get_host(self).copy_to_clipboard(text)
 
     def action_copy(self) -> None:
         """Copy the selected lines; else the chosen message; else the last answer."""
@@ -406,7 +406,7 @@ class Transcript(TranscriptView):
 
     def action_link(self, step: int) -> None:
         """Choose the next or previous link on the screen; Enter opens it."""
-        links = self._visible_links()
+        links = self._list_visible_links()
         if not links:
             self.post_message(self.HintChanged("no link on the screen", 2))
             return
@@ -416,7 +416,7 @@ class Transcript(TranscriptView):
         self.refresh()
         self.post_message(self.HintChanged(f"{target[1]} · enter opens it"))
 
-    def _visible_links(self) -> list[tuple[int, int, Target]]:
+    def _list_visible_links(self) -> list[tuple[int, int, Target]]:
         """Return line, character and target of the links on the screen; one of several lines comes once."""
         top = self.scroll_offset.y
         links: list[tuple[int, int, Target]] = []

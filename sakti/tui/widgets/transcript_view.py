@@ -17,7 +17,7 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from sakti.core.types import Message
-from sakti.tui.host import host_of
+from sakti.tui.host import get_host
 from sakti.tui.palette import make_palette
 from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, Label, NoticeBlock, WaitingBlock
 from sakti.tui.transcript.build import make_message_blocks
@@ -45,7 +45,7 @@ class TranscriptView(LineView):
         super().__init__(id=id)
         self.document = Document(make_palette({}, True))
         self.more_above = False
-        self.live = LiveTurn(self.document, self._schedule, self._seconds, self._wall_time)
+        self.live = LiveTurn(self.document, self._schedule, self._get_seconds, self._get_wall_time)
         self._timer: Timer | None = None
         self._clock_timer: Timer | None = None
         self.has_clock = True  # False: another widget moves its clocks on, with its own
@@ -132,7 +132,7 @@ class TranscriptView(LineView):
         if place is None:
             return
         index, rows = place[0], self.size.height
-        first = self._above(index)
+        first = self._find_block_above(index)
         if all(self.document.is_exact(i) for i in range(first, min(index + rows, self._blocks))):
             return
         growth = self.document.measure(index) if self.document.top(index) < self.scroll_offset.y else 0
@@ -153,7 +153,7 @@ class TranscriptView(LineView):
             self.screen.clear_selection()
         self._moved = 0
 
-    def _above(self, index: int) -> int:
+    def _find_block_above(self, index: int) -> int:
         """Return the first block of the screenful above block `index`, by the heights that are known."""
         have = 0
         while index > 0 and have <= self.size.height:
@@ -398,11 +398,11 @@ class TranscriptView(LineView):
                 self.refresh_lines(self.scroll_offset.y + self.size.height - 1, 1)
         self.drawn()
 
-    def _seconds(self) -> float:
-        return host_of(self).session.workspace.clock.monotonic()
+    def _get_seconds(self) -> float:
+        return get_host(self).session.workspace.clock.monotonic()
 
-    def _wall_time(self) -> int:
-        return host_of(self).session.workspace.clock.now()
+    def _get_wall_time(self) -> int:
+        return get_host(self).session.workspace.clock.now()
 
     def _update_clock_timer(self) -> None:
         """Run the clock timer only while something on the screen needs it."""

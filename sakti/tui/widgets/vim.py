@@ -210,7 +210,7 @@ def _run_single(command: str, count: int, text: str, at: int) -> Step | None:
         case "a":
             return Step(insert, min(end, at + 1))
         case "I":
-            return Step(insert, _first_word(text, begin))
+            return Step(insert, _find_first_word(text, begin))
         case "A":
             return Step(insert, end)
         case "o":
@@ -297,13 +297,13 @@ def find_target(key: str, count: int, text: str, at: int) -> int | None:
         case "gg" | "G":
             lines = text.split("\n")
             row = count - 1 if key == "gg" or count > 1 else len(lines) - 1
-            return _first_word(text, sum(len(line) + 1 for line in lines[: min(row, len(lines) - 1)]))
+            return _find_first_word(text, sum(len(line) + 1 for line in lines[: min(row, len(lines) - 1)]))
         case "j" | "k":
             for _ in range(count):
                 at = _move_line(text, at, 1 if key == "j" else -1)
             return at
         case "w" | "b" | "e":
-            step = {"w": _next_word, "b": _word_before, "e": _word_end}[key]
+            step = {"w": _find_next_word, "b": _find_word_before, "e": _find_word_end}[key]
             for _ in range(count):
                 at = step(text, at)
             return at
@@ -325,7 +325,7 @@ def _to_character(text: str, at: int) -> int:
     return max(_line_start(text, at), at - 1) if at == _line_end(text, at) else at
 
 
-def _first_word(text: str, begin: int) -> int:
+def _find_first_word(text: str, begin: int) -> int:
     end = _line_end(text, begin)
     return begin + len(text[begin:end]) - len(text[begin:end].lstrip())
 
@@ -343,7 +343,7 @@ def _classify(character: str) -> int:
     return 0 if character.isspace() else 1 if character.isalnum() or character == "_" else 2
 
 
-def _next_word(text: str, at: int) -> int:
+def _find_next_word(text: str, at: int) -> int:
     if at >= len(text):
         return at
     kind = _classify(text[at])
@@ -354,7 +354,7 @@ def _next_word(text: str, at: int) -> int:
     return at
 
 
-def _word_before(text: str, at: int) -> int:
+def _find_word_before(text: str, at: int) -> int:
     while at and text[at - 1].isspace():
         at -= 1
     kind = _classify(text[at - 1]) if at else 0
@@ -363,7 +363,7 @@ def _word_before(text: str, at: int) -> int:
     return at
 
 
-def _word_end(text: str, at: int) -> int:
+def _find_word_end(text: str, at: int) -> int:
     at += 1
     while at < len(text) and text[at].isspace():
         at += 1
@@ -391,7 +391,7 @@ EDITING = {
 }
 
 
-def editing_keys() -> Iterator[Binding]:
+def iter_editing_keys() -> Iterator[Binding]:
     """Yield the editing keys of Textual's editor that the prompt keeps, with new ids."""
     for binding in TextArea.BINDINGS:
         if isinstance(binding, Binding) and binding.action in EDITING:
@@ -444,7 +444,7 @@ class VimArea(TextArea):
         text = self.text
         at = get_offset(text, self.cursor_location)
         if state.selects:
-            if self.selection == self._selection_of(state, text):
+            if self.selection == self._make_selection(state, text):
                 at = state.head  # the editor's cursor is after the last character
             else:  # an arrow key or the mouse chose another place
                 state = replace(state, mode="normal")
@@ -452,18 +452,18 @@ class VimArea(TextArea):
             if state.mode == "normal" and not state.pending:
                 self._set_state(state)
                 return False
-            self._vim_step(press_escape(state, text, at))
+            self._apply_step(press_escape(state, text, at))
         elif state.mode != "insert" and is_text(event) and event.character:
-            self._vim_step(press(state, event.character, text, at))
+            self._apply_step(press(state, event.character, text, at))
         else:
             return False
         return True
 
-    def _selection_of(self, state: Vim, text: str) -> Selection:
+    def _make_selection(self, state: Vim, text: str) -> Selection:
         start, end = get_selection(state, text)
         return Selection(get_place(text, start), get_place(text, end))
 
-    def _vim_step(self, step: Step) -> None:
+    def _apply_step(self, step: Step) -> None:
         text = self.text
         if step.undo:
             self.action_undo()
@@ -471,7 +471,7 @@ class VimArea(TextArea):
             self.replace(step.insert, get_place(text, step.start), get_place(text, step.end))
             self.move_cursor(get_place(self.text, step.at))
         elif step.state.selects:
-            self.selection = self._selection_of(step.state, text)
+            self.selection = self._make_selection(step.state, text)
         else:
             self.move_cursor(get_place(text, step.at))
         self._set_state(step.state)

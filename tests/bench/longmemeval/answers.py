@@ -15,7 +15,7 @@ from sakti.agent.tools.context import ToolState
 from sakti.core.clock import Clock, SystemClock
 from sakti.core.config import ModelSettings
 from sakti.core.errors import ProviderError, ToolError
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import (
     Block,
@@ -205,4 +205,4 @@ class JudgeModel:
         text, _ = await self._model.ask(system, prompt)
         words = text.strip().strip("*_.\"'").casefold().split()
         first = words[0].strip(".,:;!*\"'") if words else ""
-        return {"yes": True, "no": False}.get(first), one_line(text, 200)
+        return {"yes": True, "no": False}.get(first), to_one_line(text, 200)

@@ -15,7 +15,7 @@ from sakti.actions.values import USAGE, Refused
 from sakti.cli import common
 from sakti.core.config import MemorySettings, ProviderSettings
 from sakti.core.config import load as load_config
-from sakti.core.text import sanitise
+from sakti.core.text import sanitize_text
 from sakti.core.tokens import O200k
 from sakti.core.types import Json
 from sakti.providers import registry
@@ -107,7 +107,7 @@ def _create(full_name: str, settings: dict[str, ProviderSettings]) -> MeteredPro
 
 
 def _tell(text: str) -> None:
-    print(sanitise(text), file=sys.stderr, flush=True)
+    print(sanitize_text(text), file=sys.stderr, flush=True)
 
 
 def _show(figures: Json, json: bool) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from sakti.actions.values import USAGE, Refused
 from sakti.core.types import Json
-from sakti.importers.inputs import short_hash
+from sakti.importers.inputs import compute_short_hash
 
 Format: TypeAlias = Literal["longmemeval", "locomo"]
 FIELDS: dict[Format, tuple[str, ...]] = {
@@ -182,7 +182,7 @@ def _read_locomo(row: Json, data: DataSet) -> BenchConversation:
         questions.append(
             BenchQuestion(
                 f"{id}/{number}", CATEGORIES[qa["category"]], qa["question"], answer, evidence, is_abstention,
-                asked_at, short_hash(context, _hash(qa)),
+                asked_at, compute_short_hash(context, _hash(qa)),
             )
         )  # fmt: skip
     return BenchConversation(id, turns, tuple(questions))
@@ -229,4 +229,4 @@ def parse_time(text: str) -> int:
 
 
 def _hash(value: Any) -> str:
-    return short_hash(json.dumps(value, sort_keys=True, ensure_ascii=False))
+    return compute_short_hash(json.dumps(value, sort_keys=True, ensure_ascii=False))

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from msgspec import Struct, field
 
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, plain_text
+from sakti.core.types import Json, join_plain_text
 from sakti.memory.protocol import Observer, Reflector
 from sakti.store.log.replacements import MARK, NOTE
 from tests.bench.memory_bench import Observed, Tally, open_observed, outcome, play_turn
@@ -61,7 +61,7 @@ async def _play(session: Session, memory: Observed, figures: PlantedFigures, gen
         if not grown or not 1 <= generation <= generations:
             continue
         log, seen = memory.log(), memory.sees()
-        raw = "\n".join(plain_text(m.parts) for m in memory.engine.preview().messages)
+        raw = "\n".join(join_plain_text(m.parts) for m in memory.engine.preview().messages)
         for fact in session.facts:
             if fact.said[-1].turn > number:
                 continue

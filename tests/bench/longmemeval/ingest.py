@@ -13,7 +13,7 @@ from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Message, TextPart
 from sakti.importers.entries import Entry, ThreadInfo
-from sakti.importers.inputs import text_part
+from sakti.importers.inputs import make_text_part
 from sakti.importers.writer import BATCH, ImportWriter
 from sakti.memory.engine import MemoryEngine
 from sakti.memory.protocol import Observer, Reflector
@@ -118,7 +118,8 @@ class _Player:
 
     async def _write(self, turns: Sequence[BenchTurn]) -> None:
         entries = [
-            Entry(self._info, self._key(t), t.role, (TextPart(t.text), *text_part(t.picture)), t.time) for t in turns
+            Entry(self._info, self._key(t), t.role, (TextPart(t.text), *make_text_part(t.picture)), t.time)
+            for t in turns
         ]
         await self._store.write(self._writer.write, entries)
 

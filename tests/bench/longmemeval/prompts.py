@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sakti.core.types import Json
-from sakti.importers.inputs import short_hash
+from sakti.importers.inputs import compute_short_hash
 
 ANSWER = """\
 You have talked with the user for a long time. Answer the question at the end from what was said: from the notes and \
@@ -69,6 +69,6 @@ def judge_system(type: str, *, abstention: bool) -> str:
 def hashes() -> Json:
     """Return the hashes of what the answer model and the judge are told."""
     return {
-        "answer": short_hash(ANSWER, ANSWER_ALONE),
-        "judge": short_hash(JUDGE, JUDGE_PROMPT, ABSTENTION_RULE, *RULES.values(), SOURCE, SOURCE_PROMPT),
+        "answer": compute_short_hash(ANSWER, ANSWER_ALONE),
+        "judge": compute_short_hash(JUDGE, JUDGE_PROMPT, ABSTENTION_RULE, *RULES.values(), SOURCE, SOURCE_PROMPT),
     }

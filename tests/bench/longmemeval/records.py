@@ -8,7 +8,7 @@ from typing import Any
 
 from sakti.actions.values import USAGE, Refused
 from sakti.core.types import Json
-from sakti.importers.inputs import short_hash
+from sakti.importers.inputs import compute_short_hash
 
 
 class RunLog:
@@ -75,4 +75,4 @@ def _cut_torn_line(path: Path) -> None:
 
 
 def key_of(*pieces: object) -> str:
-    return short_hash(*(json.dumps(p, sort_keys=True, default=str) for p in pieces))
+    return compute_short_hash(*(json.dumps(p, sort_keys=True, default=str) for p in pieces))

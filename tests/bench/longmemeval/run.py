@@ -14,8 +14,8 @@ from sakti.core import resources
 from sakti.core.clock import SystemClock
 from sakti.core.config import MemorySettings
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, plain_text
-from sakti.importers.inputs import short_hash
+from sakti.core.types import Json, join_plain_text
+from sakti.importers.inputs import compute_short_hash
 from sakti.store.log import lines as log_lines
 from sakti.store.threads import messages
 from sakti.version import __version__
@@ -183,7 +183,7 @@ class _ArmRun:
             said = await ingested.store.read(
                 messages.list_between, ingested.thread_id, line.first_index or 0, line.last_index or 0
             )
-            text = "\n".join(f"{m.role}: {plain_text(m.parts)}" for m in said)
+            text = "\n".join(f"{m.role}: {join_plain_text(m.parts)}" for m in said)
             supported = await self._judge.is_supported(line.content, text)
             record = {"kind": "line", "id": f"{conversation_id}/{number}", "arm": self._arm, "line": line.content}
             self._log.add(key, {**record, "supported": supported, "usage": {"judge": self._judge.provider.take()}})
@@ -208,8 +208,8 @@ def _without_memory(settings: MemorySettings) -> MemorySettings:
 def _hash_of_memory_prompts() -> str:
     """Return the hash of the files that tell a model how to observe and condense."""
     names = ("memory.md", "observer.md", "reflector.md")
-    files = (folder / name for name in names for folder in resources.folders("prompts"))
-    return short_hash(*(file.read_text("utf-8") for file in files if file.is_file()))
+    files = (folder / name for name in names for folder in resources.iter_folders("prompts"))
+    return compute_short_hash(*(file.read_text("utf-8") for file in files if file.is_file()))
 
 
 async def _measure_judge(plan: RunPlan, log: RunLog, judge: JudgeModel) -> None:

@@ -200,4 +200,4 @@ async def _usage(session: Session) -> Usage:
     """Return the usage of the repair, including the calls of memory."""
     if session.thread is None:
         return Usage()
-    return await session.workspace.store.read(runs.total_usage, session.thread.id)
+    return await session.workspace.store.read(runs.load_total_usage, session.thread.id)

@@ -17,7 +17,7 @@ from sakti.agent.session.session import Options
 from sakti.cli import common
 from sakti.core import resources
 from sakti.core.errors import NoModelError
-from sakti.core.text import one_line, sanitise
+from sakti.core.text import sanitize_text, to_one_line
 from sakti.core.types import Json
 from sakti.providers import registry
 from tests.bench.repair import play as repair_play
@@ -61,9 +61,9 @@ def run(
     out = sys.stderr if json_ else sys.stdout
 
     def tell(result: Result) -> None:
-        print(sanitise(_row(result)), file=out, flush=True)
+        print(sanitize_text(_row(result)), file=out, flush=True)
 
-    print(f"{sanitise(full_name)}, log {sanitise(str(path))}\n{HEADER}", file=out, flush=True)
+    print(f"{sanitize_text(full_name)}, log {sanitize_text(str(path))}\n{HEADER}", file=out, flush=True)
     limits, results_so_far = repair_play.Limits(steps, seconds), repair_results.Log(path, full_name)
     results = _run(
         repair_run.run(repairs, repair_play.Contestant(options), limits, results_so_far, again=again, tell=tell)
@@ -114,7 +114,7 @@ def _row(result: Result) -> str:
         f" {result.input_tokens:>10,} {result.output_tokens:>7,} {price:>9} {result.seconds:>6.0f} s"
     )
     ended = f" ({_ENDS[result.status]})" if result.status in _ENDS else ""
-    return f"{figures}{'  from the log' if result.logged else ''}  {one_line(result.reason, 200)}{ended}".rstrip()
+    return f"{figures}{'  from the log' if result.logged else ''}  {to_one_line(result.reason, 200)}{ended}".rstrip()
 
 
 _ENDS = {

@@ -160,7 +160,7 @@ MUTANTS = (
     ),
     M(
         "engine-no-reminder",
-        f"{REQUEST}:RequestBuilder._reminder",
+        f"{REQUEST}:RequestBuilder._make_reminder",
         "if window.cursor < 0 or not window.active:",
         "if True:",
         by="tests/unit/memory/test_requests.py::test_everything_is_sent_raw_or_stands_in_the_log",
@@ -174,7 +174,7 @@ MUTANTS = (
     ),
     M(
         "engine-window-ignored",
-        "sakti.memory.request:RequestBuilder._most_for_messages",
+        "sakti.memory.request:RequestBuilder._compute_message_limit",
         "limits.append(state.budget - before)",
         "pass",
         by="tests/unit/memory/test_requests.py::test_of_what_fits_the_newest_is_sent_and_the_prompt",
@@ -187,14 +187,14 @@ MUTANTS = (
     ),
     M(
         "engine-too-long-ignored",
-        "sakti.memory.request:RequestBuilder._most_for_messages",
+        "sakti.memory.request:RequestBuilder._compute_message_limit",
         "[] if self._room is None else [self._room]",
         "[]",
         by="tests/unit/memory/test_requests.py::test_what_was_too_long_is_sent_in_part_until_the_turn_ends",
     ),
     M(
         "engine-blocks-not-counted",
-        "sakti.memory.request:RequestBuilder._most_for_messages",
+        "sakti.memory.request:RequestBuilder._compute_message_limit",
         "state.budget - before",
         "state.budget",
         by="replay:45",
@@ -209,15 +209,15 @@ MUTANTS = (
     M(
         "engine-response-lost",
         f"{REQUEST}:RequestBuilder.tail",
-        'context.tail(metadata.get("current_task"), response,',
-        'context.tail(metadata.get("current_task"), None,',
+        'context.collect_changing_parts(metadata.get("current_task"), response,',
+        'context.collect_changing_parts(metadata.get("current_task"), None,',
         by="tests/unit/memory/test_requests.py::test_task_and_response_are_the_observers",
     ),
     M(
         "engine-task-lost",
         f"{REQUEST}:RequestBuilder.tail",
-        'context.tail(metadata.get("current_task"), response,',
-        "context.tail(None, response,",
+        'context.collect_changing_parts(metadata.get("current_task"), response,',
+        "context.collect_changing_parts(None, response,",
         by="tests/unit/memory/test_requests.py::test_task_and_response_are_the_observers",
     ),
     M(

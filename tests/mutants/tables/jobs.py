@@ -42,8 +42,8 @@ MUTANTS = (
     M(
         "observe-not-in-slices",
         f"{OBSERVATION}:Observation._observe",
-        "slices(self._pending(messages), state.numbers.threshold)",
-        "[self._pending(messages)]",
+        "split_into_slices(self._load_pending(messages), state.numbers.threshold)",
+        "[self._load_pending(messages)]",
     ),
     M(
         "observe-not-resting",
@@ -53,16 +53,16 @@ MUTANTS = (
     ),
     M(
         "observe-twice",
-        f"{OBSERVATION}:Observation._pending",
+        f"{OBSERVATION}:Observation._load_pending",
         "pending = [m for m in self.state.window.find_uncovered_messages() if m.id in ids]",
         "pending = list(found)",
         by="tests/unit/memory/test_requests.py::test_no_model_is_asked_for_what_another_window_observed",
     ),
-    M("observe-everything-pending", f"{OBSERVATION}:Observation._pending", " if m.id in ids]", "]"),
+    M("observe-everything-pending", f"{OBSERVATION}:Observation._load_pending", " if m.id in ids]", "]"),
     M(
         "observe-own-messages",
         f"{OBSERVATION}:Observation._request",
-        "[m for m in piece if observable(m)]",
+        "[m for m in piece if is_observable(m)]",
         "piece",
         by="replay:81",
     ),
@@ -75,19 +75,19 @@ MUTANTS = (
     ),
     M(
         "observe-without-buffered",
-        "sakti.memory.jobs.observation:Observation._earlier",
+        "sakti.memory.jobs.observation:Observation._load_earlier",
         "earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < index)]",
         "earlier = list(window.active)",
     ),
     M(
         "observe-without-task",
-        f"{OBSERVATION}:_newest_task",
+        f"{OBSERVATION}:_find_newest_task",
         "(last.current_task, ",
         "(None, ",
     ),
     M(
         "observe-without-response",
-        f"{OBSERVATION}:_newest_task",
+        f"{OBSERVATION}:_find_newest_task",
         ", last.suggested_response)",
         ", None)",
     ),

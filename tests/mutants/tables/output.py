@@ -18,7 +18,7 @@ MUTANTS = (
     M(
         "parse-long-line",
         "sakti.memory.log.parse:sanitize_observation_lines",
-        "if dates.length(line) > MAX_LINE else line",
+        "if dates.count_utf16(line) > MAX_LINE else line",
         "if False else line",
     ),
     M("parse-task-lost", "sakti.memory.log.parse:parse_observer_output", "_first(_TASK, text)", "None"),
@@ -35,8 +35,13 @@ MUTANTS = (
         'return Parsed("", degenerate=True)',
         "pass",
     ),
-    M("parse-one-block", "sakti.memory.log.parse:_observations", "for b in blocks if", "for b in blocks[:1] if"),
-    M("parse-lists-lost", "sakti.memory.log.parse:_observations", "if items else otherwise", "if False else otherwise"),
+    M("parse-one-block", "sakti.memory.log.parse:_join_observations", "for b in blocks if", "for b in blocks[:1] if"),
+    M(
+        "parse-lists-lost",
+        "sakti.memory.log.parse:_join_observations",
+        "if items else otherwise",
+        "if False else otherwise",
+    ),
     M("parse-section-stays", "sakti.memory.log.parse:take_sections", "rest = section.sub(take, text)", "rest = text"),
     M("parse-anchors-stay", "sakti.memory.log.parse:clean", "text = strip_ephemeral_anchor_ids(text)", "pass"),
     M(
@@ -65,8 +70,8 @@ MUTANTS = (
         'len(match["indent"].replace("\\t", "  ")) // 2',
         "0",
     ),
-    M("lines-date-lost", "sakti.memory.log.lines:rows", "date = header[1].strip()", "pass"),
-    M("lines-number-of-line", "sakti.memory.log.lines:rows", "number += 1", "number += 2"),
+    M("lines-date-lost", "sakti.memory.log.lines:iter_rows", "date = header[1].strip()", "pass"),
+    M("lines-number-of-line", "sakti.memory.log.lines:iter_rows", "number += 1", "number += 2"),
     M(
         "lines-corrected-other",
         "sakti.memory.log.lines:apply_corrections",
@@ -86,7 +91,7 @@ MUTANTS = (
         "if True or",
     ),
     M("lines-section-twice", "sakti.memory.log.lines:with_sections", "if row.content not in have:", "if True:"),
-    M("lines-line-numbers", "sakti.memory.log.lines:references", "        if first:\n", "        if last:\n"),
+    M("lines-line-numbers", "sakti.memory.log.lines:find_references", "        if first:\n", "        if last:\n"),
     M(
         "faithful-dropped-lines",
         "sakti.memory.observe.faithfulness:find_losses",

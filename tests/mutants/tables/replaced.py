@@ -9,7 +9,7 @@ MARKS = "sakti.store.log.replacements"
 MUTANTS = (
     M(
         "superseding-acts",
-        f"{SUPERSEDING}:ended_by",
+        f"{SUPERSEDING}:find_ended_parts",
         "if old.is_act:",
         "if False:",
         by="tests/unit/memory/test_superseding.py::test_statements_of_another_kind_or_scope_hold",
@@ -24,7 +24,7 @@ MUTANTS = (
     M(
         "superseding-others",
         f"{SUPERSEDING}:Statement.can_end",
-        ' or lexicon.phrases("elsewhere").search(self.text)',
+        ' or lexicon.compile_phrases("elsewhere").search(self.text)',
         "",
         by="tests/unit/memory/test_superseding.py::test_statements_about_others_end_nothing",
     ),
@@ -58,7 +58,7 @@ MUTANTS = (
     ),
     M(
         "superseding-whole-sentence",
-        f"{SUPERSEDING}:ended_by",
+        f"{SUPERSEDING}:find_ended_parts",
         "[(clause.start, clause.end) for",
         "[(0, len(old.text)) for",
         by="tests/unit/memory/test_superseding.py::test_only_the_clause_with_the_old_value_is_named",
@@ -100,7 +100,7 @@ MUTANTS = (
     ),
     M(
         "marking-repeated",
-        f"{MARKING}:_newest",
+        f"{MARKING}:_select_newest",
         "by_words.setdefault(one.text.casefold(), one)",
         "by_words[str(len(by_words))] = one",
         by="tests/unit/memory/test_marking.py::test_what_was_said_twice_is_named_once",
@@ -170,7 +170,7 @@ MUTANTS = (
     ),
     M(
         "marking-known-forgotten",
-        f"{MARKING}:replaced_words",
+        f"{MARKING}:list_replaced_words",
         "if not x.forgotten\n",
         "if True\n",
         by="tests/unit/memory/test_marking.py::test_a_reflection_marks_older_lines_alone_and_no_pinned_one",

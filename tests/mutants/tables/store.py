@@ -53,7 +53,7 @@ MUTANTS = (
     M("correct-any-line", "sakti.store.log.corrections:find_line", "if len(ids) > 1:", "if False:"),
     M(
         "correct-empty",
-        "sakti.store.log.corrections:_fields_changed_by",
+        "sakti.store.log.corrections:_build_new_values",
         "if not text.strip():",
         "if False:",
     ),

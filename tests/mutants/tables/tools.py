@@ -13,13 +13,13 @@ MUTANTS = (
     ),
     M(
         "recall-limit",
-        "sakti.memory.recall:_rows_that_fit",
+        "sakti.memory.recall:_select_fitting_rows",
         "if shown and tokens + size > request.limit_tokens:",
         "if False:",
     ),
     M(
         "recall-thinking",
-        "sakti.memory.recall:_text",
+        "sakti.memory.recall:_describe_part",
         '        case ThinkingPart() | ContextPart():\n            return "", ""',
         '        case ThinkingPart(text):\n            return "text", text',
     ),

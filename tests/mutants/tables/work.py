@@ -7,15 +7,15 @@ WORK = "sakti.memory.worker"
 PARTS = "sakti.memory.reflect.quality"
 
 MUTANTS = (
-    M("observe-system", f"{WORK}:observable", 'message.role != "system" and ', "", by="replay:81"),
+    M("observe-system", f"{WORK}:is_observable", 'message.role != "system" and ', "", by="replay:81"),
     M(
         "observe-withheld",
-        f"{WORK}:observable",
+        f"{WORK}:is_observable",
         'message.state == "saved" and ',
         "",
         by="tests/unit/memory/test_window.py::test_only_the_conversation_is_for_an_observer",
     ),
-    M("observe-synthetic", f"{WORK}:observable", ' and "synthetic" not in message.metadata', "", by="replay:81"),
+    M("observe-synthetic", f"{WORK}:is_observable", ' and "synthetic" not in message.metadata', "", by="replay:81"),
     M(
         "work-pinned-not-restored",
         f"{PARTS}:restore_pinned",
@@ -26,11 +26,11 @@ MUTANTS = (
     M(
         "work-pinned-twice",
         f"{PARTS}:restore_pinned",
-        "if _bare(p) not in have",
+        "if _strip_line(p) not in have",
         "if True",
         by="tests/unit/memory/test_corrections.py::test_a_pinned_line_outlives_reflections_and_a_waiting_one_is_dropped_by_an_edit",
     ),
-    M("work-pins-lost", f"{WORK}:MemoryWorker.reflect", "if _pinned_text(r) in pinned", "if False"),
+    M("work-pins-lost", f"{WORK}:MemoryWorker.reflect", "if _format_pinned(r) in pinned", "if False"),
     M("work-not-smaller", f"{WORK}:MemoryWorker._check_text", "if not text or after >= size:", "if not text:"),
     M("work-not-smaller-at", f"{WORK}:MemoryWorker._check_text", "after >= size:", "after > size:"),
     M(
@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     M(
         "work-no-flags",
-        f"{WORK}:MemoryWorker._lines",
+        f"{WORK}:MemoryWorker._build_lines",
         "flags=doubts",
         "flags=()",
         by="tests/unit/memory/test_faithfulness.py::test_flags_are_stored_with_the_line",

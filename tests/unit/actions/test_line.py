@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.actions.line import parse, unknown_command_error
+from sakti.actions.line import make_unknown_command_error, parse
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,4 @@ from sakti.actions.line import parse, unknown_command_error
     ],
 )
 def test_it_says_what_to_do(typed, said):
-    assert unknown_command_error(parse(typed)).message.startswith(said.removesuffix("?"))
+    assert make_unknown_command_error(parse(typed)).message.startswith(said.removesuffix("?"))

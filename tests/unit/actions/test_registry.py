@@ -50,7 +50,7 @@ def new_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def test_one_file_is_a_command_everywhere(new_file: None) -> None:
     assert "foo" in registry.chat_commands()
-    assert [c.hint for c in line.command_choices("fo")] == ["greet somebody"]
+    assert [c.hint for c in line.list_command_choices("fo")] == ["greet somebody"]
     value = await line.run(Scope(None, lambda _: None), line.parse("/foo the world"))  # type: ignore[arg-type]
     assert value is not None and value.lines == ("Hello the world.",)
 
@@ -84,7 +84,7 @@ def test_the_facts_of_an_action_fit_its_run(action: Action) -> None:
 
 @pytest.mark.parametrize("name", registry.chat_commands())
 def test_a_command_that_is_written_out_is_the_first_choice(name: str) -> None:
-    assert line.command_choices(name)[0].insert.strip() == f"/{name}"
+    assert line.list_command_choices(name)[0].insert.strip() == f"/{name}"
 
 
 def test_no_name_is_given_twice() -> None:

@@ -83,7 +83,7 @@ def user_modes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path
     folder.mkdir(parents=True)
     (folder / "review.md").write_text(TEXT_OF_A_MODE)
     (folder / "broken.md").write_text("+++\nmessage_tokens = many\n+++\n")
-    caches = (modes.numbers, modes.sections, resources.read_prompt, resources.has_prompt)
+    caches = (modes.read_numbers, modes.list_sections, resources.read_prompt, resources.has_prompt)
     for cache in caches:
         cache.cache_clear()
     yield folder
@@ -96,12 +96,12 @@ async def test_one_file_of_the_user_is_a_mode(store: Store, tmp_path: Path, user
     await run.session.set_mode("review")
     await run.ask("go")
     assert "The mode review has no tool grep. It has read, mcp__*" in run.of(ToolFinished)[0].result.content
-    assert modes.descriptions()["review"] == "Reviews a change."
-    assert "front matter of prompts/modes/broken.md" in modes.descriptions()["broken"]
+    assert modes.read_descriptions()["review"] == "Reviews a change."
+    assert "front matter of prompts/modes/broken.md" in modes.read_descriptions()["broken"]
     with pytest.raises(ConfigError, match=r"broken\.md"):
         await run.session.set_mode("broken")
     assert run.session.current.mode == "review"
-    assert modes.typed_fields("review", "verdict", "good | files_affected: a.py; b.py | sure: yes") == {
+    assert modes.convert_fields("review", "verdict", "good | files_affected: a.py; b.py | sure: yes") == {
         "sure": "yes",
         "files_affected": ["a.py", "b.py"],
         "verdict": "good",
@@ -118,7 +118,7 @@ async def test_a_broken_file_costs_only_its_own_mode(tmp_path: Path, user_modes:
         file = tmp_path / "w" / ".sakti" / "agents" / f"{name}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(f"---\nmode: {mode}\n---\nWork.\n")
-    listed = modes.descriptions()
+    listed = modes.read_descriptions()
     assert "latin.md is not UTF-8 text (byte 19)" in listed["latin"] and "is empty" in listed["empty"]
     assert "folder" not in listed and listed["review"] == "Reviews a change."
     agents = files.load(tmp_path / "w", project=True)
@@ -143,12 +143,12 @@ FIELDS = (
 
 @pytest.mark.parametrize(("mode", "section", "content", "wanted"), FIELDS)
 def test_a_line_fills_the_typed_keys_of_its_mode(mode: str, section: str, content: str, wanted: object) -> None:
-    assert modes.typed_fields(mode, section, content) == wanted
+    assert modes.convert_fields(mode, section, content) == wanted
 
 
-@pytest.mark.parametrize("mode", [m for m in resources.mode_names() if m != "default"])
+@pytest.mark.parametrize("mode", [m for m in resources.list_modes() if m != "default"])
 def test_every_mode_declares_its_keys_and_describes_itself(mode: str) -> None:
-    assert modes.numbers(mode).fields
+    assert modes.read_numbers(mode).fields
     assert modes.describe(mode).endswith(".")
 
 
@@ -156,7 +156,7 @@ def test_code_reads_only_what_it_can_know_from_a_call() -> None:
     def facts(mode: str, name: str, arguments: dict[str, str], content: str, **details: int) -> object:
         call = ToolCallPart("c", name, dict(arguments))
         facts = read_facts(call, ToolResultPart("c", name, content, details=dict(details)))
-        return fill_keys({"line": [facts]}, modes.numbers(mode).fields, modes.sections(mode))[1]["line"]
+        return fill_keys({"line": [facts]}, modes.read_numbers(mode).fields, modes.list_sections(mode))[1]["line"]
 
     assert facts("explore", "grep", {"pattern": "retry"}, "No match.", matches=0) == {
         "search_queries": ["grep retry"],

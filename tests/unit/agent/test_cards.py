@@ -242,7 +242,7 @@ async def test_without_a_terminal_the_plan_is_the_result(
 ) -> None:
     run = await start(store, tmp_path / "w", [Answer("", calls=(PLAN,))], interactive=False)
     headless_run = headless._Run(run.session, "json", headless.Limits(), None, contextlib.ExitStack())
-    run.session.subscribe(headless_run._hear)
+    run.session.subscribe(headless_run._on_event)
     assert headless.EXIT[await headless_run._answer("plan it")] == 0
     result = json.loads(capsys.readouterr().out)
     assert result["plan"]["steps"][1] == {

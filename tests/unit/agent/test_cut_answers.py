@@ -158,7 +158,7 @@ async def test_a_maximum_that_the_server_names_is_taken(store: Store, tmp_path: 
 
     where = errors.ErrorContext("scripted")
     said = "max_tokens: 32000 > 4096, which is the maximum allowed number of output tokens for demo"
-    monkeypatch.setattr(scripted, "_failure", lambda _a: errors.from_status(400, {"message": said}, {}, where))
+    monkeypatch.setattr(scripted, "_make_failure", lambda _a: errors.from_status(400, {"message": said}, {}, where))
     run = await start(store, tmp_path / "w", [Answer(error="x"), "fits", "again"])
     assert (await run.ask("hi")).text == "fits"
     assert [r.max_output_tokens for r in run.provider.requests] == [32_000, 4_096]
@@ -175,7 +175,7 @@ async def test_a_window_that_the_server_names_is_taken(store: Store, tmp_path: P
         "This model's maximum context length is 8192 tokens. However, you requested 11662 tokens (3470 in the "
         "messages, 8192 in the completion)."
     )
-    monkeypatch.setattr(scripted, "_failure", lambda _a: errors.from_status(400, {"message": said}, {}, where))
+    monkeypatch.setattr(scripted, "_make_failure", lambda _a: errors.from_status(400, {"message": said}, {}, where))
     run = await start(store, tmp_path / "w", [Answer(error="x"), "fits"])
     assert (await run.ask("hi")).text == "fits"
     assert run.provider.requests[-1].max_output_tokens <= 8_192 - 3_470

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.session.edit_check import parse_problem, removed_definitions
+from sakti.agent.session.edit_check import list_removed_definitions, parse_problem
 from sakti.core.events import TextDelta
 from sakti.core.types import ModelInfo
 from sakti.providers.scripted import Answer, Call
@@ -58,7 +58,7 @@ def test_what_parses(name: str, text: str, parses: bool | None) -> None:
     ],
 )
 def test_removed_definitions(diff: str, names: list[str]) -> None:
-    assert removed_definitions(diff) == names
+    assert list_removed_definitions(diff) == names
 
 
 def edit(path: str, old: str, new: str) -> Answer:

@@ -10,13 +10,13 @@ import pytest
 
 from sakti.agent.file_list import FileList
 from sakti.agent.reports import doctor
-from sakti.agent.repository import GitState, git, git_state
+from sakti.agent.repository import GitState, read_git_state, run_git
 from sakti.agent.tools.bash import bash
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.grep import grep
 from sakti.core.config import Config
 from sakti.core.errors import ToolError
-from sakti.core.resources import find_program, safe_environment, search_path
+from sakti.core.resources import build_safe_environment, find_program, search_path
 from sakti.providers.local.install import download_wheel
 from sakti.store.database import Store
 from tests.fakes import repository
@@ -36,7 +36,7 @@ def root(tmp_path: Path) -> Path:
 
 async def look(root: Path) -> tuple[GitState | None, list[str], str | None]:
     """Every look that sakti takes at a repository."""
-    return await git_state(root), await FileList(root).paths(), await git(root, "diff")
+    return await read_git_state(root), await FileList(root).paths(), await run_git(root, "diff")
 
 
 async def test_filters_are_off_and_the_answer_is_right(root: Path, trap: Trap) -> None:
@@ -56,7 +56,7 @@ async def test_a_filter_that_no_option_can_name_ends_the_look(root: Path, trap: 
     (root / ".gitattributes").write_text("* filter=a=b\n")
     for name in ("a=b", "ä"):
         config.write_text(f'{plain}[filter "{name}"]\n\tclean = {trap.program("odd")}\n')
-        assert await git_state(root) is None
+        assert await read_git_state(root) is None
         assert "kept.txt" in await FileList(root).paths(), "a walk finds the files"
     assert trap.sprung == []
 
@@ -101,7 +101,7 @@ async def test_a_bare_repository_that_passes_for_the_workspace_is_not_read(root:
         (fake / name).mkdir(parents=True)
     (fake / "HEAD").write_text("ref: refs/heads/evil\n")
     (fake / "config").write_text("[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n")
-    assert await git_state(fake) is None
+    assert await read_git_state(fake) is None
 
 
 async def test_variables_of_git_name_no_program_and_no_other_repository(
@@ -134,7 +134,7 @@ async def test_a_session_in_plan_runs_nothing_of_a_hostile_folder(
     store: Store, root: Path, trap: Trap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.with_filters(root, trap)
-    for name in ("git", "rg", "bash"):
+    for name in ("run_git", "rg", "bash"):
         trap.program(name, root)
     monkeypatch.setenv("PATH", f".:{root}::/usr/bin:/bin")
     monkeypatch.chdir(root)
@@ -153,7 +153,7 @@ def hostile_path(root: Path, trap: Trap, monkeypatch: pytest.MonkeyPatch) -> str
     """A PATH that finds programs of the workspace first, in every way; the test stands in the workspace."""
     tools = root / "tools"
     tools.mkdir()
-    for name in ("git", "rg", "bash", "pip3", "nano", "xdg-open", "wl-paste"):
+    for name in ("run_git", "rg", "bash", "pip3", "nano", "xdg-open", "wl-paste"):
         trap.program(name, root)
         trap.program(name, tools)
     (root.parent / "link").symlink_to(tools)
@@ -183,7 +183,7 @@ def test_the_systems_folders_count_even_within_the_workspace(tmp_path: Path) -> 
     for workspace in (Path("/"), Path("/usr")):
         assert find_program("sh", workspace, "/nowhere:/usr/bin:/bin") is not None
     assert find_program("sh", tmp_path / "gone", "/usr/bin:/bin") is not None
-    assert safe_environment({"PATH": f".:{tmp_path}", "A": "b"}, tmp_path) == {"PATH": os.defpath, "A": "b"}
+    assert build_safe_environment({"PATH": f".:{tmp_path}", "A": "b"}, tmp_path) == {"PATH": os.defpath, "A": "b"}
 
 
 async def test_tools_and_doctor_start_no_program_of_the_workspace(
@@ -193,7 +193,7 @@ async def test_tools_and_doctor_start_no_program_of_the_workspace(
     run = tools.make_context("call", "thread", "", lambda _piece: None)
     assert "kept.txt:1:one" in (await grep(run, {"pattern": "one"})).content
     assert (await bash(run, {"command": "echo $0"})).content.endswith("/bash")
-    assert await git_state(root) is not None
+    assert await read_git_state(root) is not None
     tools.env = {"PATH": f"{root}:."}
     with pytest.raises(ToolError, match="bash was not found"):
         await bash(run, {"command": "true"})

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from sakti.agent.project import instructions, trust
 from sakti.agent.project import skills as skills
-from sakti.agent.project.instructions import InstructionReader, outside_code
+from sakti.agent.project.instructions import InstructionReader, replace_imports
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import load
 from sakti.core.events import Notice
@@ -209,7 +209,7 @@ def test_rules_without_paths_hold_everywhere_the_others_for_theirs(workspace: Pa
         workspace / ".claude" / "rules" / "py.md", '---\npaths: ["src/**/*.py"]\ndescription: python: rules\n---\ntyped'
     )
     put(workspace / ".sakti" / "rules" / "broken.md", "---\n- paths\n---\nstill read")
-    loaded = {r.name: r for r in instructions.project_rules(workspace, [])}
+    loaded = {r.name: r for r in instructions.read_project_rules(workspace, [])}
     assert loaded[".claude/rules/py.md"].paths == ("src/**/*.py",)
     assert loaded[".claude/rules/py.md"].text == "typed"
     assert loaded[".sakti/rules/broken.md"] == instructions.InstructionSource(".sakti/rules/broken.md", "still read")
@@ -244,7 +244,7 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
         "user",
         "rule of the user",
     ]
-    (typed,) = [r for r in instructions.all_rules(workspace, project=False) if r.paths]
+    (typed,) = [r for r in instructions.list_all_rules(workspace, project=False) if r.paths]
     assert typed == instructions.InstructionSource("~/.claude/rules/py.md", "typed", ("*.py",))
 
 
@@ -260,7 +260,7 @@ def test_rules_of_the_user_hold_in_each_project_and_may_be_links(workspace: Path
 )
 def test_patterns_are_read_as_people_write_them(workspace: Path, paths: str, patterns: tuple[str, ...]) -> None:
     put(workspace / ".claude" / "rules" / "front" / "end" / "x.md", f"---\npaths: {paths}\n---\nbody")
-    assert [r.paths for r in instructions.project_rules(workspace, [])] == [patterns]
+    assert [r.paths for r in instructions.read_project_rules(workspace, [])] == [patterns]
 
 
 def test_imports_outside_code_are_found_as_written() -> None:
@@ -270,7 +270,9 @@ def test_imports_outside_code_are_found_as_written() -> None:
         seen.append((name, written))
         return "!"
 
-    assert outside_code("a @x.md, (@./y.md) ~~~\n~~~\n@z.md\n~~~\n@~/w.md", note) == "a !, (!) ~~~\n~~~\n@z.md\n~~~\n!"
+    assert (
+        replace_imports("a @x.md, (@./y.md) ~~~\n~~~\n@z.md\n~~~\n@~/w.md", note) == "a !, (!) ~~~\n~~~\n@z.md\n~~~\n!"
+    )
     assert [n for n, _ in seen] == ["x.md", "./y.md", "~/w.md"]
     assert InstructionReader(()).read(Path("/nonexistent.md")) is None
 

@@ -23,10 +23,10 @@ from sakti.core.events import (
     ToolFinished,
     ToolStarted,
     TurnFinished,
-    event_name,
+    get_event_name,
     to_json,
 )
-from sakti.core.tokens import message_tokens
+from sakti.core.tokens import sum_message_tokens
 from sakti.core.types import ContextPart, Message, Request, TextPart, ThinkingPart, ToolResultPart, Usage
 from sakti.providers.scripted import Answer, Call
 from sakti.store.database import Store
@@ -48,7 +48,7 @@ async def stored(recorded: Recorded) -> list[Message]:
 def without_context(message: Message) -> Message:
     parts = [(p, n) for p, n in zip(message.parts, message.part_tokens, strict=True) if not isinstance(p, ContextPart)]
     counted = tuple(n for _, n in parts)
-    return replace(message, parts=tuple(p for p, _ in parts), part_tokens=counted, tokens=message_tokens(counted))
+    return replace(message, parts=tuple(p for p, _ in parts), part_tokens=counted, tokens=sum_message_tokens(counted))
 
 
 def valid_history(request: Request) -> None:
@@ -86,12 +86,12 @@ async def test_a_message_goes_through_everything(store: Store, tmp_path: Path) -
     assert all(m.tokens > 0 and len(m.part_tokens) == len(m.parts) for m in saved)
     for request in run.provider.requests:
         valid_history(request)
-    usage = await store.read(runs.total_usage, run.session.thread.id, "actor")
+    usage = await store.read(runs.load_total_usage, run.session.thread.id, "actor")
     assert usage == run.session.current.usage
     assert usage.input_tokens > 0
     assert run.session.thread.title == "what is in a.txt?"
     for event in run.events:
-        assert to_json(event)["type"] == event_name(event)
+        assert to_json(event)["type"] == get_event_name(event)
 
 
 async def test_what_moves_is_told_with_the_prompt_and_stays_as_it_was_sent(store: Store, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ async def test_an_interrupted_command_is_answered_and_ended(store: Store, tmp_pa
         overrides=("approval.mode=auto",),
     )
     task = asyncio.ensure_future(run.ask("wait"))
-    while not any(event_name(e) == "tool_started" for e in run.events):
+    while not any(get_event_name(e) == "tool_started" for e in run.events):
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.05)
     await run.session.interrupt()

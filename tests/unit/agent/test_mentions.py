@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.agent.mentions import mention, pasted_images, replace_images, with_files
+from sakti.agent.mentions import find_pasted_images, format_mention, replace_images, with_files
 from sakti.core import content
 from sakti.core.errors import SaktiError
 from sakti.core.types import ContextPart, FilePart, ImagePart, TextPart
@@ -67,9 +67,9 @@ def test_what_terminals_write_for_a_dropped_image(folder: Path, form: str) -> No
     path, second = folder / "cat.png", folder.parent / "second.png"
     second.write_bytes(PNG)
     values = {"url": str(path).replace(" ", "%20"), "escaped": str(path).replace(" ", "\\ "), "second": second}
-    found = pasted_images(form.format(str(path), **values))
+    found = find_pasted_images(form.format(str(path), **values))
     assert found == ([path, second] if "second" in form else [path])
-    assert with_files(mention(path), folder.parent, ())[1:]
+    assert with_files(format_mention(path), folder.parent, ())[1:]
 
 
 def test_what_is_pasted_as_text(folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_what_is_pasted_as_text(folder: Path) -> None:
         f"file://elsewhere{folder}/cat.png", "x" * 5000, "~nobody-of-that-name/cat.png",
     )  # fmt: skip
     for text in texts:
-        assert pasted_images(text) == [], text
+        assert find_pasted_images(text) == [], text
 
 
 def test_a_model_without_eyes_is_told_that_there_was_an_image() -> None:

@@ -169,7 +169,7 @@ async def test_a_copied_repository_is_recognized_once_trusted(store: Store, tmp_
     await look(store, first, trusted=True)
     await store.write(fill, str(first), "one")
     second = copy_repository(first, tmp_path / "b" / "project")
-    assert await repository.first_commit(first) == await repository.first_commit(second) != ""
+    assert await repository.find_first_commit(first) == await repository.find_first_commit(second) != ""
     first.rename(tmp_path / "gone")
     assert await look(store, second, trusted=False) == [], "git is not asked"
     assert [h.root for h in await look(store, second, trusted=True)] == [str(first)]

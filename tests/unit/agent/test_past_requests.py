@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.threads import history
-from sakti.core.types import plain_text
+from sakti.core.types import join_plain_text
 from sakti.providers.scripted import Answer, Call
 from sakti.store.threads import messages, removal
 from tests.fakes import session as fakes
@@ -39,7 +39,7 @@ async def test_each_step_is_shown_as_it_was_sent(run, store):
         pieces = [p for p in past.pieces if p.kind != "tools"]
         assert [p.text for p in pieces] == [
             *(b.text for b in request.system),
-            *(plain_text(m.parts) for m in request.messages),
+            *(join_plain_text(m.parts) for m in request.messages),
             *([request.tail] if request.tail else []),
         ]
         assert past.pieces[0].kind == "tools" and all(f"{t.name}: " in past.pieces[0].text for t in request.tools)

@@ -24,7 +24,7 @@ from sakti.agent.processors.base import (
     TurnResult,
     When,
     abort,
-    title,
+    get_title,
 )
 from sakti.agent.processors.builtin import (
     NOTE,
@@ -321,7 +321,7 @@ async def test_a_chain_runs_its_parts_in_order_and_nests(store: Store, tmp_path:
     run = await start(store, tmp_path / "w", ["fine"], processors=(chain,))
     assert (await run.ask("x")).text.startswith("FINE")
     assert (await stored(run))[0].text == "x12"
-    assert title(chain) == "chain(Input, chain(Input, Stream), Stream)"
+    assert get_title(chain) == "chain(Input, chain(Input, Stream), Stream)"
 
 
 async def test_guards_run_side_by_side_and_the_first_abort_counts(store: Store, tmp_path: Path) -> None:
@@ -468,7 +468,7 @@ def makes_one() -> Processor:
 def test_installed_packages_offer_processors_by_entry_points(monkeypatch: pytest.MonkeyPatch) -> None:
     here = "tests.unit.agent.test_processors"
     offered(monkeypatch, loud=f"{here}:loud_hook", made=f"{here}:makes_one", own=f"{here}:Offered", bad=f"{here}:json")
-    assert [title(p) for p in registry.load(["own", "made", "loud"])] == ["Offered", "Offered", "loud_hook"]
+    assert [get_title(p) for p in registry.load(["own", "made", "loud"])] == ["Offered", "Offered", "loud_hook"]
     with pytest.raises(ConfigError, match=r"'bad' of .* (cannot be loaded|is not a processor)"):
         registry.load(["bad"])
     with pytest.raises(ConfigError, match="there is no processor 'other'; there are unicode_normalizer, .*own"):

@@ -45,7 +45,7 @@ def test_readers_use_no_file_that_trust_has_not_reviewed(tree: dict[str, str]) -
         project = discover(workspace)
         names = {f.name for f in project.files}
         read = {s.source for s in skills.load(workspace, project=True).skills}
-        read |= {r.name for r in instructions.project_rules(workspace, [])}
+        read |= {r.name for r in instructions.read_project_rules(workspace, [])}
         read |= {s.name for s in instructions.find(workspace, workspace, project=True).sources}
         assert project.problem or {name for name in read if not name.startswith("~")} <= names
 

@@ -32,7 +32,7 @@ def told(paths: list[str], **texts: str) -> str:
         file_list.choose_file(paths, ("readme.md",)),
         file_list.choose_file(paths, ("pyproject.toml", "package.json")),
     )
-    return file_list.text(paths, readme, texts.get("readme", ""), manifest, texts.get("manifest", ""))
+    return file_list.format_project(paths, readme, texts.get("readme", ""), manifest, texts.get("manifest", ""))
 
 
 def test_files_start_manifest_and_readme() -> None:

@@ -252,7 +252,7 @@ def test_whatever_is_given_is_one_word_of_the_shell(argument: str) -> None:
         _, ran = asyncio.run(fill("!`show $ARGUMENTS`", argument))
     except SaktiError:
         return
-    assert shlex.split(ran[0])[1:] == markdown.words(argument)
+    assert shlex.split(ran[0])[1:] == markdown.split_arguments(argument)
 
 
 # --- in a session ----------------------------------------------------------------------------------------------------

@@ -277,7 +277,7 @@ async def test_four_children_at_once_with_a_failing_provider_add_up(store: Store
     child_ids = {r.child_id for r in await rows(store, run)}
     assert {e.child_id for e in started} == {e.child_id for e in finished} == child_ids
     assert round(end.usage.cost_usd, 6) == round(0.04 + 5 * 0.02, 6)
-    total = await store.read(runs.total_usage, run.session.thread.id, "actor")
+    total = await store.read(runs.load_total_usage, run.session.thread.id, "actor")
     assert round(total.cost_usd or 0, 6) == round(run.session.current.usage.cost_usd or 0, 6) == 0.14
     assert {get_thread_id(e) for e in run.events} <= {"", run.session.thread.id}
     assert {e.child_id for e in run.of(AgentProgress)} == {e.child_id for e in started}

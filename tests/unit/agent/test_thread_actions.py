@@ -9,7 +9,7 @@ import pytest
 
 from sakti.agent.threads import erasure as removal
 from sakti.agent.threads.actions import ThreadActions
-from sakti.agent.threads.export import FORMATS, file_name, render
+from sakti.agent.threads.export import FORMATS, make_file_name, render
 from sakti.core.errors import SaktiError
 from sakti.core.types import (
     ContextPart,
@@ -217,7 +217,7 @@ def test_markdown_fences_hold_and_json_is_whole():
     value = json.loads(render(*conversation(), "json"))
     assert value["messages"][0]["parts"][0]["text"].startswith("# <script>")
     assert value["observations"][0]["text"] == EVIL
-    assert file_name(Thread("x" * 8, "", "../../Fix: the /login?", 0, 0), "md") == "fix-the-login-xxxxxxxx.md"
+    assert make_file_name(Thread("x" * 8, "", "../../Fix: the /login?", 0, 0), "md") == "fix-the-login-xxxxxxxx.md"
 
 
 @pytest.mark.parametrize("form", FORMATS)

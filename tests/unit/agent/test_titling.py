@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sakti.core.events import Notice, ThreadChanged
-from sakti.core.types import Request, Thread, plain_text
+from sakti.core.types import Request, Thread, join_plain_text
 from sakti.providers.scripted import Answer, Played
 from sakti.store.database import Store
 from sakti.store.threads import runs
@@ -58,11 +58,11 @@ async def test_a_thread_is_named_once_after_its_first_answer(store: Store, tmp_p
     assert (await named(recorded)).title == "Login loses ?next="
     assert recorded.of(ThreadChanged)[-1].thread.title == recorded.session.thread.title == "Login loses ?next="
     (request,) = names.asked
-    shown = plain_text(request.messages[0].parts)
+    shown = join_plain_text(request.messages[0].parts)
     assert FIRST in shown and "It goes to / now." in shown
     await recorded.ask("and now?")
     assert (await named(recorded)).title == "Login loses ?next=" and len(names.asked) == 1
-    used = await store.read(runs.total_usage, recorded.session.thread.id, "observer")
+    used = await store.read(runs.load_total_usage, recorded.session.thread.id, "observer")
     assert used.input_tokens > 0, "its cost counts as the memory's"
     await recorded.session.close()
 
@@ -90,7 +90,7 @@ async def test_secrets_do_not_reach_it(store: Store, tmp_path: Path) -> None:
     recorded = await start(store, tmp_path / "w", names, overrides=ON)
     await recorded.ask(f"use the token {key} to push")
     assert key not in (await named(recorded)).title
-    assert key not in plain_text(names.asked[0].messages[0].parts)
+    assert key not in join_plain_text(names.asked[0].messages[0].parts)
     await recorded.session.close()
 
 

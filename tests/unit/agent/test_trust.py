@@ -137,7 +137,7 @@ def test_trust_belongs_to_a_resolved_path_and_is_private(workspace: Path, tmp_pa
     assert trust.review(tmp_path / "link").state == "trusted"
     workspace.rename(tmp_path / "moved")
     assert trust.review(tmp_path / "moved").state == "new"
-    (kept,) = trust.folder().iterdir()
+    (kept,) = trust.get_trust_folder().iterdir()
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
     assert not kept.is_relative_to(tmp_path / "moved")
 
@@ -164,7 +164,7 @@ def test_revoked_trust_and_damaged_trust_are_none(workspace: Path) -> None:
     assert trust.revoke(workspace)
     assert not trust.revoke(workspace)
     trust.save(trust.review(workspace))
-    (kept,) = trust.folder().iterdir()
+    (kept,) = trust.get_trust_folder().iterdir()
     for text in ("", "[" * 20_000, '{"workspace": 3}', '{"files": []}'):
         kept.write_text(text)
         assert trust.review(workspace).state == "new"
@@ -217,7 +217,7 @@ def test_what_the_user_writes_into_the_project_is_trusted(workspace: Path, tmp_p
 def test_trust_in_a_folder_that_others_may_write_counts_for_nothing(workspace: Path) -> None:
     trust.save(trust.review(workspace))
     assert trust.review(workspace).state == "trusted"
-    trust.folder().chmod(0o777)
+    trust.get_trust_folder().chmod(0o777)
     assert trust.review(workspace).state == "new"
 
 
@@ -270,8 +270,8 @@ def recorded(tmp_path: Path) -> Path:
     texts = {name: "" if not sha else PROJECT[name] for name, sha in RECORD["files"].items()}
     entries = {name: {"sha256": sha, "text": texts[name]} for name, sha in RECORD["files"].items()}
     name = f"{hashlib.sha256(os.fsencode(root)).hexdigest()[:32]}.json"
-    trust.folder().mkdir(mode=0o700, parents=True)
-    (trust.folder() / name).write_text(json.dumps({"workspace": str(root), "files": entries}))
+    trust.get_trust_folder().mkdir(mode=0o700, parents=True)
+    (trust.get_trust_folder() / name).write_text(json.dumps({"workspace": str(root), "files": entries}))
     return root
 
 

@@ -101,7 +101,7 @@ async def test_two_turns_at_once_share_nothing_but_the_workspace(store: Store, t
         assert rows[-2].tool_results[0].content == str(here) and thread.toolbox.state.cwd == here
         assert [p.name for p in here.iterdir()] == [f"{name}.txt"]
         assert thread.usage == sum([SPENT[name]] * 4, SPENT[name])
-        assert await store.read(runs.total_usage, thread.id, "actor") == thread.usage
+        assert await store.read(runs.load_total_usage, thread.id, "actor") == thread.usage
         of_thread = [e for e in events if get_thread_id(e) == thread.id]
         assert "".join(e.text for e in of_thread if isinstance(e, TextDelta)) == f"done in {name}"
         called = [e.call.arguments for e in of_thread if isinstance(e, ToolStarted)]

@@ -16,7 +16,7 @@ import pytest
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.errors import ProviderError
 from sakti.core.tokens import Estimator, O200k
-from sakti.core.types import Json, Request, Usage, plain_text
+from sakti.core.types import Json, Request, Usage, join_plain_text
 from sakti.memory.observe.extractive import ExtractiveObserver
 from sakti.memory.protocol import ObserveInput, ObserveResult
 from sakti.memory.reflect.extractive import ExtractiveReflector
@@ -164,7 +164,7 @@ async def _check_by_brute_force(conversation: BenchConversation, folder: Path) -
         stored = await memory.store.read(lambda db: db.execute_sql("SELECT id, created_at FROM messages").fetchall())
         assert [t.time for t in conversation.turns] == [time for _, time in sorted(stored, key=lambda r: r[1])]
         context = "\n".join(b.text for b in memory.blocks)
-        raw = {plain_text(m.parts) for m in memory.messages}
+        raw = {join_plain_text(m.parts) for m in memory.messages}
         for question in conversation.questions:
             if not question.abstention:
                 rows.append(await _places(question, conversation, memory, context, raw))
@@ -224,14 +224,14 @@ class Models:
 
 
 def prompt_of(request: Request) -> str:
-    return plain_text(request.messages[-1].parts)
+    return join_plain_text(request.messages[-1].parts)
 
 
 def answer_to(request: Request) -> Played:
     """Search once, then answer with the question itself."""
     if request.messages[-1].role == "tool":
         question = next(m for m in reversed(request.messages) if m.role == "user")
-        return Answer(f"About: {plain_text(question.parts)}", usage=QUESTION_USAGE)
+        return Answer(f"About: {join_plain_text(question.parts)}", usage=QUESTION_USAGE)
     call = Call("memory-search", {"action": "search", "query": prompt_of(request)})
     return Answer("", calls=(call,), usage=QUESTION_USAGE)
 

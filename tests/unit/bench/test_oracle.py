@@ -33,7 +33,7 @@ some_settings = st.builds(
 
 @given(some_settings, st.integers(0, 50_000), st.none() | st.integers(0, 60_000))
 def test_both_come_to_the_same_thresholds(settings: MemorySettings, log: int, budget: int | None) -> None:
-    theirs, ours = policy.effective_numbers(settings, log, budget), oracle.numbers(settings, log, budget)
+    theirs, ours = policy.compute_effective_numbers(settings, log, budget), oracle.numbers(settings, log, budget)
     assert (ours.threshold, ours.interval, ours.block_after) == (theirs.threshold, theirs.buffer, theirs.block_after)
     assert (ours.reflect_at, ours.reflect_from) == (theirs.reflect_at, theirs.reflect_from)
     assert ours.reflect_block_after == theirs.reflect_block_after
@@ -79,7 +79,7 @@ def test_cuts_are_between_exchanges() -> None:
         for one in oracle.exchanges(part):
             ends.add(one[-1].index + 1)
         running = part[-1].tool_calls or (part[-1].role == "tool" and part[-1].index == 2)
-        assert set(policy.safe_cuts(part)) == ends - ({len(part)} if running else set[int]())
+        assert set(policy.list_safe_cuts(part)) == ends - ({len(part)} if running else set[int]())
 
 
 def test_a_word_is_of_one_message_and_nobody_says_it_by_chance() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from sakti.agent.threads.export import FORMATS
 from sakti.cli import offers, options, shell
-from sakti.core.config import APPROVAL_MODES, names
+from sakti.core.config import APPROVAL_MODES, iter_names
 from sakti.core.types import Thread
 from sakti.store.database import Store
 from sakti.store.tasks import deadlocks
@@ -136,7 +136,7 @@ def test_what_is_offered_is_what_is_taken() -> None:
     assert listed("tasks close", "--reason") == changes.REASONS
     assert set(listed("tasks dep", "--type")) == set(deadlocks.EDGE_TYPES)
     assert listed("threads export", "--format") == FORMATS
-    assert set(words("config ")) == set(names())
+    assert set(words("config ")) == set(iter_names())
     assert set(APPROVAL_MODES) <= set(words("--approval "))
 
 

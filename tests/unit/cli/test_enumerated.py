@@ -12,7 +12,7 @@ from sakti.actions.spec import Action, Arg
 from sakti.cli import options, shell
 from sakti.core.config import SessionMode, load
 from sakti.core.errors import ConfigError
-from sakti.core.resources import mode_names
+from sakti.core.resources import list_modes
 from sakti.core.types import Effort
 from sakti.store.search import search
 from tests.fakes.shell import sakti
@@ -63,7 +63,7 @@ def test_a_mode_without_a_file_is_refused_wherever_it_is_set(value: str, tmp_pat
     for source in ({"user_file": user_file}, {"env": {"SAKTI_MODE": value}}, {"overrides": [f"mode='{value}'"]}):
         with pytest.raises(ConfigError) as refused:
             load(**source)  # type: ignore[arg-type]
-        assert all(name in refused.value.message for name in mode_names())
+        assert all(name in refused.value.message for name in list_modes())
         assert len(refused.value.message) < 400
 
 
@@ -74,7 +74,7 @@ def test_a_mode_without_a_file_is_refused_wherever_it_is_set(value: str, tmp_pat
 def test_an_unknown_mode_ends_the_program_with_two(line: tuple[str, ...], mode: str) -> None:
     shown = sakti(*(word.format(mode) for word in line))
     assert shown.exit_code == 2 and len(shown.stderr.splitlines()) == 1
-    assert all(name in shown.stderr for name in mode_names())
+    assert all(name in shown.stderr for name in list_modes())
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.core.config import flatten, load, model_choices
+from sakti.core.config import flatten, load, parse_model_choices
 from sakti.core.errors import ConfigError
 
 
@@ -147,9 +147,9 @@ def test_limits_of_a_turn_are_above_zero(name):
 def test_models_of_memory_are_one_or_several():
     several = 'memory.observation.model=["a/small <= 20_000", "b/large"]'
     memory = load(overrides=(several, "memory.reflection.model=c/d")).config.memory
-    assert model_choices(memory.observation.model) == (("a/small", 20_000), ("b/large", None))
-    assert model_choices(memory.reflection.model) == (("c/d", None),)
-    assert model_choices(None) == ()
+    assert parse_model_choices(memory.observation.model) == (("a/small", 20_000), ("b/large", None))
+    assert parse_model_choices(memory.reflection.model) == (("c/d", None),)
+    assert parse_model_choices(None) == ()
     for wrong in ('["a/b <= many"]', "5", '["a/b", 7]'):
         with pytest.raises(ConfigError):
             load(overrides=(f"memory.observation.model={wrong}",))

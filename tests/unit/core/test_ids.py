@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import re
 
-from sakti.core.clock import TimeIds, short
+from sakti.core.clock import TimeIds, shorten_id
 from tests.fakes.clock import FakeClock
 
 
@@ -15,4 +15,4 @@ def test_ids_are_uuid7_and_increase_even_when_the_clock_does_not() -> None:
     assert made == sorted(made)
     assert len(set(made)) == len(made)
     assert re.fullmatch(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", made[0])
-    assert len(short(made[0])) == 8
+    assert len(shorten_id(made[0])) == 8

@@ -5,7 +5,7 @@ import ssl
 import pytest
 
 from sakti.core.errors import ProviderError
-from sakti.core.network import client_options, proxy_for, tls_context
+from sakti.core.network import build_client_options, find_proxy, get_tls_context
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_only_plain_http_to_this_machine_needs_no_certificates(url: str, plain: bool) -> None:
-    context = tls_context(url)
+    context = get_tls_context(url)
     assert context.verify_mode is ssl.CERT_REQUIRED and context.check_hostname
     assert bool(context.cert_store_stats()["x509_ca"]) != plain
 
@@ -37,15 +37,15 @@ def test_only_plain_http_to_this_machine_needs_no_certificates(url: str, plain: 
 def test_certificates_are_read_once_for_each_file(tmp_path) -> None:
     other = tmp_path / "other.pem"
     other.write_text("")
-    first = tls_context("https://example.org", {})
-    assert tls_context("https://example.com/v1", {}) is first
-    assert tls_context("https://example.org", {"SSL_CERT_FILE": str(other)}) is not first
+    first = get_tls_context("https://example.org", {})
+    assert get_tls_context("https://example.com/v1", {}) is first
+    assert get_tls_context("https://example.org", {"SSL_CERT_FILE": str(other)}) is not first
 
 
 @pytest.mark.parametrize("name", ["SSL_CERT_FILE", "SSL_CERT_DIR"])
 def test_missing_certificates_are_named_and_not_retried(name: str, tmp_path) -> None:
     with pytest.raises(ProviderError) as caught:
-        tls_context("https://example.org", {name: str(tmp_path / "gone")})
+        get_tls_context("https://example.org", {name: str(tmp_path / "gone")})
     assert name in caught.value.message and "gone" in caught.value.message
     assert not caught.value.retryable
 
@@ -55,7 +55,7 @@ def test_a_certificate_file_without_certificates_is_named(tmp_path, monkeypatch)
     junk.write_text("-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n")
     monkeypatch.setenv("SSL_CERT_FILE", str(junk))
     with pytest.raises(ProviderError) as caught:
-        tls_context("https://example.org")
+        get_tls_context("https://example.org")
     assert "SSL_CERT_FILE" in caught.value.message and "junk.pem" in caught.value.message
 
 
@@ -81,7 +81,7 @@ def test_a_certificate_file_without_certificates_is_named(tmp_path, monkeypatch)
 def test_the_environment_names_the_proxy(env: dict[str, str], url: str, proxy: str, monkeypatch) -> None:
     for name, value in env.items():
         monkeypatch.setenv(name, value)
-    assert proxy_for(url) == proxy
+    assert find_proxy(url) == proxy
 
 
 @pytest.mark.parametrize(
@@ -111,12 +111,12 @@ def test_the_environment_names_the_proxy(env: dict[str, str], url: str, proxy: s
 def test_no_proxy_names_what_is_reached_directly(name: str, no_proxy: str, url: str, direct: bool, monkeypatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "http://p:1")
     monkeypatch.setenv(name, no_proxy)
-    assert (proxy_for(url) == "") == direct
+    assert (find_proxy(url) == "") == direct
 
 
 def test_an_unknown_kind_of_proxy_is_named(monkeypatch) -> None:
     monkeypatch.setenv("ALL_PROXY", "socks4://me:secret@p.example:1")
     with pytest.raises(ProviderError) as caught:
-        client_options("https://api.example.com")
+        build_client_options("https://api.example.com")
     assert "p.example:1" in caught.value.message and "socks4" in caught.value.message
     assert "secret" not in caught.value.message and not caught.value.retryable

@@ -18,9 +18,9 @@ from sakti.core.config import (
     check,
     describe_values,
     flatten,
+    get_meaning,
+    iter_names,
     load,
-    meaning,
-    names,
     project_may_set,
 )
 from sakti.core.errors import ConfigError
@@ -44,7 +44,7 @@ SCALARS = (
     | st.sampled_from([0, -5, 1, 10**30, -(10**400), float("inf"), float("nan"), "auto", "plan", "none", "5m"])
 )
 VALUES = st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3), max_leaves=5)
-TABLES = st.dictionaries(st.sampled_from([*names(), "providers.x.base_url", "nope", "memory"]), VALUES, max_size=6)
+TABLES = st.dictionaries(st.sampled_from([*iter_names(), "providers.x.base_url", "nope", "memory"]), VALUES, max_size=6)
 
 
 def written(table: dict[str, Any]) -> bytes:
@@ -65,7 +65,7 @@ def test_no_file_of_a_project_raises_or_leaves_the_bounds(table: dict[str, Any])
     for name, value in found.items():
         if not project_may_set(name):
             assert value == usual[name]
-        bounds = meaning(name).project
+        bounds = get_meaning(name).project
         if isinstance(bounds, tuple) and isinstance(value, int | float) and not isinstance(value, bool):
             assert bounds[0] <= value <= bounds[1]
     assert found["approval.mode"] in ("plan", "ask")
@@ -79,7 +79,9 @@ def test_no_bytes_raise(data: bytes) -> None:
 
 def test_every_number_that_a_project_may_set_has_bounds_for_it() -> None:
     open_ended = [
-        n for n in names() if project_may_set(n) and "number" in describe_values(n) and meaning(n).project is True
+        n
+        for n in iter_names()
+        if project_may_set(n) and "number" in describe_values(n) and get_meaning(n).project is True
     ]
     assert open_ended == []
 
@@ -225,4 +227,4 @@ def test_a_folder_in_the_place_of_a_folder_is_no_file(tmp_path: Path) -> None:
 
 
 def test_types_of_every_setting_are_known() -> None:
-    assert all(typing.cast("str", describe_values(n)) for n in names())
+    assert all(typing.cast("str", describe_values(n)) for n in iter_names())

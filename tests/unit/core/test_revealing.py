@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sakti.core.text import lookalikes, show_hidden
+from sakti.core.text import find_lookalikes, show_hidden
 
 
 def test_what_has_no_shape_gets_one() -> None:
@@ -13,9 +13,9 @@ def test_what_has_no_shape_gets_one() -> None:
 
 
 def test_letters_that_look_like_others_are_named() -> None:
-    assert lookalikes("ｒｍ -rf x") == ("ｒｍ",)
-    assert lookalikes("сurl e; pаth") == ("сurl", "pаth")  # both with a Cyrillic letter
-    assert lookalikes("naïve Привет Straße 漢字 x") == ()
+    assert find_lookalikes("ｒｍ -rf x") == ("ｒｍ",)
+    assert find_lookalikes("сurl e; pаth") == ("сurl", "pаth")  # both with a Cyrillic letter
+    assert find_lookalikes("naïve Привет Straße 漢字 x") == ()
 
 
 @given(st.text())

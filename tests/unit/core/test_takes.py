@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sakti.core.config import choices, describe_values, meaning, names
+from sakti.core.config import describe_values, get_meaning, iter_names, list_choices
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ def test_a_setting_says_what_it_takes(name: str, words: str) -> None:
 
 
 def test_every_setting_has_a_sentence_and_says_what_it_takes() -> None:
-    silent = [n for n in names() if not meaning(n).help.endswith(".") or not describe_values(n)]
+    silent = [n for n in iter_names() if not get_meaning(n).help.endswith(".") or not describe_values(n)]
     assert not silent
 
 
 def test_choices_are_offered_where_there_are_some() -> None:
-    assert choices("approval.mode") == ("plan", "ask", "edits", "auto")
-    assert choices("model") == ()
+    assert list_choices("approval.mode") == ("plan", "ask", "edits", "auto")
+    assert list_choices("model") == ()

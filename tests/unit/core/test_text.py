@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from sakti.core.text import (
     clean_surrogates,
     count_k,
-    head_and_tail,
-    json_line,
-    one_line,
+    cut_middle,
+    encode_json_line,
     remove_invisible,
-    sanitise,
     sanitise_typed,
+    sanitize_text,
+    to_one_line,
 )
 
 HOSTILE = [
@@ -38,14 +38,14 @@ HOSTILE = [
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_nothing_a_terminal_obeys_survives(text: str) -> None:
-    assert_harmless(sanitise(text))
+    assert_harmless(sanitize_text(text))
 
 
 @given(st.text(st.characters()))
 def test_any_text_becomes_harmless_and_stays(text: str) -> None:
-    safe = sanitise(text)
+    safe = sanitize_text(text)
     assert_harmless(safe)
-    assert sanitise(safe) == safe
+    assert sanitize_text(safe) == safe
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_any_text_becomes_harmless_and_stays(text: str) -> None:
     ],
 )
 def test_joiners_and_variants_stay_where_they_have_an_effect(text: str) -> None:
-    assert sanitise(text) == text and remove_invisible(text) == (text, 0)
+    assert sanitize_text(text) == text and remove_invisible(text) == (text, 0)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_joiners_and_variants_stay_where_they_have_an_effect(text: str) -> None:
     ],
 )
 def test_what_nobody_sees_is_shown(text: str, shown: str) -> None:
-    assert sanitise(text) == shown
+    assert sanitize_text(text) == shown
     bare, hidden = remove_invisible(text.lstrip("\u200d"))
     assert bare == re.sub(r"⟨U\+\w+⟩", "", shown) and hidden == shown.count("⟨")
 
@@ -106,13 +106,13 @@ def assert_harmless(text: str) -> None:
 
 
 def test_escapes_stay_visible_and_markup_stays_literal() -> None:
-    assert sanitise("\x1b[31m[/red]") == "␛[31m[/red]"
-    assert sanitise("family 👨‍👩‍👧 é") == "family 👨‍👩‍👧 é"
+    assert sanitize_text("\x1b[31m[/red]") == "␛[31m[/red]"
+    assert sanitize_text("family 👨‍👩‍👧 é") == "family 👨‍👩‍👧 é"
 
 
 @given(st.text(st.characters()))
 def test_json_is_harmless_and_loses_nothing(text: str) -> None:
-    line = json_line({"t": text})
+    line = encode_json_line({"t": text})
     assert_harmless(line)
     assert "\n" not in line
     assert json.loads(line) == {"t": text}
@@ -125,18 +125,18 @@ def test_json_shows_what_has_no_width_or_reorders_text() -> None:
         if unicodedata.bidirectional(chr(n)) in {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN"}
     ]
     for character in (*widthless, *"\u061c\u200b\u200c\u200d\u200e\u200f\u2060\u3164\ufe0f\ufeff\U000e0041"):
-        line = json_line([f"a{character}b"])
+        line = encode_json_line([f"a{character}b"])
         assert character not in line and json.loads(line) == [f"a{character}b"], hex(ord(character))
 
 
 def test_one_line_is_bounded() -> None:
-    assert one_line("a\n b\tc") == "a b c"
-    assert len(one_line("x" * 10_000, 40)) == 40
+    assert to_one_line("a\n b\tc") == "a b c"
+    assert len(to_one_line("x" * 10_000, 40)) == 40
 
 
 @given(st.text(), st.integers(1, 50))
 def test_head_and_tail_keep_both_ends(text: str, limit: int) -> None:
-    cut, left_out = head_and_tail(text, limit)
+    cut, left_out = cut_middle(text, limit)
     if len(text) <= limit:
         assert (cut, left_out) == (text, 0)
     else:

@@ -108,7 +108,7 @@ def check_database(db: Database, told: dict[str, Any], workspace: Path) -> None:
         key = f"resource:{resource}" if shared else f"thread:{ours[thread['id']]}"
         record = memory.get_record(db, key)
         assert record is not None
-        cursor = memory.cursor(db, record.id, ours[thread["id"]])
+        cursor = memory.find_cursor(db, record.id, ours[thread["id"]])
         assert sum(index <= cursor for index in known.values()) == thread["covered"], thread["id"]
     for record in told["records"]:
         owner = places[record["resource"]] if record["thread"] is None else ours[record["thread"]]

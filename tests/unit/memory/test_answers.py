@@ -30,7 +30,7 @@ def request(*texts: str, log: str = "", days: int = 1) -> ObserveInput:
 
 
 def contents(text: str, asked: ObserveInput) -> list[str]:
-    return [row.content for row in lines.rows(model.check_lines(text, asked))]
+    return [row.content for row in lines.iter_rows(model.check_lines(text, asked))]
 
 
 @pytest.mark.parametrize("part", ["observer", "observer#condensed"])
@@ -91,8 +91,8 @@ def test_what_users_say_of_their_observations_is_stored(line: str, text: str) ->
 def test_dates_are_days_of_the_observed_messages(month: int, day: int, year: int, days: int) -> None:
     asked = request(*["x"] * days, days=days)
     name = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")[month - 1]
-    (row,) = lines.rows(model.check_lines(f"Date: {name} {day}, {year}\n* 🟡 (12:00) x", asked))
-    allowed = {dates.day_text(m.created_at, "UTC") for m in asked.messages}
+    (row,) = lines.iter_rows(model.check_lines(f"Date: {name} {day}, {year}\n* 🟡 (12:00) x", asked))
+    allowed = {dates.format_day(m.created_at, "UTC") for m in asked.messages}
     assert row.date in allowed
     if f"{name} {day}, {year}" in allowed:
         assert row.date == f"{name} {day}, {year}"
@@ -100,7 +100,7 @@ def test_dates_are_days_of_the_observed_messages(month: int, day: int, year: int
 
 @given(st.integers(0, 120), st.integers(0, 120), st.sampled_from(["", " AM", " PM", "pm", ":70", ":5:5"]))
 def test_a_time_that_no_clock_shows_is_dropped(hour: int, minute: int, rest: str) -> None:
-    (row,) = lines.rows(parse.clean(f"* 🟡 ({hour:02}:{minute:02}{rest}) read a.py"))
+    (row,) = lines.iter_rows(parse.clean(f"* 🟡 ({hour:02}:{minute:02}{rest}) read a.py"))
     if rest == "" and hour < 24 and minute < 60:
         assert (row.time, row.content) == (f"{hour:02}:{minute:02}", "read a.py")
     elif hour > 23 or minute > 59 or ":" in rest:

@@ -62,7 +62,7 @@ async def test_what_is_left_gets_less_until_nothing_is(tmp_path: Path) -> None:
 async def test_the_price_is_the_observers(tmp_path: Path) -> None:
     driver = await long_thread(tmp_path / "m.db")
     flow = driver.engine.state
-    known = memory_status.rates(MODEL)
+    known = memory_status.find_rates(MODEL)
     assert known is not None
     assert 0 < known.input < known.output
     left = memory_status.estimate_backlog(flow, MODEL, known)
@@ -70,11 +70,11 @@ async def test_the_price_is_the_observers(tmp_path: Path) -> None:
     assert left.cost_usd is not None
     assert left.cost_usd > left.tokens * known.input
     assert left.cost_usd < 2 * (left.tokens + left.calls * 2_000) * known.output
-    assert memory_status.rates("nobody/nothing") is None
+    assert memory_status.find_rates("nobody/nothing") is None
     unknown = memory_status.estimate_backlog(flow, "nobody/nothing", None)
     assert unknown is not None
     assert (unknown.calls, unknown.cost_usd) == (left.calls, None)
-    without = memory_status.estimate_backlog(flow, "extractive", memory_status.rates("extractive"))
+    without = memory_status.estimate_backlog(flow, "extractive", memory_status.find_rates("extractive"))
     assert without is not None
     assert (without.calls, without.cost_usd) == (0, 0.0)
     assert format_backlog(Backlog(84_000, 3, 0.119)) == "84.0k tokens left · 3 calls · ~$0.12"

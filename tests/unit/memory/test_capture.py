@@ -43,7 +43,9 @@ TALK = [
 
 def lines(redactor: capture.Redactor, **values: Any) -> list[dict[str, Any]]:
     return list(
-        capture.bundle(TALK, [(1_500, "a/early"), (2_500, "anthropic/claude-x")], MemorySettings(**values), redactor)
+        capture.iter_bundle(
+            TALK, [(1_500, "a/early"), (2_500, "anthropic/claude-x")], MemorySettings(**values), redactor
+        )
     )
 
 
@@ -99,7 +101,7 @@ async def test_a_captured_conversation_is_played_with_its_settings(tmp_path: Pat
     said = await driver.store.read(message_store.list_after, "t1", -1)
     for redactor in (capture.Redactor(), capture.Redactor(COUNTER)):
         path = tmp_path / "talk.jsonl"
-        path.write_text("\n".join(json.dumps(x) for x in capture.bundle(said, [], mine, redactor)))
+        path.write_text("\n".join(json.dumps(x) for x in capture.iter_bundle(said, [], mine, redactor)))
         read = script.load(path)
         assert read.settings == mine
         assert [len(t.steps) for t in read.turns] == [2] * 12

@@ -177,14 +177,14 @@ async def test_the_calls_of_an_observer_are_recorded(tmp_path: Path) -> None:
 async def test_a_lease_of_a_process_that_is_gone_is_taken_over(tmp_path: Path) -> None:
     driver = await Driver.make(tmp_path / "m.db")
     record, now = driver.engine.record_id, driver.clock.now()
-    dead = leases.new_owner().split(":")[0] + ":4194999:aa"
+    dead = leases.make_owner().split(":")[0] + ":4194999:aa"
     held = {"record_id": record, "kind": "reflecting", "thread_id": "", "operation_id": "o", "now": now}
     assert await driver.store.write(leases.acquire, owner=dead, **held)
-    async with Leases(driver.store, leases.new_owner(), 0.1).hold(record, "reflecting"):
+    async with Leases(driver.store, leases.make_owner(), 0.1).hold(record, "reflecting"):
         pass
-    alive = leases.new_owner()
+    alive = leases.make_owner()
     assert await driver.store.write(leases.acquire, owner=alive, **held)
-    mine = Leases(driver.store, leases.new_owner(), 0.1)
+    mine = Leases(driver.store, leases.make_owner(), 0.1)
     assert not await mine.others_end(record, "reflecting"), "it is waited for, not for ever"
     assert await Leases(driver.store, alive, 0.1).others_end(record, "reflecting"), "one's own is no other's"
     await driver.close()

@@ -22,12 +22,12 @@ def test_the_least_recent_goes_first_and_ids_are_obscured() -> None:
     text = shared.format_other_threads(said, Estimator(), 320, "UTC")
     assert "number 9" in text
     assert "number 0 " not in text
-    assert text.rindex(shared.thread_alias("abc")) > text.index(shared.thread_alias("xyz"))
+    assert text.rindex(shared.make_thread_alias("abc")) > text.index(shared.make_thread_alias("xyz"))
     assert 'id="abc"' not in text
     assert Estimator().count(text) <= 320
     assert shared.format_other_threads(said, Estimator(), 10, "UTC") == ""
     named = [structs.replace(said[0], title='Fix "login"')]
-    head = f"""<thread id="{shared.thread_alias("xyz")}" title="Fix 'login'">"""
+    head = f"""<thread id="{shared.make_thread_alias("xyz")}" title="Fix 'login'">"""
     assert head in shared.format_other_threads(named, Estimator(), 320, "UTC")
 
 

@@ -94,7 +94,7 @@ def test_random_conversations(conversation, quiet, failing, buffer, incompressib
 async def check_store(driver: Driver) -> None:
     """Cursor and groups agree: all up to the cursor is in an active or superseded group, once."""
     record = driver.engine.record_id
-    cursor = await driver.store.read(memory.cursor, record, driver.thread.id)
+    cursor = await driver.store.read(memory.find_cursor, record, driver.thread.id)
     found = [
         g
         for state in ("active", "superseded")

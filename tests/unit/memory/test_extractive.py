@@ -14,17 +14,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from sakti.core.errors import MemoryFailure
-from sakti.core.tokens import Estimator, count_parts, message_tokens
+from sakti.core.tokens import Estimator, count_parts, sum_message_tokens
 from sakti.core.types import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
 from sakti.memory.log.lines import share_heads
 from sakti.memory.observe import claims, extractive, quoting
 from sakti.memory.observe.extractive import ExtractiveObserver, run_in_slices
-from sakti.memory.observe.quoting import pieces
+from sakti.memory.observe.quoting import iter_pieces
 from sakti.memory.observe.transcript import format_messages
 from sakti.memory.protocol import ObserveInput, ReflectInput
 from sakti.memory.reflect.extractive import STATED_SHARE, ExtractiveReflector
 from sakti.memory.statements import reading, sentences
-from sakti.memory.statements.sentences import agent_kind, kind
+from sakti.memory.statements.sentences import classify_agent_sentence, classify_sentence
 from tests.fakes.observers import extract
 
 COUNTER = Estimator()
@@ -72,16 +72,16 @@ COUNTER = Estimator()
     ],
 )
 def test_what_a_user_does_with_a_sentence(wanted: str, sentence: str) -> None:
-    assert kind(sentence) == wanted
+    assert classify_sentence(sentence) == wanted
 
 
 def test_what_an_agents_sentence_tells() -> None:
-    assert agent_kind("The root cause was a missing await in login.ts:40.") == "work"
-    assert agent_kind("The retry logic lives in src/net/retry.go") == "work"
-    assert agent_kind("I put the mailer into src/mailer.ts.") == "work"
-    assert agent_kind("The race happens at lib/retry.rb:88.") == "work"
-    assert agent_kind("All 42 tests are green.") == "finding"
-    assert agent_kind("Let me check src/a.py first.") == "intent"
+    assert classify_agent_sentence("The root cause was a missing await in login.ts:40.") == "work"
+    assert classify_agent_sentence("The retry logic lives in src/net/retry.go") == "work"
+    assert classify_agent_sentence("I put the mailer into src/mailer.ts.") == "work"
+    assert classify_agent_sentence("The race happens at lib/retry.rb:88.") == "work"
+    assert classify_agent_sentence("All 42 tests are green.") == "finding"
+    assert classify_agent_sentence("Let me check src/a.py first.") == "intent"
 
 
 def messages(*said: tuple[Role, Part]) -> tuple[Message, ...]:
@@ -98,7 +98,7 @@ def messages(*said: tuple[Role, Part]) -> tuple[Message, ...]:
                 (part,),
                 at,
                 index=number,
-                tokens=message_tokens(counted),
+                tokens=sum_message_tokens(counted),
                 part_tokens=counted,
             )
         )
@@ -368,8 +368,8 @@ def test_no_step_looks_at_much(unit: str, monkeypatch: pytest.MonkeyPatch) -> No
     def looks(found: str) -> Callable[[str], str]:
         return lambda sentence: looked.append(sentence) or found
 
-    monkeypatch.setattr(extractive, "kind", looks("statement"))
-    monkeypatch.setattr(extractive, "agent_kind", looks("work"))
+    monkeypatch.setattr(extractive, "classify_sentence", looks("statement"))
+    monkeypatch.setattr(extractive, "classify_agent_sentence", looks("work"))
     for role in ("user", "assistant"):
         steps(role, unit * 50_000)
     assert all(len(s) <= sentences.LINE + 1 for s in looked)
@@ -438,7 +438,9 @@ def test_a_line_has_the_time_of_the_threads_zone() -> None:
 def test_a_command_that_failed_is_among_what_matters(told: str, details: Any) -> None:
     def weight(content: str, given: Any) -> float:
         call = ToolCallPart("c", "bash", {"command": "make x"})
-        (step,) = [s for s in extractive._of_tool(call, ToolResultPart("c", "bash", content, details=given)) if s]
+        (step,) = [
+            s for s in extractive._iter_tool_steps(call, ToolResultPart("c", "bash", content, details=given)) if s
+        ]
         return step[0]
 
     assert weight(told, details) > weight("built", {"exit_code": 0})
@@ -478,8 +480,8 @@ def test_of_a_long_output_the_beginning_and_the_end_are_read() -> None:
     ],
 )
 def test_what_is_only_passed_on_is_not_the_users_word(text: str, own: list[str]) -> None:
-    assert [p.text.strip() for p in pieces(text) if p.own] == own
-    assert "".join("".join(p.text.split()) for p in pieces(text)) == "".join(text.split()), "nothing is lost"
+    assert [p.text.strip() for p in iter_pieces(text) if p.own] == own
+    assert "".join("".join(p.text.split()) for p in iter_pieces(text)) == "".join(text.split()), "nothing is lost"
 
 
 @pytest.mark.parametrize(
@@ -498,7 +500,7 @@ def test_what_is_only_passed_on_is_not_the_users_word(text: str, own: list[str])
     ],
 )
 def test_what_is_said_in_their_own_words_stays_so(text: str) -> None:
-    assert [p.own for p in pieces(text)] == [True]
+    assert [p.own for p in iter_pieces(text)] == [True]
 
 
 def test_a_quotation_is_neither_a_statement_nor_the_task() -> None:
@@ -547,4 +549,4 @@ def test_a_model_is_told_what_is_quoted_line_by_line() -> None:
     ],
 )
 def test_an_output_that_is_announced_is_nobodys_word(text: str, own: str | None) -> None:
-    assert "\n".join(p.text for p in quoting.pieces(text) if p.own).strip() == (own or text)
+    assert "\n".join(p.text for p in quoting.iter_pieces(text) if p.own).strip() == (own or text)

@@ -15,10 +15,10 @@ from sakti.core.types import Message, TextPart
 from sakti.memory.log import lines
 from sakti.memory.observe import speaking
 from sakti.memory.observe.extractive import ExtractiveObserver
-from sakti.memory.observe.faithfulness import EvidenceSource, find_losses, flags
+from sakti.memory.observe.faithfulness import EvidenceSource, find_losses, find_unsupported
 from sakti.memory.observe.speaking import Said
 from sakti.memory.protocol import ObserveInput, ObserveResult
-from sakti.memory.worker import source_of
+from sakti.memory.worker import make_source
 from sakti.store.log import lines as memory_log
 from tests.fakes import claims as told_claims
 from tests.fakes import talks
@@ -42,7 +42,7 @@ SOURCE = EvidenceSource(
     ],
 )
 def test_a_faithful_line_has_no_flag(line: str) -> None:
-    assert flags(line, SOURCE) == ()
+    assert find_unsupported(line, SOURCE) == ()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_faithful_line_has_no_flag(line: str) -> None:
     ],
 )
 def test_what_the_source_does_not_have_is_marked(line: str, flag: str) -> None:
-    assert flags(line, SOURCE) == (flag,)
+    assert find_unsupported(line, SOURCE) == (flag,)
 
 
 def test_what_a_reflection_dropped_is_listed() -> None:
@@ -90,7 +90,7 @@ def test_what_a_reflection_dropped_is_listed() -> None:
     ],
 )
 def test_figures_dates_hashes_names_and_hosts_are_looked_up(line: str, flag: str) -> None:
-    assert flags(line, SOURCE) == (flag,)
+    assert find_unsupported(line, SOURCE) == (flag,)
 
 
 def test_the_same_in_other_units_and_words_is_no_invention() -> None:
@@ -106,10 +106,10 @@ def test_the_same_in_other_units_and_words_is_no_invention() -> None:
         "It is due on Jan 16, 2026, a Friday",
         "The database is PostgreSQL 15",
     ):
-        assert flags(line, source) == (), line
-    assert flags("It is due on Jan 18, 2026", source) == ("date: Jan 18, 2026",)
-    assert flags("They last for 5 years", source) == ("number: 5 years",)
-    assert flags("There are 57 of them", EvidenceSource("1570 of them, or 3.57")) == ("number: 57",)
+        assert find_unsupported(line, source) == (), line
+    assert find_unsupported("It is due on Jan 18, 2026", source) == ("date: Jan 18, 2026",)
+    assert find_unsupported("They last for 5 years", source) == ("number: 5 years",)
+    assert find_unsupported("There are 57 of them", EvidenceSource("1570 of them, or 3.57")) == ("number: 57",)
 
 
 def test_words_in_the_wrong_mouth_are_marked() -> None:
@@ -117,12 +117,12 @@ def test_words_in_the_wrong_mouth_are_marked() -> None:
         ("user", "Look at the README. The port has to be 8080."),
         ("agent", "I would cache the totals for a minute."),
         ("text", "Never run the tests. Users like long sessions."),
-        *speaking.of_log("* 🔴 User stated: We deploy to Fly.\n* 🟡 Agent: The sink keeps all rows."),
+        *speaking.iter_log_sayings("* 🔴 User stated: We deploy to Fly.\n* 🟡 Agent: The sink keeps all rows."),
     ]
     source = EvidenceSource("", said=said)
 
     def speaker(line: str) -> bool:
-        return any(flag.startswith("speaker:") for flag in flags(line, source))
+        return any(flag.startswith("speaker:") for flag in find_unsupported(line, source))
 
     assert speaker("User stated: Never run the tests.")
     assert speaker("User wants totals to be cached for a minute")
@@ -144,7 +144,7 @@ BEYOND = {"negation", "replaced", "binding"}
 
 def test_a_quotation_is_a_text_and_not_the_users() -> None:
     text = "Can we do this?\n> Always push to main.\nI think not."
-    said = list(speaking.of_messages([Message("m", "t", "r", "user", (TextPart(text),), 0)]))
+    said = list(speaking.iter_message_sayings([Message("m", "t", "r", "user", (TextPart(text),), 0)]))
     assert [words for voice, words in said if voice == "user"] == ["Can we do this?\nI think not."]
     assert [words for voice, words in said if voice == "text" and words] == ["> Always push to main."]
 
@@ -154,13 +154,13 @@ def test_most_invented_claims_are_marked_and_few_faithful_ones(file: Path) -> No
     found: Counter[str] = Counter()
     asked: Counter[str] = Counter()
     for told in told_claims.load(file):
-        source = source_of(told.request())
+        source = make_source(told.request())
         for line in told.faithful:
             asked["faithful"] += 1
-            found["faithful"] += bool(flags(line, source))
+            found["faithful"] += bool(find_unsupported(line, source))
         for kind, line in told.invented:
             asked[kind] += 1
-            found[kind] += bool(flags(line, source))
+            found[kind] += bool(find_unsupported(line, source))
     knowable = asked.keys() - BEYOND - {"faithful"}
     assert sum(found[k] for k in knowable) >= 0.85 * sum(asked[k] for k in knowable)
     assert found["faithful"] <= 0.05 * asked["faithful"]
@@ -181,14 +181,14 @@ def test_decisions_need_the_users_words_and_their_polarity(answer: str, line: st
     if answer.startswith("yes"):
         said.append(("agreed", said[0][1]))
     source = EvidenceSource(*(text for _, text in said), said=said)  # pyright: ignore[reportArgumentType]
-    assert bool(flags(line, source)) == doubtful
+    assert bool(find_unsupported(line, source)) == doubtful
 
 
 @pytest.mark.parametrize(("reply", "agrees"), [("yes, go ahead", True), ("good idea", True), ("hm, later", False)])
 def test_only_a_yes_agrees_to_what_the_agent_said(reply: str, agrees: bool) -> None:
     said = [Message("a", "t", "r", "assistant", (TextPart("Shall I drop the table?"),), told_claims.START)]
     said.append(Message("u", "t", "r", "user", (TextPart(reply),), told_claims.START + 1))
-    assert ("agreed" in [voice for voice, _ in speaking.of_messages(said)]) == agrees
+    assert ("agreed" in [voice for voice, _ in speaking.iter_message_sayings(said)]) == agrees
 
 
 @pytest.mark.parametrize(
@@ -206,13 +206,13 @@ def test_numbers_need_their_noun_whoever_states_them(line: str, wrong: bool) -> 
         ("text", "14 tests passed\nThe cache has entries"),
     ]
     source = EvidenceSource(*(text for _, text in said), said=said)  # pyright: ignore[reportArgumentType]
-    assert bool(flags(line, source)) == wrong
+    assert bool(find_unsupported(line, source)) == wrong
 
 
 @pytest.mark.parametrize("number", range(10))
 def test_single_digits_that_count_are_checked(number: int) -> None:
     source = EvidenceSource("The parser retries 3 times and has 7 workers.", said=[("agent", "It retries 3 times.")])
-    assert bool(flags(f"The parser has {number} workers", source)) == (number not in (3, 7))
+    assert bool(find_unsupported(f"The parser has {number} workers", source)) == (number not in (3, 7))
 
 
 @pytest.mark.parametrize("talk", talks.all_talks(), ids=lambda t: t.name)
@@ -222,9 +222,9 @@ def test_what_is_taken_word_for_word_has_no_flag(talk: talks.Talk) -> None:
         for n, (role, text) in enumerate(talk.said)
     )
     request = ObserveInput("t", messages, "UTC")
-    source = source_of(request)
-    for row in lines.rows(extract(ExtractiveObserver(Estimator()), request).text):
-        assert flags(row.content, source) == (), row.content
+    source = make_source(request)
+    for row in lines.iter_rows(extract(ExtractiveObserver(Estimator()), request).text):
+        assert find_unsupported(row.content, source) == (), row.content
 
 
 class AtTheLimit(ScriptedObserver):

@@ -77,7 +77,7 @@ async def test_the_fork_goes_on_where_the_other_stood(tmp_path, cut):
     )
     covered = [i for g in groups if g.kind == "observation" for i in range(g.first_index, g.last_index + 1)]
     assert len(covered) == len(set(covered)), "observed twice"
-    cursor = await driver.store.read(memory.cursor, record.id, made.id)
+    cursor = await driver.store.read(memory.find_cursor, record.id, made.id)
     active = [g for g in groups if g.state == "active"]
     assert cursor == max((g.last_index for g in active), default=-1)
     assert record.observation_token_count == sum(g.observation_tokens for g in active)
@@ -164,10 +164,10 @@ async def test_with_one_log_for_the_workspace_the_fork_is_observed_as_far_as_the
         await driver.turn(f"question {n}", [{"text": f"answer {n} {LONG}"}])
         await driver.engine.wait_idle()
     record = driver.engine.state.window.record
-    cursor = await driver.store.read(memory.cursor, record.id, "t1")
+    cursor = await driver.store.read(memory.find_cursor, record.id, "t1")
     assert cursor > 3
     await make(driver)
     await make(driver, 3, id="early")
-    assert await driver.store.read(memory.cursor, record.id, "fork") == cursor
-    assert await driver.store.read(memory.cursor, record.id, "early") == 3
+    assert await driver.store.read(memory.find_cursor, record.id, "fork") == cursor
+    assert await driver.store.read(memory.find_cursor, record.id, "early") == 3
     await driver.close()

@@ -176,7 +176,7 @@ async def test_ten_of_which_one_is_still_being_written_wait(tmp_path: Path) -> N
     async def due_while(state: str) -> bool:
         change = "UPDATE messages SET state = ? WHERE message_index = 3"
         await driver.store.write(lambda db: db.execute_sql(change, (state,)))
-        return await driver.store.read(summaries.next_due, thread, 40) is not None
+        return await driver.store.read(summaries.find_next_due, thread, 40) is not None
 
     assert not await due_while("provisional")
     assert await due_while("saved")

@@ -232,14 +232,14 @@ def test_marks_go_where_the_words_end_whatever_marks_there_are() -> None:
 def test_a_reflection_marks_older_lines_alone_and_no_pinned_one() -> None:
     metadata = {KEY: [{"text": "The port is 8080", "date": "", "time": ""}]}
     newer = line("Port: 9090", "12:30", metadata=metadata)
-    found = marking.replaced_words([newer])
+    found = marking.list_replaced_words([newer])
     older = "* 🔴 (12:00) The port is 8080."
     shown = "* 🔴 (12:00) The port is 8080 [earlier; see Jan 15, 12:30]."
     assert marking.mark_replaced(older, found, frozenset()) == shown
     assert marking.mark_replaced(older, found, frozenset({"The port is 8080."})) == older
     again = "* 🔴 (12:30) Port: 9090\n* 🔴 (12:40) The port is 8080."
     assert marking.mark_replaced(again, found, frozenset()) == again
-    assert not marking.replaced_words([replace(newer, forgotten=True)])
+    assert not marking.list_replaced_words([replace(newer, forgotten=True)])
 
 
 def test_a_forgotten_line_replaces_nothing() -> None:
@@ -377,7 +377,7 @@ async def test_marks_and_claims_are_computed_beside_the_programs_own_thread(
         return call
 
     monkeypatch.setattr(marking, "mark_new", noted("marks", marking.mark_new))
-    monkeypatch.setattr(work, "flags", noted("claims", work.flags))
+    monkeypatch.setattr(work, "find_unsupported", noted("claims", work.find_unsupported))
     driver = await Driver.make(tmp_path / "t.db", settings(900, 20_000))
     await talk(driver, SAID)
     assert driver.engine.state.window.active

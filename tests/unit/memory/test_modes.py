@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from sakti.core.config import MemorySettings, ObservationSettings
-from sakti.core.resources import mode_names, read_prompt
+from sakti.core.resources import list_modes, read_prompt
 from sakti.memory import modes
 from sakti.memory.log import lines, parse
-from sakti.memory.observe.model import system_prompt
+from sakti.memory.observe.model import build_system_prompt
 from sakti.memory.protocol import ObserveInput, ObserveResult, ReflectInput, ReflectResult
 from sakti.store.log import lines as memory_log
 from tests.fakes.memory import Driver, settings
 from tests.unit.memory.test_observers import Answers, asked, built
 
-MODES = tuple(m for m in mode_names() if m != "default")
+MODES = tuple(m for m in list_modes() if m != "default")
 ANSWER = """<observations>
 Date: Jan 15, 2026
 * 🔴 (12:00) User stated that the pool leaks
@@ -36,28 +36,28 @@ Primary: the leak
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_asks_for_sections_of_its_own(mode: str) -> None:
-    names = modes.sections(mode)
+    names = modes.list_sections(mode)
     assert len(names) >= 2
     assert not {"observations", "current-task", "suggested-response", "thread-title"} & set(names)
     for condensed in (True, False):
-        prompt = system_prompt(mode, condensed=condensed, want_title=False)
+        prompt = build_system_prompt(mode, condensed=condensed, want_title=False)
         assert read_prompt(f"modes/{mode}#output").strip() in prompt
     assert all(f"</{name}>" in read_prompt(f"modes/{mode}#output") for name in names)
 
 
 def test_a_mode_sets_the_numbers_that_the_user_has_not() -> None:
-    usual, row = MemorySettings(), modes.numbers("bug_fixing")
-    found = modes.settings_for(usual, "bug_fixing")
+    usual, row = MemorySettings(), modes.read_numbers("bug_fixing")
+    found = modes.apply_mode(usual, "bug_fixing")
     assert found.observation.message_tokens == row.message_tokens != usual.observation.message_tokens
     assert found.observation.buffer_tokens == row.buffer_tokens
     assert found.reflection.observation_tokens == row.observation_tokens
     own = MemorySettings(observation=ObservationSettings(message_tokens=7_000))
-    assert modes.settings_for(own, "bug_fixing").observation == own.observation
-    assert modes.settings_for(usual, "default") == usual
+    assert modes.apply_mode(own, "bug_fixing").observation == own.observation
+    assert modes.apply_mode(usual, "default") == usual
 
 
 def test_the_default_mode_has_none() -> None:
-    assert modes.sections("default") == ()
+    assert modes.list_sections("default") == ()
     assert parse.take_sections(ANSWER, ()) == (ANSWER, [])
 
 
@@ -92,11 +92,11 @@ def test_stray_tags_go_and_words_in_brackets_stay() -> None:
 
 
 def test_what_a_line_says_by_name() -> None:
-    assert lines.fields("a | b | outcome: it failed: twice | file: x.py") == {
+    assert lines.parse_fields("a | b | outcome: it failed: twice | file: x.py") == {
         "outcome": "it failed: twice",
         "file": "x.py",
     }
-    assert lines.fields("a || b or http://x | y") == {}
+    assert lines.parse_fields("a || b or http://x | y") == {}
 
 
 class Sections:

@@ -216,7 +216,7 @@ async def test_what_was_observed_is_not_observed_again(rows: Rows) -> None:
     await rows.move(Activate((), reflection=True))
     await rows.refused(observation("c", 7, 9))
     await rows.observe("d", 8, 9, activate=True)
-    assert await rows.store.read(memory.cursor, "r", "t") == 9
+    assert await rows.store.read(memory.find_cursor, "r", "t") == 9
 
 
 @pytest.mark.parametrize(("group", "user"), [(True, False), (False, True)])
@@ -331,7 +331,7 @@ async def test_it_takes_the_place_of_what_it_merged(rows: Rows) -> None:
     record = await rows.record()
     assert (record.generation_count, record.last_reflection_at, record.observation_token_count) == (1, rows.now, 2)
     assert memory.HOLD_REFLECTION not in record.metadata
-    assert await rows.store.read(memory.cursor, "r", "t") == 7
+    assert await rows.store.read(memory.find_cursor, "r", "t") == 7
     assert (await rows.told())["current_task"] == "condensed"
 
 
@@ -564,8 +564,8 @@ async def test_another_memory_of_a_thread_has_its_own_groups(rows: Rows) -> None
     await rows.store.write(leases.acquire, record_id="s", now=rows.now, **lease)
     add = observation("b", 0, 5, activate=True)
     await rows.store.write(memory.advance, "s", "t", replace(add, group=replace(add.group, record_id="s")), rows.now)
-    assert await rows.store.read(memory.cursor, "s", "t") == 5
-    assert await rows.store.read(memory.cursor, "r", "t") == 3
+    assert await rows.store.read(memory.find_cursor, "s", "t") == 5
+    assert await rows.store.read(memory.find_cursor, "r", "t") == 3
     assert [g.id for g in await rows.store.read(memory.list_groups, "r", "active")] == ["a"]
 
 
@@ -595,9 +595,12 @@ async def test_pinned_lines_are_what_people_left_of_them(rows: Rows) -> None:
         await rows.store.write(memory_corrections.correct_line, "r", f"{id}-line", "pin", now=1)
     await rows.store.write(memory_corrections.correct_line, "r", "a-line", "edit", text="Otherwise.", now=1)
     ids = ["a", "b", "c"]
-    assert await rows.store.read(memory.pinned_lines, ids) == ["* 🟡 (10:00) Otherwise.", "* 🟡 (10:00) It is said."]
+    assert await rows.store.read(memory.list_pinned_lines, ids) == [
+        "* 🟡 (10:00) Otherwise.",
+        "* 🟡 (10:00) It is said.",
+    ]
     await rows.store.write(memory_corrections.correct_line, "r", "b-line", "forget", now=1)
-    assert await rows.store.read(memory.pinned_lines, ids) == ["* 🟡 (10:00) Otherwise."]
+    assert await rows.store.read(memory.list_pinned_lines, ids) == ["* 🟡 (10:00) Otherwise."]
 
 
 async def test_a_revision_follows_every_change(rows: Rows) -> None:

@@ -12,7 +12,7 @@ from msgspec import structs
 
 from sakti.core.config import MemorySettings, ModelSettings, ObservationSettings
 from sakti.core.errors import MemoryFailure, ProviderError
-from sakti.core.tokens import Estimator, O200k, count_parts, message_tokens
+from sakti.core.tokens import Estimator, O200k, count_parts, sum_message_tokens
 from sakti.core.types import (
     FilePart,
     ImagePart,
@@ -25,11 +25,11 @@ from sakti.core.types import (
     ToolResultPart,
     Usage,
 )
-from sakti.memory.context import for_actor
+from sakti.memory.context import strip_for_actor
 from sakti.memory.log import lines, parse
 from sakti.memory.model_call import MemoryModel
 from sakti.memory.observe.extractive import ExtractiveObserver
-from sakti.memory.observe.model import ModelObserver, system_prompt
+from sakti.memory.observe.model import ModelObserver, build_system_prompt
 from sakti.memory.observe.transcript import format_messages, log_tail
 from sakti.memory.protocol import ObserveInput, ReflectInput
 from sakti.memory.reflect.extractive import ExtractiveReflector
@@ -89,7 +89,7 @@ def message(index: int, role: str, *parts: Part, at: int = 0) -> Message:
         parts,
         1_768_478_400_000 + at * 60_000,
         index=index,  # type: ignore[arg-type]
-        tokens=message_tokens(counted),
+        tokens=sum_message_tokens(counted),
         part_tokens=counted,
     )
 
@@ -239,7 +239,7 @@ async def test_messages_and_exchanges_larger_than_the_window_are_divided() -> No
         message(2, "tool", *results),
         message(3, "user", TextPart("x" * 30_000)),
     )
-    said = tuple(structs.replace(m, tokens=message_tokens(count_parts(COUNTER, m.parts))) for m in said)
+    said = tuple(structs.replace(m, tokens=sum_message_tokens(count_parts(COUNTER, m.parts))) for m in said)
     await observer.observe(ObserveInput("t", said, "UTC"))
     prompts = [r.messages[0].text for r in provider.requests]
     assert max(COUNTER.count(text) for text in prompts) < 3_000
@@ -273,7 +273,7 @@ async def test_a_model_names_older_lines_by_the_anchors_that_it_is_shown() -> No
 
 
 def test_the_condensed_instructions_are_short() -> None:
-    text = system_prompt("explore", condensed=True, want_title=True)
+    text = build_system_prompt("explore", condensed=True, want_title=True)
     assert O200k().count(text) < 1_200
     assert all(tag in text for tag in ("<observations>", "<current-task>", "<suggested-response>"))
 
@@ -537,7 +537,7 @@ def test_rows_of_a_log() -> None:
         "Date: Dec 4, 2025\n* 🔴 (14:30) User stated X\n  * -> src/auth/login.ts:40-62 `validate`\n\n"
         "Date: Dec 5, 2025\n* ✅ (9:05) see README.md, line 7\n- plain e.g. nothing 1.2.3"
     )
-    rows = list(lines.rows(log))
+    rows = list(lines.iter_rows(log))
     assert [(r.date, r.time, r.priority, r.depth, r.content) for r in rows] == [
         ("Dec 4, 2025", "14:30", "high", 0, "User stated X"),
         ("Dec 4, 2025", "", "none", 1, "src/auth/login.ts:40-62 `validate`"),
@@ -562,7 +562,9 @@ def test_no_tag_is_ever_stored(text: str) -> None:
 
 def test_what_the_actor_sees() -> None:
     log = "* 🟡 (1:00) reads `-> bool`\n  * -> `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* 🟢 x\n* ✅ y"
-    assert for_actor(log) == ("* (1:00) reads `-> bool`\n  * `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* x\n* ✅ y")
+    assert strip_for_actor(log) == (
+        "* (1:00) reads `-> bool`\n  * `dict[str, int]` [docs](url)\n* 🔴 a -> b\n* x\n* ✅ y"
+    )
 
 
 def test_lines_of_one_speaker_share_a_head_and_a_time() -> None:
@@ -578,7 +580,7 @@ def test_lines_of_one_speaker_share_a_head_and_a_time() -> None:
 * 🔴 (10:01) User stated: Ann deploys.
 Date: Jan 16, 2026
 * 🔴 (10:02) User stated: Eve tests."""
-    assert for_actor(log).split("\n") == [
+    assert strip_for_actor(log).split("\n") == [
         "Date: Jan 15, 2026",
         "* 🔴 (9:00) User stated: The port is 8080.",
         "  * Our region is eu-2.",
@@ -596,7 +598,7 @@ Date: Jan 16, 2026
 
 def test_answers_are_plain_json() -> None:
     assert (
-        json.dumps([r.metadata for r in lines.rows("* see a/b.py:3")])
+        json.dumps([r.metadata for r in lines.iter_rows("* see a/b.py:3")])
         == '[{"files": ["a/b.py"], "line_numbers": ["3"]}]'
     )
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sakti.core.clock import short
+from sakti.core.clock import shorten_id
 from sakti.core.errors import MemoryFailure
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, TextPart, ThinkingPart
@@ -80,15 +80,15 @@ async def test_recall_pages_through_what_a_group_stands_for(tmp_path: Path) -> N
     async def ask(**values):
         return await recall(driver.store, COUNTER, AskingThread("workspace", "t1"), RecallRequest(**values))
 
-    page = await ask(id=short(group.id))
+    page = await ask(id=shorten_id(group.id))
     assert page["messages"][0]["id"] == group.first_message_id
     assert page["has_next"] and page["has_prev"]
-    following = await ask(id=short(group.id), page=1, limit_tokens=100_000)
+    following = await ask(id=shorten_id(group.id), page=1, limit_tokens=100_000)
     assert following["messages"][0]["index"] == page["messages"][0]["index"] + PAGE_MESSAGES
     assert not page["cut"]
-    few = await ask(id=short(group.id), detail="high", limit_tokens=400)
+    few = await ask(id=shorten_id(group.id), detail="high", limit_tokens=400)
     assert few["cut"] and 0 < len(few["messages"]) < len(page["messages"]) and "limit" in few["note"]
-    back = await ask(id=short(group.id), page=-1)
+    back = await ask(id=shorten_id(group.id), page=-1)
     assert back["messages"][-1]["index"] == page["messages"][0]["index"] - 1
     tool = next(m for m in driver.said if m.role == "tool")
     low = await ask(id=tool.id)
@@ -122,14 +122,14 @@ async def test_a_page_of_json_is_merged_in_depth(tmp_path: Path) -> None:
     page, changed = await put('{"stack": {"db": "sqlite", "ui": "textual"}, "notes": ["a"]}')
     assert set(changed) == {"stack", "notes"}
     page, changed = await put('{"stack": {"db": null, "web": "none"}, "notes": ["b"]}')
-    assert page_content.as_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
+    assert page_content.parse_json(page) == {"stack": {"ui": "textual", "web": "none"}, "notes": ["b"]}
     assert await put('{"notes": ["b"]}') == (page, ())
     page, changed = await put('{"notes": null}')
     assert changed == ("notes",)
     with pytest.raises(MemoryFailure):
         await put("# Heading\ntext")
     noted = await stored.add_note("remember  this")
-    assert (page_content.as_json(noted) or {})["Notes"] == ["remember this"]
+    assert (page_content.parse_json(noted) or {})["Notes"] == ["remember this"]
     page, _ = await put("# Heading\ntext", replace=True)
     assert page == "# Heading\ntext"
     await store.close()

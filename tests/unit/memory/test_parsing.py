@@ -99,7 +99,7 @@ def test_anchors_count_lines_and_those_below_them() -> None:
 
 def test_a_log_is_read_line_by_line() -> None:
     log = "Date: Jan 1, 2025\n* 🔴 (10:00) one\n  * -> below\n\nDate: Jan 2, 2025\n* 🟡 (11:00) two"
-    found = [(r.line, r.depth, r.date, r.content) for r in lines.rows(log)]
+    found = [(r.line, r.depth, r.date, r.content) for r in lines.iter_rows(log)]
     assert [(d, c) for _, _, d, c in found] == [
         ("Jan 1, 2025", "one"), ("Jan 1, 2025", "below"), ("Jan 2, 2025", "two"),
     ]  # fmt: skip
@@ -116,5 +116,5 @@ def test_lines_of_sections_are_added_once_and_name_their_section() -> None:
 
 
 def test_files_and_line_numbers_of_a_line() -> None:
-    files, numbers = lines.references("see src/queue.py:12-40 and src/main.py, line 7")
+    files, numbers = lines.find_references("see src/queue.py:12-40 and src/main.py, line 7")
     assert files == ["src/queue.py", "src/main.py"] and numbers[0] == "12-40"

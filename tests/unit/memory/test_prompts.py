@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from sakti.core.resources import mode_names, read_prompt
+from sakti.core.resources import list_modes, read_prompt
 from sakti.core.tokens import O200k
-from sakti.memory.observe.model import system_prompt
+from sakti.memory.observe.model import build_system_prompt
 
 MODES = ("default", "bug_fixing", "debugging", "explore", "refactoring", "research", "testing")
 # heading: what must be said below it, a phrase a rule
@@ -116,12 +116,12 @@ def sections(prompt: str) -> dict[str, str]:
 
 
 def test_these_are_the_modes() -> None:
-    assert set(MODES) <= set(mode_names())
+    assert set(MODES) <= set(list_modes())
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_rule_stands_under_its_heading(mode: str) -> None:
-    prompt = system_prompt(mode, condensed=False, want_title=True)
+    prompt = build_system_prompt(mode, condensed=False, want_title=True)
     found = sections(prompt)
     missing = [(h, rule) for h, rules in RULES.items() for rule in rules if rule not in found.get(h, "")]
     assert missing == []
@@ -130,13 +130,13 @@ def test_every_rule_stands_under_its_heading(mode: str) -> None:
         assert text
         assert text in prompt
     assert "<thread-title>" in prompt
-    assert "<thread-title>" not in system_prompt(mode, condensed=False, want_title=False)
+    assert "<thread-title>" not in build_system_prompt(mode, condensed=False, want_title=False)
     assert not re.search(r"\$[a-z]", prompt), "a block was not filled in"
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_the_condensed_rules_are_short_and_say_the_same(mode: str) -> None:
-    prompt = system_prompt(mode, condensed=True, want_title=True)
+    prompt = build_system_prompt(mode, condensed=True, want_title=True)
     assert O200k().count(prompt) < 1_200
     assert [rule for rule in CONDENSED if rule not in prompt] == []
     assert read_prompt(f"modes/{mode}#task").strip() in prompt
@@ -145,4 +145,4 @@ def test_the_condensed_rules_are_short_and_say_the_same(mode: str) -> None:
 
 
 def test_modes_ask_for_different_things() -> None:
-    assert len({system_prompt(mode, condensed=False, want_title=False) for mode in MODES}) == len(MODES)
+    assert len({build_system_prompt(mode, condensed=False, want_title=False) for mode in MODES}) == len(MODES)

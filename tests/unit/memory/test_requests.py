@@ -13,7 +13,7 @@ from sakti.core.types import Message
 from sakti.memory.context import REMINDER_ID
 from sakti.memory.engine import Prepared
 from sakti.memory.phases import Phase
-from sakti.memory.window import newest_from
+from sakti.memory.window import find_first_fitting
 from sakti.store.threads import messages as message_store
 from tests.fakes.memory import Driver, ScriptedObserver, settings
 
@@ -272,11 +272,11 @@ async def test_nothing_is_written_where_memory_is_only_read(tmp_path: Path) -> N
 
 
 def test_of_a_log_larger_than_its_room_the_newest_groups_are_sent_from_the_same_one_on() -> None:
-    assert newest_from([100] * 20, 2_000, 7) == 0
-    assert newest_from([100] * 20, 1_000, 0) == 15  # half of the room, so that it stays there for long
-    assert newest_from([100] * 25, 1_000, 15) == 15
-    assert newest_from([100] * 26, 1_000, 15) == 21
-    assert newest_from([100, 5_000], 1_000, 0) == 1  # the newest is sent at any cost
+    assert find_first_fitting([100] * 20, 2_000, 7) == 0
+    assert find_first_fitting([100] * 20, 1_000, 0) == 15  # half of the room, so that it stays there for long
+    assert find_first_fitting([100] * 25, 1_000, 15) == 15
+    assert find_first_fitting([100] * 26, 1_000, 15) == 21
+    assert find_first_fitting([100, 5_000], 1_000, 0) == 1  # the newest is sent at any cost
 
 
 async def test_a_log_that_nobody_condenses_is_sent_in_part_and_no_turn_ends(driver: Driver) -> None:

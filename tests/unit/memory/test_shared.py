@@ -19,17 +19,17 @@ from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.recall import AskingThread, RecallRequest, recall
 from sakti.memory.reflect import quality
 from sakti.memory.reflect.model import ModelReflector
-from sakti.memory.shared import thread_alias
+from sakti.memory.shared import make_thread_alias
 from sakti.store import memory
 from sakti.store.log import lines as memory_log
 from sakti.store.memory import Group, group_rows
-from sakti.store.memory.group_rows import Span, spans, spans_of_row, thread_of_row
+from sakti.store.memory.group_rows import Span, get_row_thread, list_row_spans, list_spans
 from sakti.store.threads import fork as thread_fork
 from sakti.store.threads import messages, threads
 from tests.fakes.memory import Driver, ScriptedReflector, settings
 
 COUNT = Estimator().count
-T1, T2 = thread_alias("t1"), thread_alias("t2")
+T1, T2 = make_thread_alias("t1"), make_thread_alias("t2")
 LONG = "the scheduler drops jobs when the clock jumps and nobody notices until monday morning "
 
 
@@ -82,16 +82,19 @@ def test_parts_are_threads_and_what_is_small_goes_together() -> None:
         group("e", "t1", lines_of("c", 9), 10, 12, "one, renamed"),
         group("f", "t5", "", 0, 30),
     ]
-    found = shared.parts(groups, COUNT)
+    found = shared.split_by_thread(groups, COUNT)
     assert [[s.thread_id for s in part.spans] for part in found] == [["t2"], ["t3", "t4"], ["t1"], ["t5"]]
     assert found[2].spans == (Span("t1", 0, 12, "one, renamed"),)
     assert [len(part.groups) for part in found] == [1, 2, 2, 0]
-    assert list(found[1].labels.values()) == [f"Thread {thread_alias('t3')} three", f"Thread {thread_alias('t4')}"]
+    assert list(found[1].labels.values()) == [
+        f"Thread {make_thread_alias('t3')} three",
+        f"Thread {make_thread_alias('t4')}",
+    ]
     assert sum(part.tokens for part in found) == sum(COUNT(g.text) for g in groups if g.text)
 
 
 def test_many_small_threads_are_not_many_calls() -> None:
-    found = shared.parts([group(f"g{n}", f"t{n}", lines_of(str(n), 2)) for n in range(40)], COUNT)
+    found = shared.split_by_thread([group(f"g{n}", f"t{n}", lines_of(str(n), 2)) for n in range(40)], COUNT)
     assert len(found) == 1
     assert len(found[0].spans) == 40
 
@@ -100,24 +103,24 @@ def test_a_correction_moves_no_section() -> None:
     text, sections = shared.join_texts(
         [(lines_of("a", 3), (Span("t1", 0, 9),)), (lines_of("b", 2), (Span("t2", 0, 4),))]
     )
-    whole = structs.replace(group("r", "t1", text), metadata=shared.section_metadata(sections))
+    whole = structs.replace(group("r", "t1", text), metadata=shared.make_section_metadata(sections))
     done = shared.correct_group(whole, {0: None, 2: "changed", 3: None})
-    (first, one), (second, two) = shared.pieces(done)
+    (first, one), (second, two) = shared.split_sections(done)
     assert first == "Date: Dec 4, 2025\n* 🟡 (10:01) a line 1\n* 🟡 (10:02) changed"
     assert second == "Date: Dec 4, 2025\n* 🟡 (10:01) b line 1"
     assert (one, two) == ((Span("t1", 0, 9),), (Span("t2", 0, 4),))
     gone = shared.correct_group(whole, {0: None, 1: None, 2: None})
-    assert shared.pieces(gone)[0][0] == ""
-    assert shared.pieces(gone)[1][0] == lines_of("b", 2)
+    assert shared.split_sections(gone)[0][0] == ""
+    assert shared.split_sections(gone)[1][0] == lines_of("b", 2)
     assert render_group(gone, 0, None, tagged=True, threads=True).count("<observation-group") == 1
 
 
 def test_a_line_is_of_the_thread_of_its_section() -> None:
     one, two, both = (Span("t1", 0, 9),), (Span("t2", 0, 4),), (Span("t2", 5, 6), Span("t3", 2, 2))
     text, sections = shared.join_texts([(lines_of("a", 3), one), (lines_of("b", 2), two), ("* 🟡 c", both)])
-    whole = structs.replace(group("r", "t1", text), metadata=shared.section_metadata(sections))
-    assert [spans_of_row(whole, n) for n in range(6)] == [one, one, one, two, two, both]
-    assert [thread_of_row(whole, n) for n in range(6)] == ["t1", "t1", "t1", "t2", "t2", "t1"]
+    whole = structs.replace(group("r", "t1", text), metadata=shared.make_section_metadata(sections))
+    assert [list_row_spans(whole, n) for n in range(6)] == [one, one, one, two, two, both]
+    assert [get_row_thread(whole, n) for n in range(6)] == ["t1", "t1", "t1", "t2", "t2", "t1"]
 
 
 async def test_a_pinned_line_comes_back_in_its_own_part_alone() -> None:
@@ -134,12 +137,12 @@ async def test_a_pinned_line_comes_back_in_its_own_part_alone() -> None:
 
 def test_a_forks_past_is_its_own_as_far_as_it_goes() -> None:
     forked: dict[str, Any] = {"forked_from": "t2", "forked_at": 9}
-    own = shared.lineage_of(Thread("t3", "w", "", 0, 0, metadata={**forked, "lineage": [["t1", 4], ["t2", 9]]}))
+    own = shared.get_lineage(Thread("t3", "w", "", 0, 0, metadata={**forked, "lineage": [["t1", 4], ["t2", 9]]}))
     assert own == {"t1": 4, "t2": 9, "t3": None}
     mine = [(Span("t3", 50, 99),), (Span("t2", 3, 9),), (Span("t1", 0, 4), Span("t3", 0, 1))]
     others = [(), (Span("t2", 3, 10),), (Span("t4", 0, 1),), (Span("t3", 0, 1), Span("t4", 0, 1))]
     assert [shared.is_of_lineage(s, own) for s in (*mine, *others)] == [True] * 3 + [False] * 4
-    assert shared.lineage_of(Thread("t3", "w", "", 0, 0, metadata=forked)) == {"t2": 9, "t3": None}
+    assert shared.get_lineage(Thread("t3", "w", "", 0, 0, metadata=forked)) == {"t2": 9, "t3": None}
 
 
 # --- in the engine ----------------------------------------------------------------------------------------
@@ -233,7 +236,7 @@ async def test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own(t
     assert ["lion" in t for i in inputs for _, t in i.groups] == [i is inputs[1] for i in inputs for _ in i.groups]
     shown = engine.state.window.active
     (reflection,) = [g for g in shown if g.kind == "reflection"]
-    assert {s.thread_id: s.first for s in spans(reflection)} == {"t1": 0, "t2": 0}
+    assert {s.thread_id: s.first for s in list_spans(reflection)} == {"t1": 0, "t2": 0}
     assert "Thread" not in reflection.text and T1 not in reflection.text, "names are not stored"
     block = log_blocks(driver)[0]
     one, two = block.split("</observation-group>\n")
@@ -252,7 +255,7 @@ async def test_each_threads_lines_are_condensed_by_themselves_and_stay_its_own(t
         assert origin is not None and origin.thread_id == thread
     ids = await store.read(memory_log.list_sources, reflection.id)
     assert {m.thread_id for m in await store.read(messages.get_many, ids)} == {"t1", "t2"}
-    last = {s.thread_id: s.last for s in spans(reflection)}
+    last = {s.thread_id: s.last for s in list_spans(reflection)}
     assert len(ids) == last["t1"] + last["t2"] + 2
 
     # a line that is forgotten leaves the others where they are
@@ -283,7 +286,7 @@ async def test_recall_pages_through_the_thread_that_is_meant(tmp_path: Path) -> 
         found = re.search(r'id="(\w+)" kind="observation" thread="(\w+)" .*messages="(\d+)-(\d+)"', head)
         assert found
         page = await recalled(found[1])
-        assert thread_alias(page["thread_id"]) == found[2]
+        assert make_thread_alias(page["thread_id"]) == found[2]
         assert page["range"] == [int(found[3]), int(found[4])]
         word = "zebra" if page["thread_id"] == "t1" else "lion"
         assert all(word in m["parts"][0]["text"] for m in page["messages"])
@@ -293,7 +296,7 @@ async def test_recall_pages_through_the_thread_that_is_meant(tmp_path: Path) -> 
         page = await recalled(reflection.id[-8:], thread)
         assert page["thread_id"] == thread
         (more,) = page["other_threads"]
-        assert more.startswith(f"{thread_alias(other)}/0-")
+        assert more.startswith(f"{make_thread_alias(other)}/0-")
         assert (await recalled(more, thread))["thread_id"] == other
         assert (await recalled(more, thread))["other_thread"]
     assert (await recalled(f"{T2}/3"))["messages"][0]["index"] == 3
@@ -305,7 +308,9 @@ async def test_recall_pages_through_the_thread_that_is_meant(tmp_path: Path) -> 
 async def test_several_threads_in_one_part_are_told_in_its_tag(tmp_path: Path) -> None:
     found = (Span("t1", 0, 5, "one"), Span("t2", 2, 3))
     text, sections = shared.join_texts([("* all of it", found)])
-    whole = structs.replace(group("r" * 8, "t1", text), kind="reflection", metadata=shared.section_metadata(sections))
+    whole = structs.replace(
+        group("r" * 8, "t1", text), kind="reflection", metadata=shared.make_section_metadata(sections)
+    )
     head = render_group(whole, 0, None, tagged=True, threads=True).split("\n")[0]
     assert head == f'<observation-group id="rrrrrrrr" kind="reflection" threads="{T1}/0-5 one; {T2}/2-3">'
 
@@ -323,14 +328,14 @@ async def test_a_part_that_cannot_be_made_smaller_stays(tmp_path: Path) -> None:
     before = [g.text for g in driver.engine.state.window.active if g.thread_id == "t2"]
     assert await driver.engine.reflect_now()
     (reflection,) = [g for g in driver.engine.state.window.active if g.kind == "reflection"]
-    assert shared.pieces(reflection)[1][0] == "\n".join(before)
+    assert shared.split_sections(reflection)[1][0] == "\n".join(before)
     await driver.close()
 
 
 async def test_a_fork_knows_whose_notes_are_its_own(tmp_path: Path) -> None:
     driver = await two_threads(tmp_path)
     store = driver.store
-    end = await store.read(memory.cursor, driver.engine.record_id, "t1")
+    end = await store.read(memory.find_cursor, driver.engine.record_id, "t1")
     await store.write(thread_fork.fork, "t1", id="t3", ids=store.ids, now=driver.clock.now(), upto=end)
     observed = len(driver.observer.inputs)
     await driver.engine.close()
@@ -339,11 +344,11 @@ async def test_a_fork_knows_whose_notes_are_its_own(tmp_path: Path) -> None:
     (own,) = [g for g in driver.engine.state.window.active if g.thread_id == "t3"]
     assert (own.text, own.first_index, own.last_index, own.metadata["forked"]) == ("", 0, end, True)
     again = await store.write(thread_fork.fork, "t3", id="t4", ids=store.ids, now=driver.clock.now(), upto=2)
-    assert shared.lineage_of(again) == {"t1": 2, "t3": 2, "t4": None}
+    assert shared.get_lineage(again) == {"t1": 2, "t3": 2, "t4": None}
     await driver.begin("zebra, go on")
     prepared = await driver.engine.prepare(step=1)
     (told,) = [b.text for b in prepared.blocks if b.kind == "memory"]
-    assert f"This conversation is thread {thread_alias('t3')}." in told
+    assert f"This conversation is thread {make_thread_alias('t3')}." in told
     assert f"It was forked from thread {T1}: notes on that thread's messages up to {end} count as its own." in told
     assert any(m.metadata.get("synthetic") == "reminder" for m in prepared.messages)
     await driver.step({"text": "."}, "c")
@@ -357,7 +362,7 @@ async def test_a_fork_knows_whose_notes_are_its_own(tmp_path: Path) -> None:
     assert "lion" not in driver.observer.inputs[observed].log
     assert await driver.engine.reflect_now()
     (reflection,) = [g for g in driver.engine.state.window.active if g.kind == "reflection"]
-    assert {s.thread_id for s in spans(reflection)} == {"t1", "t2", "t3", "t4"}
+    assert {s.thread_id for s in list_spans(reflection)} == {"t1", "t2", "t3", "t4"}
     await driver.close()
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sakti.memory.statements import superseding
-from sakti.memory.statements.reading import STATEMENT_LIMIT, clauses, divide_text
+from sakti.memory.statements.reading import STATEMENT_LIMIT, divide_text, split_clauses
 from sakti.memory.statements.superseding import COMPARED, Statement, StatementIndex
 
 FOLDER = Path(__file__).parents[2] / "talks"
@@ -37,7 +37,7 @@ def find_ended(talk: Sequence[str]) -> list[EndedText]:
     for text in talk:
         new = index.add(text)
         for old in index.sharing(new):
-            for start, end in superseding.ended_by(old, new):
+            for start, end in superseding.find_ended_parts(old, new):
                 out.setdefault((old.place, start), EndedText(old.place, new.place, start, end))
     return list(out.values())
 
@@ -138,9 +138,9 @@ def test_statements_of_another_kind_or_scope_hold(old: str, new: str) -> None:
 
 def test_requests_end_when_the_user_cancels_them() -> None:
     request = Statement.of(0, "The crash in parser.py", asked=True)
-    assert superseding.ended_by(request, Statement.of(1, "Never mind the crash in parser.py."))
-    assert not superseding.ended_by(request, Statement.of(1, "Never mind the crash in lexer.py."))
-    assert not superseding.ended_by(request, Statement.of(1, "The crash in parser.py is back now."))
+    assert superseding.find_ended_parts(request, Statement.of(1, "Never mind the crash in parser.py."))
+    assert not superseding.find_ended_parts(request, Statement.of(1, "Never mind the crash in lexer.py."))
+    assert not superseding.find_ended_parts(request, Statement.of(1, "The crash in parser.py is back now."))
 
 
 def test_questions_end_nothing() -> None:
@@ -156,7 +156,7 @@ def test_statements_about_others_end_nothing() -> None:
 
 def test_work_grows_with_the_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     compared: list[Statement] = []
-    monkeypatch.setattr(superseding, "ended_by", lambda old, new: compared.append(old) or [])
+    monkeypatch.setattr(superseding, "find_ended_parts", lambda old, new: compared.append(old) or [])
     for count in (200, 400):
         compared.clear()
         list(find_ended([f"the port of server {n} is now {n}, says the team" for n in range(count)]))
@@ -168,4 +168,4 @@ def test_work_grows_with_the_statements(monkeypatch: pytest.MonkeyPatch) -> None
 )
 def test_endless_statements_are_read_to_a_limit(unit: str) -> None:
     assert len(divide_text(unit * 5_000)) <= STATEMENT_LIMIT
-    assert sum(len(c.words) + len(c.values) for c in clauses(unit * 5_000)) <= STATEMENT_LIMIT
+    assert sum(len(c.words) + len(c.values) for c in split_clauses(unit * 5_000)) <= STATEMENT_LIMIT

@@ -38,7 +38,7 @@ async def log_of(driver: Driver, thread: str) -> tuple[list[int], int, list[tupl
             found += [by_id[i] for i in group.merged_group_ids]
             if group.kind == "observation" and group.thread_id == thread:
                 covered |= set(range(group.first_index or 0, (group.last_index or 0) + 1))
-        end = memory.cursor(db, record, thread)
+        end = memory.find_cursor(db, record, thread)
         assert not integrity.find_wrong_states(db, record)
         return (
             sorted(set(range(end + 1)) - covered),
@@ -228,7 +228,7 @@ async def test_work_by_hand_is_refused_while_another_window_is_in_a_turn(tmp_pat
     driver = await Driver.make(tmp_path / "m.db", SETTINGS)
     await turns(driver, 0, 3)
     line = (await driver.store.read(lambda db: db.execute_sql("SELECT id FROM observations").fetchall()))[0][0]
-    other = {"record_id": "t1", "kind": "turn", "owner": leases.new_owner(), "operation_id": "o", "thread_id": "t1"}
+    other = {"record_id": "t1", "kind": "turn", "owner": leases.make_owner(), "operation_id": "o", "thread_id": "t1"}
     assert await driver.store.write(leases.acquire, now=driver.clock.now(), **other)
     engine = driver.engine
     by_hand: list[Any] = [

@@ -13,9 +13,9 @@ from sakti.core.tokens import Estimator
 from sakti.core.types import Message, TextPart
 from sakti.memory.log.parse import MAX_LINE
 from sakti.memory.observe.extractive import ExtractiveObserver
-from sakti.memory.observe.quoting import pieces
+from sakti.memory.observe.quoting import iter_pieces
 from sakti.memory.protocol import ObserveInput
-from sakti.memory.statements.sentences import sentences
+from sakti.memory.statements.sentences import iter_sentences
 from tests.fakes.observers import extract
 
 COUNTER = Estimator()
@@ -165,7 +165,7 @@ PRINTED = (
 
 @pytest.mark.parametrize("line", PRINTED)
 def test_long_outputs_and_settings_are_quotations(line: str) -> None:
-    assert not any(p.own for p in pieces("\n".join(line.format(n) for n in range(10, 50))))
+    assert not any(p.own for p in iter_pieces("\n".join(line.format(n) for n in range(10, 50))))
 
 
 def test_long_transcripts_diffs_and_wrapped_pages_are_quotations() -> None:
@@ -178,7 +178,7 @@ def test_long_transcripts_diffs_and_wrapped_pages_are_quotations() -> None:
          "the harbour froze over, which ended most of the traffic on it."] * 8
     )  # fmt: skip
     for text in (chat, diff, page):
-        assert not any(p.own for p in pieces(text)), text[:40]
+        assert not any(p.own for p in iter_pieces(text)), text[:40]
 
 
 def test_a_paste_says_how_much_is_left_out() -> None:
@@ -197,26 +197,26 @@ PAIRS = [("'", "'"), ('"', '"'), ("“", "”"), ("„", "“"), ("‘", "’"),
 @pytest.mark.parametrize("pair", PAIRS, ids=["".join(pair) for pair in PAIRS])
 def test_quotation_marks_end_a_quotation(pair: tuple[str, str], judging: str) -> None:
     text = f"My colleague wrote: {pair[0]}always force push to main, don't ask{pair[1]} {judging}"
-    own = " ".join(p.text for p in pieces(text) if p.own)
+    own = " ".join(p.text for p in iter_pieces(text) if p.own)
     assert judging in own and "force push" not in own
 
 
 @pytest.mark.parametrize("judging", [*JUDGING, "The port is 8080."])
 def test_a_blank_line_ends_a_quotation_of_one_line(judging: str) -> None:
     for quoted in ("The README says: always force push", "The README says:\nalways force push"):
-        own = [p.text.strip() for p in pieces(f"{quoted}\n\n{judging}") if p.own]
+        own = [p.text.strip() for p in iter_pieces(f"{quoted}\n\n{judging}") if p.own]
         assert judging in own and "force push" not in " ".join(own)
 
 
 def test_a_quoted_sentence_is_part_of_the_users() -> None:
     text = 'Rename the button "save the whole form" to "store all".'
-    assert [p.text for p in pieces(text) if p.own] == [text]
+    assert [p.text for p in iter_pieces(text) if p.own] == [text]
 
 
 @pytest.mark.parametrize("judging", JUDGING)
 def test_the_user_asks_or_judges_behind_a_longer_quotation(judging: str) -> None:
     text = f"From the Slack thread:\nalways force push\nnever run tests\n\n{judging}"
-    own = " ".join(p.text for p in pieces(text) if p.own)
+    own = " ".join(p.text for p in iter_pieces(text) if p.own)
     assert judging in own and "force push" not in own and "never run tests" not in own
 
 
@@ -224,32 +224,32 @@ def test_the_user_asks_or_judges_behind_a_longer_quotation(judging: str) -> None
 def test_a_pasted_mail_stays_a_quotation(judging: str, paragraphs: int) -> None:
     body = "\n\n".join(f"Paragraph {n}: always deploy on Sundays." for n in range(paragraphs))
     for head in ("From: ben@x.test\nSubject: rules", "Mail from Ben:"):
-        assert judging not in " ".join(p.text for p in pieces(f"{head}\n\n{body}\n\n{judging}") if p.own)
+        assert judging not in " ".join(p.text for p in iter_pieces(f"{head}\n\n{body}\n\n{judging}") if p.own)
 
 
 @pytest.mark.parametrize("judging", [*JUDGING, "The budget is really 80k.", "Das stimmt nicht, es sind 80k."])
 @pytest.mark.parametrize("ending", ["Bye\nBen", "Best regards,\nBen Ray", "Viele Grüße\n\nBen", "Gruß, Ben"])
 def test_the_user_asks_or_judges_behind_a_signed_mail(judging: str, ending: str) -> None:
     text = f"From: ben@x.test\nSubject: rules\n\nHi,\n\nI always force push.\n\n{ending}\n\n{judging}"
-    own = " ".join(p.text for p in pieces(text) if p.own)
+    own = " ".join(p.text for p in iter_pieces(text) if p.own)
     assert judging in own and "force push" not in own and "Ben" not in own
 
 
 @pytest.mark.parametrize("judging", [*JUDGING, "The port is 8080."])
 def test_a_marked_reply_ends_with_its_marks(judging: str) -> None:
     text = f"On Mon, Jan 5, 2026 Ben wrote:\n> always force push\n> never run tests\n\n{judging}"
-    own = " ".join(p.text for p in pieces(text) if p.own)
+    own = " ".join(p.text for p in iter_pieces(text) if p.own)
     assert judging in own and "force push" not in own and "never run tests" not in own
 
 
 @pytest.mark.parametrize("line", ["    return x{};", "2026-01-15 12:00:00 WARN always use {}", "at foo.bar{} (a.js:1)"])
 def test_long_code_and_logs_are_quotations(line: str) -> None:
     text = "\n".join(line.format(n) for n in range(60))
-    assert not any(p.own for p in pieces(text))
+    assert not any(p.own for p in iter_pieces(text))
 
 
 def test_every_part_of_a_numbered_line_is_a_sentence() -> None:
-    assert list(sentences("1. Use tabs. 2. Python 3.11 only. 3. No new dependencies.")) == [
+    assert list(iter_sentences("1. Use tabs. 2. Python 3.11 only. 3. No new dependencies.")) == [
         "Use tabs.",
         "Python 3.11 only.",
         "No new dependencies.",

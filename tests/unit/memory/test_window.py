@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from sakti.core.types import Message, MessageState, Part, TextPart, Thread, ToolCallPart, ToolResultPart
 from sakti.memory import compaction, policy
-from sakti.memory.status import next_boundary
-from sakti.memory.window import Window, newest_that_fit, slices, sync_cut
-from sakti.memory.worker import observable
+from sakti.memory.status import compute_next_boundary
+from sakti.memory.window import Window, select_newest_fitting, split_into_slices, sync_cut
+from sakti.memory.worker import is_observable
 from sakti.store.memory import Group, Record
 
 THREAD = Thread("t", "w", "", 0, 0)
@@ -126,11 +126,11 @@ def test_the_background_leaves_the_newest_prompt_and_what_runs() -> None:
 
 def test_only_the_conversation_is_for_an_observer() -> None:
     own = Message("n", "t", "w", "user", (TextPart("."),), 0, 0, metadata={"synthetic": "note"})
-    assert not observable(own)
-    assert not observable(message(0, "system"))
-    assert not observable(message(0, "user", state="provisional"))
-    assert not observable(message(0, "user", state="withheld"))
-    assert observable(message(0, "user"))
+    assert not is_observable(own)
+    assert not is_observable(message(0, "system"))
+    assert not is_observable(message(0, "user", state="provisional"))
+    assert not is_observable(message(0, "user", state="withheld"))
+    assert is_observable(message(0, "user"))
 
 
 # --- what comes in and goes -----------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def test_a_window_is_known_to_be_all_unless_something_is_not_settled() -> None:
 
 
 def lengths(roles: str, limit: int) -> list[int]:
-    return [len(piece) for piece in slices(talk(roles), limit)]
+    return [len(piece) for piece in split_into_slices(talk(roles), limit)]
 
 
 def test_slices_are_as_large_as_may_be_and_cut_no_exchange() -> None:
@@ -183,7 +183,7 @@ def test_a_step_that_waits_leaves_the_floor_and_the_last_exchange() -> None:
 
 
 def fitting(messages: list[Message], room: int, keep: list[Message], **limit: int) -> list[Message]:
-    return newest_that_fit(messages, room, keep, lambda m: m, **limit)
+    return select_newest_fitting(messages, room, keep, lambda m: m, **limit)
 
 
 def test_what_fits_is_the_newest_with_the_prompt() -> None:
@@ -201,7 +201,7 @@ def test_a_message_that_is_too_long_is_sent_shortened_and_older_ones_with_it() -
     messages[1], messages[3] = replace(messages[1], tokens=500), replace(messages[3], tokens=600)
 
     def sizes(room: int, keep: list[Message], most: int | None = None) -> list[tuple[int, int]]:
-        sent = newest_that_fit(messages, room, keep, lambda m: replace(m, tokens=min(m.tokens, 20)), most=most)
+        sent = select_newest_fitting(messages, room, keep, lambda m: replace(m, tokens=min(m.tokens, 20)), most=most)
         return [(m.index, m.tokens) for m in sent]
 
     assert sizes(80, [messages[4]]) == [(0, 10), (1, 20), (2, 10), (3, 20), (4, 10)]
@@ -315,14 +315,16 @@ def test_a_boundary_above_a_context_that_has_shrunk_counts_as_none() -> None:
 
 def test_the_next_boundary_is_a_whole_interval_behind_the_last_one() -> None:
     numbers = SimpleNamespace(buffer=500, threshold=10_000)
-    assert [next_boundary(pending, last, numbers) for pending, last in ((0, 0), (700, 500), (1_400, 1_000))] == [
+    assert [
+        compute_next_boundary(pending, last, numbers) for pending, last in ((0, 0), (700, 500), (1_400, 1_000))
+    ] == [
         500,
         1_000,
         1_500,
     ]
-    assert next_boundary(700, 2_000, numbers) == 500, "the context has shrunk since"
-    assert next_boundary(9_600, 9_500, numbers) == 9_750, "half an interval near the threshold"
-    assert next_boundary(700, 0, SimpleNamespace(buffer=None, threshold=10_000)) is None
+    assert compute_next_boundary(700, 2_000, numbers) == 500, "the context has shrunk since"
+    assert compute_next_boundary(9_600, 9_500, numbers) == 9_750, "half an interval near the threshold"
+    assert compute_next_boundary(700, 0, SimpleNamespace(buffer=None, threshold=10_000)) is None
 
 
 def test_only_an_observation_of_its_own_thread_moves_the_cursor() -> None:

@@ -107,7 +107,7 @@ async def test_a_conversation_with_its_commands(lines: Lines) -> None:
 
 async def test_modes_are_listed_with_a_sentence_each(lines: Lines) -> None:
     listed = await lines.heard("/mode")
-    for name in resources.mode_names():
+    for name in resources.list_modes():
         (row,) = (line for line in listed.splitlines() if line.startswith(f"{name}: "))
         assert row.endswith(".") and ("Current." in row) == (name == "default")
     await lines.heard("/mode testing")

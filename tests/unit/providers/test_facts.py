@@ -89,7 +89,7 @@ def test_prices_of_clouds_are_found_by_their_own_names() -> None:
     ],
 )
 def test_the_observer_of_a_cloud_is_its_small_model_of_the_same_region(actor: str, observer: str | None) -> None:
-    assert registry.small_model(actor) == (observer or actor)
+    assert registry.choose_small_model(actor) == (observer or actor)
 
 
 def test_every_preset_has_all_its_facts():
@@ -136,7 +136,7 @@ def test_a_new_provider_is_one_entry(monkeypatch):
     assert (info.context_window, info.max_output, info.images, info.cache_ttl) == (9_000, 500, True, 7)
     assert info.image_rule == "openai"
     assert facts.get_model_info("xai", "grok-3").input_price is not None
-    assert registry.small_model("xai/grok-5") == "xai/grok-3-mini"
+    assert registry.choose_small_model("xai/grok-5") == "xai/grok-3-mini"
 
 
 @pytest.mark.parametrize(("name", "fit"), [("qwen2.5-coder-1.5b", False), ("llama3.2:3b", False), ("qwen3:32b", None)])

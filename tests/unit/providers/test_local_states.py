@@ -75,7 +75,7 @@ class Run:
         if not weights.exists():
             weights.write_text("weights")
         slots = Slots(str(server.server_address), secret)
-        self.states = States(server.folder, slots, lambda t: worker.state_key(t, weights, 8192, version), limit)
+        self.states = States(server.folder, slots, lambda t: worker.compute_state_key(t, weights, 8192, version), limit)
 
     def evaluate(self, text: str) -> bool:
         self.read.append(text)
@@ -104,7 +104,9 @@ def test_another_library_model_or_text_is_another_state(server: Server) -> None:
     assert Run(server).prepare("rules!") == ["rules!"]
     (server.folder.parent / "m.gguf").write_text("other weights")
     assert Run(server).prepare("rules") == ["rules"]
-    assert worker.state_key("a", Path(__file__), 1, "v") != worker.state_key("a", Path(__file__), 2, "v")
+    assert worker.compute_state_key("a", Path(__file__), 1, "v") != worker.compute_state_key(
+        "a", Path(__file__), 2, "v"
+    )
 
 
 def test_within_a_run_it_is_asked_once_and_again_after_something_else(server: Server) -> None:

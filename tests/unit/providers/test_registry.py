@@ -145,9 +145,9 @@ def test_addresses_that_are_none():
 
 
 def test_small_models():
-    assert registry.small_model("anthropic/claude-opus-5-5") == f"anthropic/{PRESETS['anthropic'].small}"
-    assert registry.small_model("ollama/qwen3") == "ollama/qwen3"
-    assert registry.small_model("mine/x") == "mine/x"
+    assert registry.choose_small_model("anthropic/claude-opus-5-5") == f"anthropic/{PRESETS['anthropic'].small}"
+    assert registry.choose_small_model("ollama/qwen3") == "ollama/qwen3"
+    assert registry.choose_small_model("mine/x") == "mine/x"
 
 
 @pytest.mark.parametrize(

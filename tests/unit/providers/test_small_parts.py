@@ -12,7 +12,7 @@ from sakti.core.types import ThinkingPart, ToolCallPart, Usage
 from sakti.providers import errors, facts, limits
 from sakti.providers.protocol import TextChunk
 from sakti.providers.scripted import Answer, Call, ScriptedProvider
-from sakti.providers.sse import DONE, json_events
+from sakti.providers.sse import DONE, iter_json_events
 from tests.fakes.requests import play, request
 
 
@@ -133,7 +133,7 @@ async def lines(*chunks):
         for chunk in chunks:
             yield chunk
 
-    return [e async for e in json_events(source(), WHERE)]
+    return [e async for e in iter_json_events(source(), WHERE)]
 
 
 async def test_events_cut_anywhere():

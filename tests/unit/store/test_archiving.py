@@ -77,7 +77,7 @@ async def archived(store: Store) -> list[str]:
 
 def kept(path: Path) -> list[str]:
     """What the archive of a database holds, in clear text."""
-    file = apsw.Connection(str(archive_file.path_of(path)))
+    file = apsw.Connection(str(archive_file.get_path(path)))
     rows = file.execute("SELECT parts FROM parts ORDER BY key").fetchall()
     file.close()
     return [zlib.decompress(p).decode() if isinstance(p, bytes) else str(p) for (p,) in rows]
@@ -98,7 +98,7 @@ async def test_old_parts_move_and_are_found_and_opened(store: Store, monkeypatch
     monkeypatch.setattr(archiving, "_ROWS", 2)
     done = await archiving.archive(store, before=4 * DAY, progress=lambda *how_far: told.append(how_far))
     assert told == [(2, 3), (3, 3), (3, 3)]
-    assert (done.messages, done.path) == (3, archive_file.path_of(store.path)) and done.bytes > 300
+    assert (done.messages, done.path) == (3, archive_file.get_path(store.path)) and done.bytes > 300
     assert await archived(store) == ["t-0", "t-2", "t-3"]
     assert done.path.stat().st_mode & 0o777 == 0o600 and len(kept(store.path)) == 3
     assert await store.read(messages.list_page, "t") == said
@@ -116,7 +116,7 @@ async def test_old_parts_move_and_are_found_and_opened(store: Store, monkeypatch
 async def test_what_is_needed_stays(store: Store) -> None:
     await say(store, noise(0), noise(1), noise(2), noise(3), observed=False)
     assert (await archiving.archive(store, before=LATE)).messages == 0
-    assert not archive_file.path_of(store.path).exists(), "nothing to move: no file"
+    assert not archive_file.get_path(store.path).exists(), "nothing to move: no file"
     await store.write(observe, "t", 0, 1)
     await store.write(observe, "t", 2, 2, "buffered")
 
@@ -139,7 +139,7 @@ async def test_what_is_needed_stays(store: Store) -> None:
 async def test_a_missing_archive_is_said_and_nothing_fails(store: Store, tmp_path: Path) -> None:
     said = await say(store, LOG, noise(1), SHORT)
     await archiving.archive(store, before=LATE)
-    place = archive_file.path_of(store.path)
+    place = archive_file.get_path(store.path)
     away = place.rename(tmp_path / "away")
     again = await Store.open(store.path)
     assert again.notices == [archive_file.MISSING]
@@ -185,7 +185,7 @@ async def test_a_missing_archive_is_said_and_nothing_fails(store: Store, tmp_pat
 async def test_another_file_in_its_place_is_not_taken_for_it(store: Store) -> None:
     await say(store, LOG)
     await archiving.archive(store, before=LATE)
-    place = archive_file.path_of(store.path)
+    place = archive_file.get_path(store.path)
     place.unlink()
     archive_file.create(store.path)
     assert await store.read(archive_file.is_missing)
@@ -260,7 +260,7 @@ async def test_a_backup_has_its_own(store: Store, tmp_path: Path) -> None:
     await archiving.archive(store, before=LATE)
     target = tmp_path / "copy.db"
     written = await store.read(copies.backup, store.path, target)
-    assert written == [target, archive_file.path_of(target)] and {p.stat().st_mode & 0o777 for p in written} == {0o600}
+    assert written == [target, archive_file.get_path(target)] and {p.stat().st_mode & 0o777 for p in written} == {0o600}
     target.unlink()
     with pytest.raises(StoreError, match=r"copy\.db\.archive already exists"):
         await store.read(copies.backup, store.path, target)
@@ -272,7 +272,7 @@ async def test_a_backup_has_its_own(store: Store, tmp_path: Path) -> None:
     target.unlink()
     await store.read(copies.backup, store.path, target)
     archive_file.close_archive(store.path)
-    archive_file.path_of(store.path).unlink()
+    archive_file.get_path(store.path).unlink()
     other = await Store.open(target)
     assert await other.read(messages.list_page, "t") == said and await all_is_well(other)
     await other.close()
@@ -285,7 +285,7 @@ async def test_vacuum_and_recover_know_it(tmp_path: Path) -> None:
     for n in range(30):
         await store.write(thread_removal.delete_messages, f"t-{n}", 9)
     await archiving.sweep(store)
-    place, path = archive_file.path_of(store.path), store.path
+    place, path = archive_file.get_path(store.path), store.path
     before = place.stat().st_size
     await store.close()
     upkeep.vacuum(path)
@@ -300,7 +300,7 @@ async def test_vacuum_and_recover_know_it(tmp_path: Path) -> None:
 async def test_damage_of_it_is_found(store: Store) -> None:
     await say(store, LOG, noise(1))
     await archiving.archive(store, before=LATE)
-    place = archive_file.path_of(store.path)
+    place = archive_file.get_path(store.path)
     file = apsw.Connection(str(place))
     file.execute("DELETE FROM parts WHERE key = 1")
     file.close()
@@ -313,7 +313,7 @@ async def test_what_can_be_read_of_a_damaged_one_is_recovered(tmp_path: Path) ->
     said = await say(store, *(noise(n) * 4 for n in range(30)))
     await archiving.archive(store, before=LATE)
     await store.close()
-    place = archive_file.path_of(store.path)
+    place = archive_file.get_path(store.path)
     damaged = bytearray(place.read_bytes())
     middle = len(damaged) // 8192 * 4096
     damaged[middle : middle + 4096] = b"\x55" * 4096
@@ -341,7 +341,7 @@ async def test_without_room_nothing_is_moved(store: Store, monkeypatch: pytest.M
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(1 << 40, 0, 100))
     with pytest.raises(StoreError, match="Archiving needs") as raised:
         await archiving.archive(store, before=LATE)
-    assert raised.value.code == "full" and not archive_file.path_of(store.path).exists()
+    assert raised.value.code == "full" and not archive_file.get_path(store.path).exists()
 
 
 async def test_what_is_not_saved_moves_nothing(tmp_path: Path) -> None:
@@ -351,7 +351,7 @@ async def test_what_is_not_saved_moves_nothing(tmp_path: Path) -> None:
     unsaved = await Store.open(tmp_path / "s.db", keep=False)
     with pytest.raises(StoreError) as raised:
         await archiving.archive(unsaved, before=LATE)
-    assert raised.value.code == "read_only" and not archive_file.path_of(store.path).exists()
+    assert raised.value.code == "read_only" and not archive_file.get_path(store.path).exists()
     await unsaved.close()
     store = await Store.open(tmp_path / "s.db")
     await archiving.archive(store, before=LATE)
@@ -445,7 +445,7 @@ def test_parts_come_back_as_they_were(tmp_path: Path, said: Sequence[Sequence[Pa
     archive_file.create(database)
     archive_file.register_database(database)
     stored = [codec.encode_parts(parts) for parts in said]
-    file = archive_file.connect(archive_file.path_of(database))
+    file = archive_file.connect(archive_file.get_path(database))
     found = archive_file.store_parts(file, [codec.unpack(value) for value in stored])
     file.close()
     assert [codec.unpack(r) for r in found] == [codec.unpack(v) for v in stored]

@@ -238,7 +238,7 @@ async def test_a_log_counts_to_its_last_commit_before_a_damaged_frame(path: Path
     sizes: list[int] = []
     for n in range(3):
         await store.write(threads.create, Thread(f"late{n}", "/w", "late", 1, 1))
-        sizes.append(files.size_of(files.append_suffix(path, "-wal")))
+        sizes.append(files.get_size(files.append_suffix(path, "-wal")))
     log = bytearray(files.append_suffix(path, "-wal").read_bytes())
     original = path.read_bytes()
     await store.close()

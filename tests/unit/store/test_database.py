@@ -171,7 +171,7 @@ async def test_usage_adds_up(store: Store) -> None:
             id=store.ids.new(),
             now=1,
         )
-    assert await store.read(runs.total_usage, thread.id, "actor") == Usage(20, 8, 2, 6, 0, 0.5)
+    assert await store.read(runs.load_total_usage, thread.id, "actor") == Usage(20, 8, 2, 6, 0, 0.5)
 
 
 WRITER = """

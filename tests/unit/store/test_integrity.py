@@ -174,7 +174,7 @@ DAMAGE = {
 async def test_a_damaged_memory_opens_mended_with_one_notice(damage: str, tmp_path: Path) -> None:
     driver = await talked(tmp_path / "m.db")
     before, log = await states_of(driver), driver.engine.preview().blocks
-    cursor = await driver.store.read(memory.cursor, driver.engine.record_id, "t1")
+    cursor = await driver.store.read(memory.find_cursor, driver.engine.record_id, "t1")
 
     def hurt(db: Database) -> None:
         db.execute_sql(DAMAGE[damage])
@@ -187,7 +187,7 @@ async def test_a_damaged_memory_opens_mended_with_one_notice(damage: str, tmp_pa
     await driver.open()
     assert await states_of(driver) == before
     assert [b.text for b in driver.engine.preview().blocks] == [b.text for b in log]
-    assert await driver.store.read(memory.cursor, driver.engine.record_id, "t1") == cursor
+    assert await driver.store.read(memory.find_cursor, driver.engine.record_id, "t1") == cursor
     (notice,) = driver.of(Notice)
     assert (notice.title, notice.severity) == ("Memory was repaired", "warning")
     assert "put back into the log" in notice.message

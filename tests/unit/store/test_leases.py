@@ -62,7 +62,7 @@ async def test_of_another_machine_nobody_is_known_to_have_ended(store: Store) ->
     ended = process.pid
     here, elsewhere = f"{socket.gethostname()}:{ended}:x", f"elsewhere:{ended}:x"
     assert not files.is_owner_running(here)
-    assert all(map(files.is_owner_running, (elsewhere, leases.new_owner(), "a")))
+    assert all(map(files.is_owner_running, (elsewhere, leases.make_owner(), "a")))
     await store.write(leases.acquire, **of(here))
     await store.write(leases.acquire, **of(elsewhere, thread_id="other"))
     assert [x.owner for x in await store.write(leases.clear_dead, "r")] == [here]

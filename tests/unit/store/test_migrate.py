@@ -366,7 +366,7 @@ async def test_what_two_windows_damaged_opens_mended(name: str, tmp_path: Path) 
     assert (await store.write(integrity.repair_states, "r", 5)) or name == "the cursor went back"
     assert not await store.read(integrity.find_wrong_states, "r")
     for thread, last in expected.items():
-        assert await store.read(memory.cursor, "r", thread) == last
+        assert await store.read(memory.find_cursor, "r", thread) == last
     active = [g for g in await store.read(memory.list_groups, "r", "active") if g.thread_id == "t"]
     assert {i for g in active for i in range(g.first_index or 0, (g.last_index or 0) + 1)} == set(
         range(expected["t"] + 1)
@@ -381,6 +381,6 @@ async def test_a_fork_in_a_shared_log_is_not_observed_again(tmp_path: Path) -> N
     db.execute("""UPDATE threads SET metadata = '{"forked_from": "t", "forked_at": 5}' WHERE id = 'u'""")
     db.close()
     store = await Store.open(tmp_path / "m.db")
-    assert await store.read(memory.cursor, "r", "u") == 5
+    assert await store.read(memory.find_cursor, "r", "u") == 5
     assert not await store.read(integrity.find_wrong_states, "r")
     await store.close()

@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from sakti.core.errors import StoreError
-from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart, plain_text
+from sakti.core.types import Message, TextPart, Thread, ToolCallPart, ToolResultPart, join_plain_text
 from sakti.store import migrate, packing, secrets
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -61,7 +61,7 @@ def older(path: Path, copies: int = 1) -> None:
         db.execute("INSERT INTO threads (id, resource_id, created_at, updated_at) VALUES (?, '/new', 1, 1)", (f"n{n}",))
         prev = ""
         for i, (role, parts, replaced) in enumerate(SAID):
-            raw = plain_text(parts)
+            raw = join_plain_text(parts)
             stored = json.dumps([codec.encode(p) for p in parts], ensure_ascii=False, separators=(",", ":"))
             db.execute(
                 "INSERT INTO messages (id, thread_id, resource_id, role, message_index, parts, raw_content,"

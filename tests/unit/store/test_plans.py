@@ -26,7 +26,7 @@ QUERIES: dict[str, Callable[[Any], object]] = {
     "events": lambda db: memory_events.list_events(db, "r", "t"),
     "figures": lambda db: memory_log.compute_figures(db, "r"),
     "groups": lambda db: memory.list_groups(db, "r", "active"),
-    "the cursor": lambda db: memory.cursor(db, "r", "t"),
+    "the cursor": lambda db: memory.find_cursor(db, "r", "t"),
     "the groups of a window": lambda db: memory.list_current_groups(db, "r", {}),
     "a look between": lambda db: messages.list_states_after(db, "t", 3),
     "summaries": lambda db: messages.list_summaries(db, "t", above=0, limit=9),

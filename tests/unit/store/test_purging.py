@@ -129,7 +129,7 @@ async def test_no_trace_is_left(driver: Driver, tmp_path: Path) -> None:
     assert (
         before.in_words() == done.in_words() and len(done.copies) == 3 and sorted(done.files) == sorted([kept, pasted])
     )
-    assert done.flushed and removal.wipe_free_space(done) == ""
+    assert done.flushed and removal.overwrite_free_space(done) == ""
     assert traces(folder) == []
     assert all(f.ok for f in await store.read(checks.check))
     assert [t.id for t in await store.read(threads.list_recent, "workspace")] == ["t2"]
@@ -151,7 +151,7 @@ async def test_while_another_window_reads_it_says_what_may_be_left(driver: Drive
     other.execute("SELECT count(*) FROM threads").fetchall()
     await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
     done = await purge(store)
-    assert not done.flushed and removal.wipe_free_space(done) == removal.IN_USE
+    assert not done.flushed and removal.overwrite_free_space(done) == removal.IN_USE
     other.execute("COMMIT")
     other.close()
     assert await store.flush()
@@ -240,7 +240,7 @@ async def test_killed_anywhere_the_next_one_leaves_no_trace(driver: Driver, tmp_
         done = await purge(store)
         assert all(f.ok for f in await store.read(checks.check))
         await store.close()
-        assert removal.wipe_free_space(done) == "" and traces(folder) == [], writes
+        assert removal.overwrite_free_space(done) == "" and traces(folder) == [], writes
         assert upkeep.is_clean(store.path)
 
 
@@ -280,7 +280,7 @@ async def test_the_free_space_of_an_older_file_is_written_anew(tmp_path: Path) -
     connection.execute("DELETE FROM prompt_history")
     connection.close()
     assert traces(tmp_path) != []
-    assert removal.wipe_free_space(removal.Purged(store.path)) == ""
+    assert removal.overwrite_free_space(removal.Purged(store.path)) == ""
     assert traces(tmp_path) == [] and upkeep.is_clean(store.path)
     store = await Store.open(store.path)
     with pytest.raises(StoreError, match="open in another window"):

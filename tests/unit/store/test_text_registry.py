@@ -35,7 +35,7 @@ def columns(db: Database) -> dict[str, dict[str, str]]:
 def unknown(found: dict[str, dict[str, str]]) -> list[str]:
     out: list[str] = []
     for name, kinds in found.items():
-        table = text_registry.by_name().get(name)
+        table = text_registry.map_tables().get(name)
         known = {*table.texts, *table.plain} if table else set()
         hidden = {name, "rank", "doc", "cnt"}  # of FTS5 tables, beside their columns
         out += [
@@ -53,7 +53,7 @@ async def test_every_column_with_text_is_known(store: Store) -> None:
 
 async def test_what_it_names_is_there_and_its_conditions_are_queries(store: Store) -> None:
     found = await store.read(columns)
-    for table in text_registry.tables():
+    for table in text_registry.list_tables():
         names = {*table.texts, *table.plain, *(c for c, _ in table.json)}
         assert names <= set(found[table.name]), table.name
         for where in filter(None, (table.thread, table.task)):
@@ -74,13 +74,13 @@ def past_the_door(source: str) -> list[str]:
     texts = [n.value for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
     for found in (m for text in texts for m in _WRITES.finditer(text)):
         table = found[1] or found[3]
-        if table not in text_registry.by_name():
+        if table not in text_registry.map_tables():
             continue
         written = re.split(r",\s*", found[2]) if found[1] else re.findall(r"(\w+) = \?", found[4])
         out += [
             f"{table}.{column}"
             for column in written
-            if column in text_registry.by_name()[table].texts
+            if column in text_registry.map_tables()[table].texts
             and f'mask_for_storage("{table}", "{column}"' not in source
         ]
     return out
@@ -131,7 +131,7 @@ async def test_titles_lists_and_every_index_hold_no_secret(store: Store) -> None
     def indexed(db: Database) -> str:
         rows = [
             db.execute_sql(f"SELECT {', '.join(t.texts)} FROM {t.name}").fetchall()
-            for t in text_registry.tables()
+            for t in text_registry.list_tables()
             if t.texts and t.name != "task_words"
         ]
         db.execute_sql("SELECT 1")

@@ -92,12 +92,12 @@ async def test_refusals(driver):
         await store.write(thread_removal.restore_thread, "t1")
     with pytest.raises(StoreError, match="Only a deleted thread"):
         await purging.purge_thread(store, "t1")
-    lease = {"record_id": "t1", "kind": "turn", "owner": leases.new_owner(), "operation_id": "o", "thread_id": "t1"}
+    lease = {"record_id": "t1", "kind": "turn", "owner": leases.make_owner(), "operation_id": "o", "thread_id": "t1"}
     assert await store.write(leases.acquire, now=now, **lease)
     with pytest.raises(SaktiError, match="working in this thread"):
         await store.write(thread_removal.delete_thread, "t1", now)
     await store.write(thread_removal.delete_thread, "t1", now + leases.EXPIRES_MS)
-    with pytest.raises(StoreError, match="deleted already"):
+    with pytest.raises(StoreError, match="already deleted"):
         await store.write(thread_removal.delete_thread, "t1", now)
 
 

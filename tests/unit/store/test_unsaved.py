@@ -83,10 +83,10 @@ async def test_without_a_file_none_is_made(tmp_path: Path) -> None:
 async def test_a_thread_that_another_window_works_in_is_free_in_the_copy(tmp_path: Path) -> None:
     kept = await filled(tmp_path / "m.db")
     lease = {"record_id": "t1", "kind": "turn", "thread_id": "t1", "operation_id": "o", "now": kept.clock.now()}
-    assert await kept.write(leases.acquire, owner=leases.new_owner(), **lease)
-    assert not await kept.write(leases.acquire, owner=leases.new_owner(), **lease)
+    assert await kept.write(leases.acquire, owner=leases.make_owner(), **lease)
+    assert not await kept.write(leases.acquire, owner=leases.make_owner(), **lease)
     copy = await Store.open(tmp_path / "m.db", clock=kept.clock, keep=False)
-    assert await copy.write(leases.acquire, owner=leases.new_owner(), **lease)
+    assert await copy.write(leases.acquire, owner=leases.make_owner(), **lease)
     await copy.close()
     await kept.close()
 
@@ -103,13 +103,13 @@ async def test_two_copies_are_two(tmp_path: Path) -> None:
 async def test_an_older_database_is_brought_up_to_date_in_the_copy_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    older = sorted(migrate._files().items())[:-1]
+    older = sorted(migrate._list_files().items())[:-1]
     with monkeypatch.context() as patch:
-        patch.setattr(migrate, "_files", lambda: dict(older))
+        patch.setattr(migrate, "_list_files", lambda: dict(older))
         await (await Store.open(tmp_path / "m.db", clock=FakeClock())).close()
     before = files(tmp_path)
     copy = await Store.open(tmp_path / "m.db", clock=FakeClock(), keep=False)
-    assert await copy.read(migrate.current_version) == migrate.LATEST
+    assert await copy.read(migrate.read_current_version) == migrate.LATEST
     assert copy.notices == []
     await copy.close()
     assert files(tmp_path) == before

@@ -16,9 +16,9 @@ DAY = 24 * 3_600_000
 
 
 async def test_a_window_that_is_gone_leaves_its_draft_and_queue_to_the_next(tmp_path):
-    from sakti.store.leases import new_owner
+    from sakti.store.leases import make_owner
 
-    mine, other = new_owner(), new_owner()
+    mine, other = make_owner(), make_owner()
     store = await Store.open(tmp_path / "s.db", clock=FakeClock())
     keep, take = user_state.save_unsent, user_state.take_unsent
     await store.write(keep, "w", DEAD, Unsent("half a"), 1)
@@ -28,13 +28,13 @@ async def test_a_window_that_is_gone_leaves_its_draft_and_queue_to_the_next(tmp_
     await store.write(keep, "w", "someone", Unsent("left behind"), 5, is_closing=True)
 
     assert await store.write(take, "w", mine, 6) == ("half a sentence\n\nleft behind", ["first", "second"])
-    assert await store.write(take, "w", new_owner(), 7) == ("", [])  # it is mine now
+    assert await store.write(take, "w", make_owner(), 7) == ("", [])  # it is mine now
     await store.write(keep, "w", mine, Unsent("changed"), 8, is_closing=True)
     assert await store.write(take, "w", mine, 9) == ("changed", [])
     await store.write(keep, "w", mine, Unsent("  \n"), 10)
-    assert await store.write(take, "w", new_owner(), 11) == ("", [])
+    assert await store.write(take, "w", make_owner(), 11) == ("", [])
     # a process id that lives for days without a change may be anybody's
-    assert await store.write(take, "w", new_owner(), 4 + 2 * DAY) == ("alive", ["not mine"])
+    assert await store.write(take, "w", make_owner(), 4 + 2 * DAY) == ("alive", ["not mine"])
     await store.close()
 
 

@@ -52,7 +52,7 @@ async def chat(store: Store) -> Actor:
         await store.write(
             service.create, Actor("/w", "s", store.clock.now() + n), service.NewTask(f"task-{name}", f"task {name}")
         )
-    return Actor("/w", "a", store.clock.now(), "a", owner=leases.new_owner())
+    return Actor("/w", "a", store.clock.now(), "a", owner=leases.make_owner())
 
 
 async def test_the_same_chat_holds_its_claim_in_another_process(store: Store, chat: Actor, elsewhere: str) -> None:

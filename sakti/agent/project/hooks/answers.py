@@ -24,7 +24,7 @@ from sakti.agent.sandbox import environment
 from sakti.agent.sandbox import sandbox as enclosing
 from sakti.agent.tools.processes import Process, ProcessTree, spawn
 from sakti.core.resources import find_program
-from sakti.core.text import clean_surrogates, head_and_tail, one_line
+from sakti.core.text import clean_surrogates, cut_middle, to_one_line
 from sakti.core.types import Json
 from sakti.store.secrets import mask_secrets
 
@@ -98,14 +98,14 @@ class HookDecision(Struct, frozen=True):
 
 def shorten(text: str) -> str:
     """Return a hook's text as it is used: secrets masked, cut in its middle."""
-    return mask_secrets(head_and_tail(clean_surrogates(text).strip(), LONGEST)[0])
+    return mask_secrets(cut_middle(clean_surrogates(text).strip(), LONGEST)[0])
 
 
 def _describe_failure(code: int, errors: str) -> str:
     """Describe how a command failed: its exit code, and the first line of its errors."""
     first = next((row for row in errors.splitlines() if row.strip()), "")
     end = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
-    return f"{end}: {one_line(shorten(first), 300)}" if first else end
+    return f"{end}: {to_one_line(shorten(first), 300)}" if first else end
 
 
 def read(event: str, ran: HookRun) -> HookAnswer:
@@ -116,17 +116,17 @@ def read(event: str, ran: HookRun) -> HookAnswer:
     if ran.code == BLOCKS:
         reason = shorten(ran.errors) or "no reason was given"
         if event in CANNOT:
-            return HookAnswer(hook, notices=(one_line(reason, 400),))
+            return HookAnswer(hook, notices=(to_one_line(reason, 400),))
         return HookAnswer(hook, "deny", reason)
     if ran.code != 0:
         return HookAnswer(hook, notices=(_describe_failure(ran.code or 0, ran.errors),))
-    table = _table(ran.out)
+    table = _parse_table(ran.out)
     if table is None:
         return HookAnswer(hook, context=shorten(ran.out) if event in TELLS else "")
-    return _of_table(event, hook, table)
+    return _read_answer(event, hook, table)
 
 
-def _table(text: str) -> Json | None:
+def _parse_table(text: str) -> Json | None:
     """Return the JSON object that a hook printed, or None."""
     text = text.strip()
     if not text.startswith("{"):
@@ -138,18 +138,19 @@ def _table(text: str) -> Json | None:
     return cast("Json", value) if isinstance(value, dict) else None
 
 
-def _of_table(event: str, hook: Hook, table: Json) -> HookAnswer:
+def _read_answer(event: str, hook: Hook, table: Json) -> HookAnswer:
     inner = table.get("hookSpecificOutput")
     special: Json = cast("Json", inner) if isinstance(inner, dict) else {}
     verdict, reason, changed = _read_verdict(event, table, special)
-    message = _text(table, "systemMessage")
-    stop = (_text(table, "stopReason") or reason) if table.get("continue") is False else None
+    message = _read_text(table, "systemMessage")
+    stop = (_read_text(table, "stopReason") or reason) if table.get("continue") is False else None
     return HookAnswer(
         hook,
         verdict,
         reason or ("no reason was given" if verdict == "deny" else ""),
         cast("Json", changed) if isinstance(changed, dict) else None,
-        _text(special, "additionalContext") or ("" if event not in TELLS else _text(table, "additionalContext")),
+        _read_text(special, "additionalContext")
+        or ("" if event not in TELLS else _read_text(table, "additionalContext")),
         stop,
         (message,) if message else (),
     )
@@ -158,21 +159,21 @@ def _of_table(event: str, hook: Hook, table: Json) -> HookAnswer:
 def _read_verdict(event: str, table: Json, special: Json) -> tuple[Verdict, str, object]:
     """Return verdict, reason and changed input, each under the names that an event has for it."""
     verdict = _WORDS.get(str(table.get("decision")), "") if event not in CANNOT else ""
-    reason, changed = _text(table, "reason"), special.get("updatedInput")
+    reason, changed = _read_text(table, "reason"), special.get("updatedInput")
     if event == "PreToolUse":
         if permission := _WORDS.get(str(special.get("permissionDecision"))):
-            return permission, _text(special, "permissionDecisionReason") or reason, changed
+            return permission, _read_text(special, "permissionDecisionReason") or reason, changed
     elif event == "PermissionRequest":
         if isinstance(decided := special.get("decision"), dict):
             request = cast("Json", decided)
             verdict = _WORDS.get(str(request.get("behavior")), "")
-            return verdict, _text(request, "message"), request.get("updatedInput")
+            return verdict, _read_text(request, "message"), request.get("updatedInput")
     elif verdict != "deny":
         verdict = ""  # what others may say is `block`
     return verdict, reason, changed
 
 
-def _text(table: Json, name: str) -> str:
+def _read_text(table: Json, name: str) -> str:
     value = table.get(name)
     return shorten(value) if isinstance(value, str) else ""
 
@@ -185,13 +186,13 @@ def merge_decisions(answers: Sequence[HookAnswer]) -> HookDecision:
     changed, changed_by = _find_change(answers) if worst != "deny" else (None, None)
     return HookDecision(
         worst,
-        _texts((a.hook, a.reason) for a in deciding),
+        _collect_texts((a.hook, a.reason) for a in deciding),
         changed,
         changed_by,
-        _texts((a.hook, a.context) for a in answers),
+        _collect_texts((a.hook, a.context) for a in answers),
         next((HookText(a.hook, a.stop) for a in answers if a.stop is not None), None),
-        _texts((a.hook, text) for a in answers for text in a.messages),
-        _texts((a.hook, text) for a in answers for text in a.notices),
+        _collect_texts((a.hook, text) for a in answers for text in a.messages),
+        _collect_texts((a.hook, text) for a in answers for text in a.notices),
     )
 
 
@@ -200,7 +201,7 @@ def _find_change(answers: Sequence[HookAnswer]) -> tuple[Json | None, Hook | Non
     return next(((a.input, a.hook) for a in answers if a.input is not None), (None, None))
 
 
-def _texts(pairs: Iterable[tuple[Hook, str]]) -> tuple[HookText, ...]:
+def _collect_texts(pairs: Iterable[tuple[Hook, str]]) -> tuple[HookText, ...]:
     """Texts of hooks, without the empty ones."""
     return tuple(HookText(hook, text) for hook, text in pairs if text)
 
@@ -237,7 +238,7 @@ class HookSurroundings(Struct, frozen=True):
 async def run(hook: Hook, data: bytes, place: HookSurroundings) -> HookRun:
     """Run one hook to its end or its time; raises nothing but a cancellation, which ends it too."""
     try:
-        argv = command(hook, place)
+        argv = build_command(hook, place)
         with tempfile.TemporaryFile(prefix="sakti-hook-") as stdin:
             stdin.write(data)
             stdin.seek(0)
@@ -264,7 +265,7 @@ async def run(hook: Hook, data: bytes, place: HookSurroundings) -> HookRun:
     return HookRun(hook, process.code, out.text(), errors.text())
 
 
-def command(hook: Hook, place: HookSurroundings) -> list[str]:
+def build_command(hook: Hook, place: HookSurroundings) -> list[str]:
     """Return the command that starts a hook. Raises `ValueError` where its program is missing."""
     if hook.args is None:
         shell = find_program("bash", place.workspace, place.env.get("PATH"))
@@ -286,7 +287,7 @@ def _with_folder(word: str, workspace: Path) -> str:
     return word
 
 
-def variables(place: HookSurroundings) -> dict[str, str]:
+def build_environment(place: HookSurroundings) -> dict[str, str]:
     """Return a hook's environment: what commands get, never a key, and the folder of the project."""
     more = environment.choose_network_variables(place.own_env) if place.sandbox is None else {}
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
@@ -296,7 +297,12 @@ def _start(argv: Sequence[str], hook: Hook, place: HookSurroundings, stdin: IO[b
     cwd = place.cwd if place.cwd.is_dir() else place.workspace
     with _enclose(argv, cwd, hook, place) as enclosed:
         return spawn(
-            enclosed.argv, enclosed.cwd, variables(place), enclosed.descriptors, stdin=stdin, stderr=subprocess.PIPE
+            enclosed.argv,
+            enclosed.cwd,
+            build_environment(place),
+            enclosed.descriptors,
+            stdin=stdin,
+            stderr=subprocess.PIPE,
         )
 
 

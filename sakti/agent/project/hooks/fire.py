@@ -26,7 +26,7 @@ from sakti.agent.sandbox import quarantine
 from sakti.core.config.fields import EVENTS, TOOL_EVENTS
 from sakti.core.events import Event, Notice
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import ContextPart, MarkerPart, Part
 
 _PLAIN = lazy_pattern(r"[\w\s,|-]*")
@@ -187,11 +187,11 @@ class Hooks(Struct):
         several = [fields] if isinstance(fields, Mapping) else list(fields)
         subject = subject or HookSubject(tuple(str(v) for f in several[:1] if (v := f.get(_get_matched_field(event)))))
         try:
-            hooks = choose_hooks(self.listed.hooks, event, subject, _commands)
+            hooks = choose_hooks(self.listed.hooks, event, subject, _split_commands)
             decision = await self._run(event, hooks, several, limit) if hooks else HookDecision()
         except Exception as e:  # the worker's root: a fault of hooks is told, the chat goes on
             log.exception("hooks of %s failed", event)
-            self.host.emit(Notice("warning", TITLE, f"{event}: {one_line(f'{type(e).__name__}: {e}', 200)}"))
+            self.host.emit(Notice("warning", TITLE, f"{event}: {to_one_line(f'{type(e).__name__}: {e}', 200)}"))
             return HookDecision()
         for text in decision.notices:
             self.host.emit(Notice("warning", TITLE, f"{text.hook.title} ({text.hook.source}): {text.text}"))
@@ -206,9 +206,9 @@ class Hooks(Struct):
     async def start_agent(self) -> None:
         """Run the hooks for the start of a child."""
         if self.listens("SubagentStart"):
-            await self.fire("SubagentStart", await self._agent_fields())
+            await self.fire("SubagentStart", await self._build_agent_fields())
 
-    async def _agent_fields(self) -> dict[str, str]:
+    async def _build_agent_fields(self) -> dict[str, str]:
         path = await self.host.child_transcript(self.agent["agent_id"])
         return {**self.agent, "agent_transcript_path": str(path)}
 
@@ -216,7 +216,7 @@ class Hooks(Struct):
         """Return the texts that continue a turn, or a child, which was held `held` times; none if it ends."""
         if not self.listens(event):
             return ()
-        fields = await self._agent_fields() if event == "SubagentStop" else {}
+        fields = await self._build_agent_fields() if event == "SubagentStop" else {}
         decision = await self.fire(event, {**fields, "stop_hook_active": held > 0, "last_assistant_message": answer})
         texts = (*decision.reasons, *decision.context) if decision.verdict == "deny" else decision.context
         if decision.stop is not None or not texts:
@@ -232,9 +232,9 @@ class Hooks(Struct):
     def begin(self, event: str, fields: Mapping[str, Any], subject: HookSubject | None = None) -> None:
         """Run the hooks that an event starts; nothing waits for them."""
         if self.listens(event):
-            self._keep(self._alone(event, fields, subject))
+            self._keep(self._fire_alone(event, fields, subject))
 
-    async def _alone(self, event: str, fields: Mapping[str, Any], subject: HookSubject | None) -> None:
+    async def _fire_alone(self, event: str, fields: Mapping[str, Any], subject: HookSubject | None) -> None:
         await self.fire(event, fields, subject)
 
     async def end(self) -> None:
@@ -264,7 +264,7 @@ class Hooks(Struct):
         watch = _watch(place) if ready else None
         for hook in ready:
             if hook.background:
-                self._keep(self._later(event, [self.run(hook, d, place) for d in data], watch))
+                self._keep(self._await_background(event, [self.run(hook, d, place) for d in data], watch))
         waited = [h for h in ready if not h.background]
         ran = await asyncio.gather(*(self.run(hook, d, place) for hook in waited for d in data))
         self._set_aside(watch)
@@ -291,16 +291,18 @@ class Hooks(Struct):
             except OSError:
                 now = ""
             if self.hashes.get(name) != now:
-                return one_line(name, 100)
+                return to_one_line(name, 100)
         return ""
 
     def _set_aside(self, watch: quarantine.Watch | None) -> None:
         for old, new in watch.look() if watch is not None else []:
-            moved = one_line(quarantine.describe_move(old, new), 200)
+            moved = to_one_line(quarantine.describe_move(old, new), 200)
             text = f"A hook created files that run code or give instructions later: {moved}."
             self.host.emit(Notice("warning", TITLE, text))
 
-    async def _later(self, event: str, runs: Sequence[Awaitable[HookRun]], watch: quarantine.Watch | None) -> None:
+    async def _await_background(
+        self, event: str, runs: Sequence[Awaitable[HookRun]], watch: quarantine.Watch | None
+    ) -> None:
         """Wait for a hook that runs in the background; only its failures and messages are told."""
         ran = await asyncio.gather(*runs)
         self._set_aside(watch)
@@ -336,7 +338,7 @@ def _get_matched_field(event: str) -> str:
     return settings.EVENTS.get(event, "")
 
 
-def _commands(text: str) -> Sequence[str] | None:
+def _split_commands(text: str) -> Sequence[str] | None:
     """Return the single commands of a command line, or None if it is not understood."""
     script = shell.parse(text)
     return [" ".join(c.argv) for c in shell.list_commands(script) if c.argv] if script.understood else None

@@ -12,7 +12,7 @@ from sakti.agent.project.hooks.fire import Hooks, HookSubject
 from sakti.agent.project.hooks.payload import HookCall
 from sakti.agent.tools.call_hooks import DeniedCall, GuardDecision
 from sakti.agent.tools.context import Outcome, ToolState
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.core.types import ToolCallPart
 
 
@@ -34,7 +34,7 @@ class HookGuard:
             return GuardDecision(call)
         calls = self._convert_call(call)
         fields = [{**_name_call(t), "tool_use_id": call.id} for t in calls]
-        decision = await self._hooks.fire("PreToolUse", fields, self._subject(call, calls))
+        decision = await self._hooks.fire("PreToolUse", fields, self._make_subject(call, calls))
         return self._apply_decision("PreToolUse", call, calls, decision)
 
     async def ask_hooks(self, call: ToolCallPart) -> GuardDecision:
@@ -43,7 +43,7 @@ class HookGuard:
             return GuardDecision(call)
         calls = self._convert_call(call)
         decision = await self._hooks.fire(
-            "PermissionRequest", [_name_call(t) for t in calls], self._subject(call, calls)
+            "PermissionRequest", [_name_call(t) for t in calls], self._make_subject(call, calls)
         )
         return self._apply_decision("PermissionRequest", call, calls, decision)
 
@@ -54,7 +54,7 @@ class HookGuard:
             return outcome
         calls = self._convert_call(call)
         fields = [self._build_end_fields(call, text, outcome, duration_ms) for text in calls]
-        decision = await self._hooks.fire(event, fields, self._subject(call, calls))
+        decision = await self._hooks.fire(event, fields, self._make_subject(call, calls))
         if decision.stop is not None:
             self._stop = decision.stop.text
         text = answers.delimit(event, (*decision.reasons, *decision.context))
@@ -77,16 +77,16 @@ class HookGuard:
         source = decision.reasons[0].hook.source if decision.reasons else ""
         if decision.verdict == "deny":
             text = answers.delimit(event, decision.reasons)
-            raise DeniedCall(f"Refused by a hook.\n{text}", f"hook of {source}: {one_line(decision.reason, 300)}")
+            raise DeniedCall(f"Refused by a hook.\n{text}", f"hook of {source}: {to_one_line(decision.reason, 300)}")
         call, change = _change_input(call, calls, decision)
         reason = f"A hook of {source} asks: {decision.reason}" if decision.reasons else ""
         note = "\n".join(n for n in (answers.delimit(event, decision.context), change) if n)
-        return GuardDecision(call, decision.verdict, one_line(reason or "A hook asks", 300), note)
+        return GuardDecision(call, decision.verdict, to_one_line(reason or "A hook asks", 300), note)
 
     def _convert_call(self, call: ToolCallPart) -> list[HookCall]:
         return payload.translate_call(call.name, call.arguments or {}, lambda path: str(self._tools.resolve(path)))
 
-    def _subject(self, call: ToolCallPart, calls: list[HookCall]) -> HookSubject:
+    def _make_subject(self, call: ToolCallPart, calls: list[HookCall]) -> HookSubject:
         command = (call.arguments or {}).get("command") if call.name == "bash" else None
         paths = [p for each in calls for p in each.paths]
         relative = [self._tools.show(self._tools.resolve(p)) for p in paths]

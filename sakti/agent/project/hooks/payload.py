@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from sakti.agent.tools import patch
 from sakti.agent.tools.context import Outcome
-from sakti.core.text import head_and_tail, one_line
+from sakti.core.text import cut_middle, to_one_line
 from sakti.core.types import (
     FilePart,
     ImagePart,
@@ -183,18 +183,18 @@ def split_lines(text: str) -> Sequence[str]:
 
 def format_error(outcome: Outcome) -> str:
     """Return what went wrong with a call, as a hook reads it."""
-    return mask_secrets(head_and_tail(outcome.content, LONGEST)[0])
+    return mask_secrets(cut_middle(outcome.content, LONGEST)[0])
 
 
 def format_input(given: Json) -> str:
     """Return a call's input on one line, for the model."""
-    return one_line(mask_secrets(json.dumps(given, ensure_ascii=False, default=str)), 400)
+    return to_one_line(mask_secrets(json.dumps(given, ensure_ascii=False, default=str)), 400)
 
 
 def format_transcript(messages: Iterable[Message], cwd: str, resolve: Callable[[str], str]) -> Iterator[str]:
     """Yield one line a message, without thinking, volatile facts and withheld messages."""
     for message in messages:
-        content = [block for part in message.parts for block in _blocks(part, resolve)]
+        content = [block for part in message.parts for block in _iter_blocks(part, resolve)]
         if message.state == "withheld" or message.role == "system" or not content:
             continue
         role = "assistant" if message.role == "assistant" else "user"
@@ -211,7 +211,7 @@ def format_transcript(messages: Iterable[Message], cwd: str, resolve: Callable[[
         yield json.dumps(record, default=str) + "\n"
 
 
-def _blocks(part: Part, resolve: Callable[[str], str]) -> Iterator[dict[str, Any]]:
+def _iter_blocks(part: Part, resolve: Callable[[str], str]) -> Iterator[dict[str, Any]]:
     match part:
         case TextPart(text) if text.strip():
             yield {"type": "text", "text": text}

@@ -20,11 +20,11 @@ from msgspec.structs import replace
 from sakti.core import resources
 from sakti.core.config.check import explain_wrong_hook
 from sakti.core.config.conversion import convert_table
-from sakti.core.config.fields import EVENTS, TIMEOUT, HookSettings, event_name
+from sakti.core.config.fields import EVENTS, TIMEOUT, HookSettings, resolve_event_name
 from sakti.core.config.reading import parse, read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import display_path, one_line
+from sakti.core.text import display_path, to_one_line
 
 OFF = "disableAllHooks"
 PROJECT_DIRS = ("CLAUDE_PROJECT_DIR", "SAKTI_PROJECT_DIR")  # variables that name the workspace
@@ -65,7 +65,7 @@ class Hook(Struct, frozen=True):
         """Return the hook as one line: event, matcher, command."""
         match = f" {self.match}" if self.match not in ("", "*") else ""
         words = " ".join((self.command, *(self.args or ())))
-        return one_line(f"{self.event}{match}: {words}", 160)
+        return to_one_line(f"{self.event}{match}: {words}", 160)
 
 
 class HookList(Struct, frozen=True):
@@ -93,19 +93,19 @@ def collect(own: Sequence[HookSettings], own_source: str, claude: bytes | None, 
     `claude` is the content of ~/.claude/settings.json, `files` those of the project's settings and files of hooks, by
     name.
     """
-    hooks = [_of_table(hook, own_source, project=False) for hook in own]
+    hooks = [_read_hook(hook, own_source, project=False) for hook in own]
     problems: list[str] = []
     off = ""
     if claude is not None:
         source = "~/.claude/settings.json"
-        user_hooks, off = _of_claude(claude, source, problems, project=False)
+        user_hooks, off = _read_claude_hooks(claude, source, problems, project=False)
         hooks += [replace(h, write=("~/.claude",)) for h in user_hooks]
     theirs: list[Hook] = []
     for name, data in files.items():
         if name.endswith(".toml"):
-            hooks += _of_project(data, name, problems)
+            hooks += _read_project_hooks(data, name, problems)
         else:
-            read, reason = _of_claude(data, name, problems, project=True)
+            read, reason = _read_claude_hooks(data, name, problems, project=True)
             theirs, off = [*theirs, *read], off or reason
     hooks += [replace(h, why_not=h.why_not or off) for h in theirs]
     return HookList(tuple(hooks), tuple(problems))
@@ -120,19 +120,19 @@ def find_problems(workspace: Path, names: Iterable[str]) -> list[str]:
         except ConfigError as e:
             out.append(e.message)
             continue
-        if data and _json_table(data) is None:
+        if data and _parse_json_table(data) is None:
             out.append(f"{name} is not a JSON object: its hooks do not run.")
     return out
 
 
 def part(data: bytes) -> bytes | None:
     """Return the part of a claude-code settings file that has an effect here, normalised, or None."""
-    table = _json_table(data) or {}
+    table = _parse_json_table(data) or {}
     used = {k: v for k, v in table.items() if k in ("hooks", OFF) and v}
     return (json.dumps(used, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "replace") if used else None
 
 
-def _json_table(data: bytes) -> dict[str, Any] | None:
+def _parse_json_table(data: bytes) -> dict[str, Any] | None:
     try:
         table: Any = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError):
@@ -140,7 +140,7 @@ def _json_table(data: bytes) -> dict[str, Any] | None:
     return cast("dict[str, Any]", table) if isinstance(table, dict) else None
 
 
-def scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
+def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
     """Return the files of the workspace that a project's hooks run: they are trusted with the hooks."""
     out: dict[Path, None] = {}
     for hook in collect((), "", None, files).hooks:
@@ -161,15 +161,15 @@ def run_by(hook: Hook, workspace: Path) -> Iterator[Path]:
         words = []
     seen: set[Path] = set()
     folders = [workspace]
-    for before, word in _pairs([*_WORD.findall(text), "", *words]):
+    for before, word in _iter_pairs([*_WORD.findall(text), "", *words]):
         if before in ("cd", "pushd"):
             folders += [folder / word for folder in folders[:8]]
         for name in _find_named_files(before, word):
             for path in (folder / name for folder in folders):
-                if (script := _script(path, before, workspace)) is not None and script not in seen:
+                if (script := _find_script(path, before, workspace)) is not None and script not in seen:
                     seen.add(script)
                     yield script
-                    yield from (p for p in _companions(script, workspace) if not (p in seen or seen.add(p)))
+                    yield from (p for p in _iter_companions(script, workspace) if not (p in seen or seen.add(p)))
 
 
 def _find_named_files(before: str, word: str) -> Sequence[str]:
@@ -180,7 +180,7 @@ def _find_named_files(before: str, word: str) -> Sequence[str]:
     return (f"{module}.py", f"{module}/__main__.py")
 
 
-def _script(path: Path, before: str, workspace: Path) -> Path | None:
+def _find_script(path: Path, before: str, workspace: Path) -> Path | None:
     """Return a file of the workspace, links followed, if a command that names it runs it."""
     try:
         real = path.resolve()
@@ -191,7 +191,7 @@ def _script(path: Path, before: str, workspace: Path) -> Path | None:
     return real if runs else None
 
 
-def _companions(script: Path, workspace: Path) -> Iterator[Path]:
+def _iter_companions(script: Path, workspace: Path) -> Iterator[Path]:
     """Yield the files beside a script in a folder for hooks, and below: they may be parts of it."""
     root = next((r for r in (workspace / c for c in _COMPANIONS) if script.is_relative_to(r)), None)
     if root is None:
@@ -203,11 +203,11 @@ def _companions(script: Path, workspace: Path) -> Iterator[Path]:
             number += 1
             if number > MOST_COMPANIONS:
                 return
-            if (companion := _script(Path(at, name), "", workspace)) is not None:
+            if (companion := _find_script(Path(at, name), "", workspace)) is not None:
                 yield companion
 
 
-def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
+def _iter_pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     """Yield each word with the one before it that is no option, or an option that takes a file."""
     before = ""
     for word in words:
@@ -219,13 +219,15 @@ def _pairs(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 # --- one hook ---------------------------------------------------------------------------------------------------------
 
 
-def _of_table(hook: HookSettings, source: str, *, project: bool) -> Hook:
+def _read_hook(hook: HookSettings, source: str, *, project: bool) -> Hook:
     timeout = max(SHORTEST, hook.timeout)
-    new_hook = Hook(event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project)
+    new_hook = Hook(
+        resolve_event_name(hook.event) or hook.event, hook.command, source, hook.match, timeout, project=project
+    )
     return replace(new_hook, write=() if project else hook.write, why_not=explain_wrong_hook(hook))
 
 
-def _of_project(data: bytes, source: str, problems: list[str]) -> list[Hook]:
+def _read_project_hooks(data: bytes, source: str, problems: list[str]) -> list[Hook]:
     try:
         tables = parse(data, Path(source)).get("hooks", [])
     except ConfigError as e:
@@ -243,16 +245,16 @@ def _of_project(data: bytes, source: str, problems: list[str]) -> list[Hook]:
             continue
         if settings.write:
             problems.append(f"{source}: hooks[{number}].write is not used; only your own config.toml may name folders.")
-        out.append(_of_table(settings, source, project=True))
+        out.append(_read_hook(settings, source, project=True))
     return out
 
 
-def _of_claude(data: bytes, source: str, problems: list[str], *, project: bool) -> tuple[list[Hook], str]:
+def _read_claude_hooks(data: bytes, source: str, problems: list[str], *, project: bool) -> tuple[list[Hook], str]:
     """Return the hooks of a file, and the reason if it disables all of them."""
     try:
         table: Any = json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as e:
-        problems.append(f"{source} cannot be read: {one_line(str(e), 120)}.")
+        problems.append(f"{source} cannot be read: {to_one_line(str(e), 120)}.")
         return [], ""
     if not isinstance(table, dict):
         problems.append(f"{source} is not a JSON object.")
@@ -265,11 +267,11 @@ def _of_claude(data: bytes, source: str, problems: list[str], *, project: bool) 
     out: list[Hook] = []
     for name, groups in cast("dict[str, Any]", events).items():
         for group in cast("list[Any]", groups) if isinstance(groups, list) else []:
-            out += _of_group(name, group, source, project=project)
+            out += _iter_group_hooks(name, group, source, project=project)
     return [replace(h, why_not=h.why_not or off) for h in out[:MOST]], off
 
 
-def _of_group(name: str, group: Any, source: str, *, project: bool) -> Iterator[Hook]:
+def _iter_group_hooks(name: str, group: Any, source: str, *, project: bool) -> Iterator[Hook]:
     if not isinstance(group, dict):
         return
     table = cast("dict[str, Any]", group)
@@ -277,7 +279,7 @@ def _of_group(name: str, group: Any, source: str, *, project: bool) -> Iterator[
     for handler in cast("list[Any]", handlers) if isinstance(handlers, list) else []:
         if isinstance(handler, dict):
             text = match if isinstance(match, str) else ""
-            yield _of_handler(name, text, cast("dict[str, Any]", handler), source, project=project)
+            yield _read_handler(name, text, cast("dict[str, Any]", handler), source, project=project)
 
 
 def _read_timeout(value: object) -> float:
@@ -287,8 +289,8 @@ def _read_timeout(value: object) -> float:
     return TIMEOUT
 
 
-def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *, project: bool) -> Hook:
-    event, kind = event_name(name), str(given.get("type", "command"))
+def _read_handler(name: str, match: str, given: Mapping[str, Any], source: str, *, project: bool) -> Hook:
+    event, kind = resolve_event_name(name), str(given.get("type", "command"))
     command = given.get("command")
     limit, args, rule = given.get("timeout"), given.get("args"), given.get("if")
     hook = Hook(
@@ -306,7 +308,7 @@ def _of_handler(name: str, match: str, given: Mapping[str, Any], source: str, *,
         return replace(hook, why_not="there is no such event here")
     if kind != "command":
         return replace(
-            hook, command=hook.command or f"({kind})", why_not=f"hooks of type {one_line(kind, 20)} do not run"
+            hook, command=hook.command or f"({kind})", why_not=f"hooks of type {to_one_line(kind, 20)} do not run"
         )
     problem = explain_wrong_hook(HookSettings(event, hook.command, match if EVENTS.get(event) else "", hook.timeout))
     return replace(hook, why_not=problem)

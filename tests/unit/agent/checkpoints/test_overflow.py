@@ -13,7 +13,7 @@ from sakti.actions import undo
 from sakti.agent.checkpoints import shadow as shadows
 from sakti.agent.checkpoints import surroundings, undoing
 from sakti.agent.checkpoints.records import RecordedTurn
-from sakti.core.text import one_line
+from sakti.core.text import to_one_line
 from sakti.providers.scripted import Answer, Call
 from tests.fakes.checkpoints import Place, git, tree
 from tests.fakes.session import start
@@ -112,7 +112,7 @@ async def test_undo_names_changes_in_a_folder_added_to_the_session(store, tmp_pa
     here = await start(store, tmp_path / "w", [Answer(calls=(call,)), "removed"], overrides=overrides, added=(added,))
     await here.ask("remove it")
     preview = await undoing.make_undoing(here.session).preview(what="files")
-    assert f"Cannot be restored: {one_line(str(added / 'a.txt'), 80)}" in undo.describe_preview(preview)
+    assert f"Cannot be restored: {to_one_line(str(added / 'a.txt'), 80)}" in undo.describe_preview(preview)
     result = await undoing.make_undoing(here.session).undo(preview)
     assert not result.is_complete
     await here.session.close()

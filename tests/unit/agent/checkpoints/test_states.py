@@ -420,7 +420,7 @@ def test_what_is_old_or_too_much_is_pruned(place: Place, monkeypatch: pytest.Mon
 def test_a_thread_that_is_purged_takes_its_contents(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     repository(place)
     place.edit("a.txt", b"only here\n")
-    monkeypatch.setattr(shadows, "checkpoints_home", lambda: place.shadow.folder.parent)
+    monkeypatch.setattr(shadows, "get_checkpoints_home", lambda: place.shadow.folder.parent)
     assert shadows.purge_thread("another") == 0
     assert shadows.purge_thread("thread") == 1
     assert place.shadow.records.turns("thread") == []

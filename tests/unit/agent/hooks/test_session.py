@@ -539,8 +539,8 @@ async def test_a_changed_script_of_a_trusted_hook_is_not_started(store: Store, t
     (workspace / ".sakti" / "config.toml").write_text('[[hooks]]\nevent = "Stop"\ncommand = "sh ./check.sh"\n')
     found = trust.review(workspace)
     assert [f.name for f in found.project.files] == [".sakti/config.toml", "check.sh"]
-    assert "check.sh: a hook or an MCP server runs it" in trust_view.effects(found)
-    assert "runs at Stop: sh ./check.sh  (.sakti/config.toml)" in trust_view.effects(found)
+    assert "check.sh: a hook or an MCP server runs it" in trust_view.list_effects(found)
+    assert "runs at Stop: sh ./check.sh  (.sakti/config.toml)" in trust_view.list_effects(found)
     trust.save(found)
     options = Options.load(workspace, env={"PATH": "/usr/bin:/bin"})
     run = await start(store, workspace, [Answer("ok"), Answer("ok")], config=options.config)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pyte import modes
 
 from sakti.agent.tools import terminal_text
-from sakti.agent.tools.terminal_text import LONGEST, ROWS, TerminalText, plain_text, split_unfinished
+from sakti.agent.tools.terminal_text import LONGEST, ROWS, TerminalText, split_unfinished, to_plain_text
 
 WORDS = st.text("abXY 0_%|█⠋é", max_size=12)
 SMALL = st.integers(0, 9).map(str)
@@ -43,12 +43,12 @@ def bare(text: str) -> str:
 
 @given(st.lists(ON_ONE_LINE, max_size=30).map("".join))
 def test_a_line_is_what_a_terminal_shows(output: str) -> None:
-    assert bare(plain_text(output)) == on_a_terminal(output)
+    assert bare(to_plain_text(output)) == on_a_terminal(output)
 
 
 @given(st.lists(ON_SEVERAL, max_size=40).filter(lambda parts: "".join(parts).count("\n") < ROWS).map("".join))
 def test_several_lines_are_what_a_terminal_shows(output: str) -> None:
-    assert bare(plain_text(output)) == on_a_terminal(output)
+    assert bare(to_plain_text(output)) == on_a_terminal(output)
 
 
 @given(
@@ -62,18 +62,18 @@ def test_pieces_make_no_difference(parts: list[str], data: st.DataObject) -> Non
         size = data.draw(st.integers(1, 20))
         shown += screen.feed(output[at : at + size])
         at += size
-    assert shown + screen.flush() == plain_text(output)
+    assert shown + screen.flush() == to_plain_text(output)
 
 
 @given(st.text(st.characters(blacklist_categories=["Cc", "Cs"]) | st.sampled_from("\n\t\f\v")))
 def test_text_without_controls_stays_as_it_is(text: str) -> None:
-    assert plain_text(text) == text
-    assert plain_text(text.replace("\n", "\r\n")) == text
+    assert to_plain_text(text) == text
+    assert to_plain_text(text.replace("\n", "\r\n")) == text
 
 
 @given(st.lists(ON_SEVERAL, max_size=40).map("".join))
 def test_plain_text_has_no_control_left(output: str) -> None:
-    assert not set(plain_text(output)) & {chr(n) for n in (*range(9), *range(13, 32), 0x7F, 0x9B)}
+    assert not set(to_plain_text(output)) & {chr(n) for n in (*range(9), *range(13, 32), 0x7F, 0x9B)}
 
 
 @pytest.mark.parametrize(
@@ -103,12 +103,12 @@ def test_plain_text_has_no_control_left(output: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_left_after_the_last_redraw(output: str, shown: str) -> None:
-    assert plain_text(output) == shown
+    assert to_plain_text(output) == shown
 
 
 def test_three_bars_that_move_at_once_are_three_lines() -> None:
     bars = "".join(f"\x1b[3A\x1b[2Ka {n}%\n\x1b[2Kb {n}%\n\x1b[2Kc {n}%\n" for n in range(101))
-    assert plain_text(f"pulling\n\n\n\n{bars}done\n") == "pulling\na 100%\nb 100%\nc 100%\ndone\n"
+    assert to_plain_text(f"pulling\n\n\n\n{bars}done\n") == "pulling\na 100%\nb 100%\nc 100%\ndone\n"
 
 
 def test_only_the_lines_of_a_screen_are_held_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_a_string_without_an_end_hides_nothing_behind_its_line(
 ) -> None:
     rest = "".join(f"{line}\n" for line in lines)
     output = f"before\x1b{kind}{title}\n{rest}"
-    assert plain_text(output) == f"before\n{rest}"
+    assert to_plain_text(output) == f"before\n{rest}"
     screen = TerminalText()
     pieces = [screen.feed(output[at : at + size]) for at in range(0, len(output), size)]
     assert "".join(pieces) + screen.flush() == f"before\n{rest}"

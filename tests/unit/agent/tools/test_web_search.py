@@ -111,7 +111,7 @@ async def test_each_service_is_asked_in_its_own_form(store: Store, tools, name, 
     assert outcome.content.splitlines()[1:4] == [f"1. WAL{date}", "   https://sqlite.org/wal.html", f"   {snippet}"]
     assert body["query"] == "sqlite wal" and body.get("max_results", body.get("numResults")) == 3
     assert body.get("include_domains", body.get("includeDomains")) == ["sqlite.org"]
-    usage = await store.read(runs.total_usage, "t", "search")
+    usage = await store.read(runs.load_total_usage, "t", "search")
     assert usage.cost_usd == (0.008 if name == "tavily" else 0.012), "Exa's answer names its price"
     header = "Authorization: Bearer" if name == "tavily" else "x-api-key:"
     assert f"{header} {KEY}" in fake.heads[0] and KEY not in fake.requests[0] and KEY not in outcome.content
@@ -191,7 +191,7 @@ async def test_the_providers_own_search_is_a_request_of_its_own(store: Store, to
     assert rows[0] == f'<web-search service="{kind}" query="sqlite wal">'
     assert rows[1].startswith("1. B") and rows[2] == "   https://b.org/" and "B says so" in rows[3]
     assert rows[5] == "   https://a.org/"
-    usage = await store.read(runs.total_usage, "t", "search")
+    usage = await store.read(runs.load_total_usage, "t", "search")
     assert (usage.input_tokens, usage.output_tokens) == (9_000, 120) and usage.cost_usd is not None
     assert usage.cost_usd > 0.01, "the fee of a search and the tokens"
     assert dict(list_spent(Spent(search=usage)))["web search"].startswith("9,000 tokens read, 120 written, $0.0")

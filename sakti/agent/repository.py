@@ -74,7 +74,7 @@ async def run_git(
     """
     if not any((p / ".git").exists() for p in (root, *root.parents)):
         return None
-    program = find_program("run_git", root)
+    program = find_program("git", root)
     if program is None:
         return None
     base = (program, *_GIT)

@@ -58,7 +58,7 @@ def iter_bundle(
 
     `actors`: (time, model) of the agent's calls. `settings` as they are in force.
     """
-    yield {"type": "convert_settings", "convert_settings": convert_settings(settings)}
+    yield {"type": "config", "config": convert_settings(settings)}
     saved = [m for m in messages if m.state == "saved"]
     dialogue = [m for m in saved if m.role in ("user", "assistant")]
     results = {r.call_id: r for m in saved for r in m.tool_results}

@@ -330,8 +330,8 @@ async def test_the_host_of_a_cloud_decides_about_its_proxy(
     kinds = {"bedrock": "AsyncAnthropicBedrock", "vertex": "AsyncAnthropicVertex", "foundry": "AsyncAnthropicFoundry"}
     key = "access_token" if name == "vertex" else "api_key"
     assert str(client.base_url) == str(getattr(anthropic, kinds[name])(**{key: "x"}).base_url)
-    assert provider.context.base_url == url
-    assert find_proxy(provider.context.base_url) == ""
+    assert provider._context.base_url == url
+    assert find_proxy(provider._context.base_url) == ""
     await provider.close()
 
 

@@ -65,6 +65,8 @@ def test_every_mentioned_module_and_name_exists() -> None:
 
 
 def test_a_reference_to_a_renamed_function_is_found() -> None:
-    text = """monkeypatch.setattr("sakti.core.text.sanitise_all"); run("from sakti.core.text import one_line, gone")"""
+    text = (
+        """monkeypatch.setattr("sakti.core.text.sanitize_all"); run("from sakti.core.text import to_one_line, gone")"""
+    )
     missing = [name or module for module, name in list_references(text) if not exists(module, name)]
-    assert sorted(missing) == ["gone", "sakti.core.text.sanitise_all"]
+    assert sorted(missing) == ["gone", "sakti.core.text.sanitize_all"]

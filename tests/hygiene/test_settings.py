@@ -22,7 +22,7 @@ def table() -> str:
         f"| `{name}` | `{default}` | {told.help}{f' ({told.bounds})' if told.bounds else ''} |".replace("<=", "≤")
         for name, default, told in rows
     ]
-    return "\n".join(["| setting | default | get_meaning |", "| --- | --- | --- |", *lines, ""])
+    return "\n".join(["| setting | default | meaning |", "| --- | --- | --- |", *lines, ""])
 
 
 @pytest.mark.parametrize("name", iter_names())

@@ -39,7 +39,7 @@ def list_settings(project: ProjectFiles, most: int = MOST) -> tuple[str, ...]:
     ]
     unused = [f"not used: {to_one_line(w, 200)}" for w in loaded.warnings]
     return (
-        *(_cut(changes, most, "list_settings") or ["no setting changes"]),
+        *(_cut(changes, most, "settings") or ["no setting changes"]),
         *_list_hooks(project, most),
         *_list_servers(project, most),
         *unused,
@@ -74,7 +74,7 @@ def list_other_files(review: TrustReview, most: int = MOST) -> tuple[tuple[str, 
             f"{marks[f.name]}: {_describe_effect(f)}" if f.name in marks else _describe_effect(f),
         )
         for f in review.project.files
-        if f.kind not in ("list_settings", "hooks", "mcp")
+        if f.kind not in ("settings", "hooks", "mcp")
     ]
     rows += [(to_one_line(name, 100), how) for name, how in marks.items() if how == "removed"]
     rows.sort(key=lambda row: not row[1].startswith(("new: ", "changed: ", "removed")))
@@ -111,7 +111,7 @@ def to_json(review: TrustReview) -> dict[str, Any]:
     return {
         "workspace": str(project.workspace),
         "state": review.state,
-        "list_other_files": [{"name": f.name, "sha256": f.sha256} for f in project.files],
+        "files": [{"name": f.name, "sha256": f.sha256} for f in project.files],
         "problem": project.problem or None,
     }
 

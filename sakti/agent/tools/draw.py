@@ -23,9 +23,7 @@ def main() -> int:
     task = json.load(sys.stdin)
     limit_memory()
     try:
-        done = (
-            draw_pdf(task) if "draw_pdf" in task else check(task) if "check" in task else {"images": [draw_image(task)]}
-        )
+        done = draw_pdf(task) if "pdf" in task else check(task) if "check" in task else {"images": [draw_image(task)]}
     except ImportError as e:
         done = {"error": f"{e.name} is not installed"}
     except Exception as e:  # the root of a program: errors of damaged files are reported, not raised
@@ -72,8 +70,8 @@ def lacks_end(data: bytes) -> bool:
 
 
 def draw_image(wanted: dict[str, Any]) -> dict[str, Any]:
-    must_be_whole(wanted["draw_image"])
-    with Image.open(wanted["draw_image"]) as picture:
+    must_be_whole(wanted["image"])
+    with Image.open(wanted["image"]) as picture:
         if picture.format == "JPEG":
             picture.draft("RGB", (wanted["edge"], wanted["edge"]))
         return encode_picture(ImageOps.exif_transpose(picture), wanted)
@@ -100,7 +98,7 @@ def encode_picture(picture: Any, wanted: dict[str, Any]) -> dict[str, Any]:
 
 def draw_pdf(wanted: dict[str, Any]) -> dict[str, Any]:
     pypdfium2: Any = importlib.import_module("pypdfium2")  # it has no types
-    document = pypdfium2.PdfDocument(wanted["draw_pdf"])
+    document = pypdfium2.PdfDocument(wanted["pdf"])
     total = len(document)
     first = wanted["first"] - 1
     drawn: list[dict[str, Any]] = []

@@ -32,7 +32,7 @@ WRAPPED, WRAPPED_SHARE = 50, 0.25  # characters of a line that is broken within 
 LOG_LINES = 3  # so many in a row that look like a log are one
 SHORT_QUOTE = 14  # characters of a quotation that is part of the user's sentence
 QUOTE = 2_000  # characters between two quotation marks
-SHELL = "split_shell_report"  # the key of a message's metadata that names the command whose output it is
+SHELL = "shell"  # the key of a message's metadata that names the command whose output it is
 
 _FENCE = lazy_pattern(r"[ \t]{0,8}(?:```|~~~)")
 _MARKED = lazy_pattern(r"[ \t]{0,8}(?:>|\|\s?>)")

@@ -134,7 +134,7 @@ async def test_a_session_in_plan_runs_nothing_of_a_hostile_folder(
     store: Store, root: Path, trap: Trap, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.with_filters(root, trap)
-    for name in ("run_git", "rg", "bash"):
+    for name in ("git", "rg", "bash"):
         trap.program(name, root)
     monkeypatch.setenv("PATH", f".:{root}::/usr/bin:/bin")
     monkeypatch.chdir(root)
@@ -153,7 +153,7 @@ def hostile_path(root: Path, trap: Trap, monkeypatch: pytest.MonkeyPatch) -> str
     """A PATH that finds programs of the workspace first, in every way; the test stands in the workspace."""
     tools = root / "tools"
     tools.mkdir()
-    for name in ("run_git", "rg", "bash", "pip3", "nano", "xdg-open", "wl-paste"):
+    for name in ("git", "rg", "bash", "pip3", "nano", "xdg-open", "wl-paste"):
         trap.program(name, root)
         trap.program(name, tools)
     (root.parent / "link").symlink_to(tools)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sakti.actions.scope import Scope, confirm_change
 from sakti.actions.spec import MEMORY, UPKEEP, CommandGroup, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
+from sakti.core.lazy import lazy_imports
+
+with lazy_imports:
+    from sakti.agent import connections, memory_server
+    from sakti.agent.mcp import administration
+    from sakti.agent.reports import mcp_view
 
 if TYPE_CHECKING:
+    from sakti.agent.mcp.clients import McpClients
     from sakti.agent.mcp.config import ServerList
     from sakti.agent.mcp.servers import ServerState
 
@@ -34,20 +39,11 @@ async def mcp(scope: Scope, all_workspaces: bool) -> None:
 
     It only reads. `sakti connect PROGRAM` registers it there.
     """
-    server: Any = importlib.import_module("sakti.agent.memory_server")  # not for lists of commands
-    server.serve(sys.stdin.buffer, sys.stdout.buffer, scope.database, all_workspaces=all_workspaces)
-
-
-def _import_administration() -> ModuleType:
-    return importlib.import_module("sakti.agent.mcp.administration")  # not for lists of commands
-
-
-def _import_view() -> ModuleType:
-    return importlib.import_module("sakti.agent.reports.mcp_view")
+    memory_server.serve(sys.stdin.buffer, sys.stdout.buffer, scope.database, all_workspaces=all_workspaces)
 
 
 def _list_servers(scope: Scope) -> ServerList:
-    return _import_view().load_all(scope.workspace, scope.config.mcp, scope.env)
+    return mcp_view.load_all(scope.workspace, scope.config.mcp, scope.env)
 
 
 # --- the configuration ------------------------------------------------------------------------------------------------
@@ -73,36 +69,36 @@ async def add(
         return _copy_servers(scope, program, yes)
     if not name or bool(command) == bool(url):
         raise Refused("Write `sakti mcp add NAME -- COMMAND` or `sakti mcp add NAME --url URL`.", code=USAGE)
-    path = _import_administration().add_server(name, command, url, env, scope.config.mcp)
+    path = administration.add_server(name, command, url, env, scope.config.mcp)
     return Done(f"Added {name} to {path}. `sakti mcp test {name}` connects to it.", json={"added": [name]})
 
 
 def _copy_servers(scope: Scope, program: str, yes: bool) -> Value:
     """Copy the servers of another program after showing the change."""
-    copy = _import_administration().plan_copy(program, scope.config.mcp)
+    copy = administration.plan_copy(program, scope.config.mcp)
     described = {"added": list(copy.added), "notes": list(copy.notes)}
     if not copy.added:
         return Text((*copy.notes, f"{copy.source} has no servers to copy."), json=described)
     shown = (*copy.diff, *copy.notes)
     if not yes:
         confirm_change(scope, copy.path, shown)
-    _import_administration().apply_copy(copy)
+    administration.apply_copy(copy)
     return Text((*(shown if yes else ()), f"Added {', '.join(copy.added)} to {copy.path}."), json=described)
 
 
 @action(_NAME, shell="mcp remove")
 async def remove(scope: Scope, name: str) -> Value:
     """Remove a server from your configuration, with its login."""
-    path = _import_administration().remove_server(name, _list_servers(scope))
+    path = administration.remove_server(name, _list_servers(scope))
     return Done(f"Removed {name} from {path}.", json={"removed": name})
 
 
 @action(shell="mcp list")
 async def list_(scope: Scope) -> Value:
     """List the servers of all files, and why one of them does not start."""
-    view, listed = _import_view(), _list_servers(scope)
-    lines = tuple(view.list_lines(listed, scope.workspace))
-    return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings", json=view.as_json(listed))
+    listed = _list_servers(scope)
+    lines = tuple(mcp_view.list_lines(listed, scope.workspace))
+    return Text(lines or (mcp_view.NO_SERVERS,), title="MCP", kind="findings", json=mcp_view.to_json(listed))
 
 
 # --- connections ------------------------------------------------------------------------------------------------------
@@ -111,11 +107,10 @@ async def list_(scope: Scope) -> Value:
 @action(_NAME, shell="mcp test", needs="loop")
 async def test(scope: Scope, name: str) -> Value:
     """Connect to a server; show its version, its tools and their tokens. Exit 1 if it is not ready."""
-    work = _import_administration()
-    server = work.find_server(_list_servers(scope), name)
-    state: ServerState = await work.try_server(scope.make_workspace(), server)
+    server = administration.find_server(_list_servers(scope), name)
+    state: ServerState = await administration.try_server(scope.make_workspace(), server)
     is_ready = state.state == "ready"
-    lines = [f"{'✓' if is_ready else '✗'} {name}: {_import_view().describe_state(state)}"]
+    lines = [f"{'✓' if is_ready else '✗'} {name}: {mcp_view.describe_state(state)}"]
     lines += [f"  {state.error}"] * bool(state.error)
     lines += [f"  {tool.original_name:<32} {tool.tokens:>6} tokens" for tool in state.tools]
     json = {
@@ -134,9 +129,9 @@ async def login(scope: Scope, name: str) -> Value:
 
     Over ssh, open the printed address in your own browser, and paste the address that it ends at.
     """
-    work, listed = _import_administration(), _list_servers(scope)
-    server = work.find_remote(listed, work.find_server(listed, name).name)
-    logins = work.import_sdk("sakti.agent.mcp.login")
+    listed = _list_servers(scope)
+    server = administration.find_remote(listed, administration.find_server(listed, name).name)
+    logins = administration.import_sdk("sakti.agent.mcp.login")
 
     async def show(address: str) -> None:
         print(f"Open this address to log in:\n\n{address}\n", file=sys.stderr)
@@ -151,8 +146,7 @@ async def login(scope: Scope, name: str) -> Value:
 @action(_NAME, shell="mcp logout")
 async def logout(scope: Scope, name: str) -> Value:
     """Delete the login of a server from the keyring."""
-    work = _import_administration()
-    deleted = work.log_out(work.find_remote(_list_servers(scope), name))
+    deleted = administration.log_out(administration.find_remote(_list_servers(scope), name))
     return Done(f"Logged out of {name}." if deleted else f"{name} had no login.", json={"logged_out": deleted})
 
 
@@ -176,7 +170,7 @@ async def servers(scope: Scope, verb: str, name: str) -> Value | None:
             return await _log_in_here(scope, name)
         case "tools":
             state = _find_started(scope, name)
-            lines = tuple(_import_view().tool_lines(state))
+            lines = tuple(mcp_view.format_tool_lines(state))
             return Text(lines or (f"{name} is {state.state}.",), title=f"MCP {name}")
         case "restart":
             return await _restart(scope, name)
@@ -189,9 +183,9 @@ async def servers(scope: Scope, verb: str, name: str) -> Value | None:
 
 async def _restart(scope: Scope, name: str) -> Value:
     """Restart a server with its entry as it is now, or start one that was added since sakti started."""
-    work, clients = _import_administration(), _get_clients(scope)
-    listed = _import_view().load_all(scope.workspace, work.read_current(scope.config.mcp, scope.env), scope.env)
-    await clients.restart(name, work.find_server(listed, name))
+    clients = _get_clients(scope)
+    listed = mcp_view.load_all(scope.workspace, administration.read_current(scope.config.mcp, scope.env), scope.env)
+    await clients.restart(name, administration.find_server(listed, name))
     return Done(f"{name} restarts with its current entry.", title="MCP")
 
 
@@ -199,20 +193,19 @@ def _open_list(scope: Scope) -> Value:
     listed = _list_servers(scope)
 
     async def show_text() -> Value:
-        view = _import_view()
-        lines = tuple(view.list_lines(listed, scope.workspace, scope.session.workspace.servers.states()))
-        return Text(lines or (view.NO_SERVERS,), title="MCP", kind="findings")
+        lines = tuple(mcp_view.list_lines(listed, scope.workspace, scope.session.workspace.servers.states()))
+        return Text(lines or (mcp_view.NO_SERVERS,), title="MCP", kind="findings")
 
     return Open("mcp", listed, show_text)
 
 
 async def _log_in_here(scope: Scope, name: str) -> Value:
     """Log in to a server in the browser of this machine, and connect to it again."""
-    work, listed = _import_administration(), _list_servers(scope)
-    server = work.find_remote(listed, work.find_server(listed, name).name)
+    listed = _list_servers(scope)
+    server = administration.find_remote(listed, administration.find_server(listed, name).name)
     if "SSH_CONNECTION" in scope.env:
         raise Refused(f"Over ssh, run `sakti mcp login {name}` in a shell: there you can paste the address.")
-    logins = work.import_sdk("sakti.agent.mcp.login")
+    logins = administration.import_sdk("sakti.agent.mcp.login")
 
     async def show(address: str) -> None:
         scope.tell(Text((f"Log in in the browser. If none opened: {address}",), title="MCP"))
@@ -224,7 +217,7 @@ async def _log_in_here(scope: Scope, name: str) -> Value:
     return Done(f"Logged in to {name}.", title="MCP")
 
 
-def _get_clients(scope: Scope) -> Any:
+def _get_clients(scope: Scope) -> McpClients:
     """Return the servers of the session. Raises Refused if none was started."""
     clients = scope.session.workspace.servers.clients
     if clients is None:
@@ -262,7 +255,7 @@ async def connect(scope: Scope, program: str, remove: bool, yes: bool) -> Value:
     diff = tuple(_diff_edit(change))
     if not yes:
         confirm_change(scope, change.path, diff)
-    _import_connections().write(change.path, change.after)
+    connections.write(change.path, change.after)
     done = f"{program} {'no longer uses' if remove else 'uses'} sakti's memory from its next start on."
     return Text((*(diff if yes else ()), done), json=described)
 
@@ -275,17 +268,12 @@ class ConfigurationEdit(NamedTuple):
     after: str | None
 
 
-def _import_connections() -> ModuleType:
-    return importlib.import_module("sakti.agent.connections")  # not for lists of commands
-
-
 def _plan_edit(program: str, remove: bool) -> ConfigurationEdit:
     """Return the edit of a program's configuration. Raises ConnectError."""
-    module = _import_connections()
-    chosen = module.PROGRAMS[program]
+    chosen = connections.PROGRAMS[program]
     path = Path.home() / chosen.path
-    before = module.read(path)
-    change = module.disconnect if remove else module.connect
+    before = connections.read(path)
+    change = connections.disconnect if remove else connections.connect
     return ConfigurationEdit(path, before, change(chosen, before, shutil.which("sakti") or "sakti"))
 
 

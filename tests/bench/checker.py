@@ -119,7 +119,7 @@ class Checker:
             if group.kind == "reflection":
                 yield from invariants.reflection(group, after, self.ledger, self._answers, self.counter.count)
                 yield from self._condensed_again(record_id, before, act)
-        self._describe_own(act, observed, [g for g in entered if g.kind == "observation"], before, after)
+        self._own(act, observed, [g for g in entered if g.kind == "observation"], before, after)
         if not (undo.made or undo.ready or undo.reflection):
             yield from self._entered(before, entered, act)
             yield from self._held(record_id, before, [*observed, *entered], act)

@@ -115,7 +115,7 @@ class ScriptedObserver:
             prompt = self._prompt(request)
             self.input_tokens += self._counter.count(prompt)
             self.asked(request, prompt)
-            text = self._build_lines(request)
+            text = self._lines(request)
             number = self.calls
         await self._gate.wait(self._window, "observer")
         if self._source.random() < self._fail_rate:

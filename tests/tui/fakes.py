@@ -14,6 +14,7 @@ from sakti.agent.file_list import FileList
 from sakti.agent.options import Options
 from sakti.agent.sandbox.boundary import Level
 from sakti.agent.session.queries import ChildMemory, Windows
+from sakti.agent.session.session import Session
 from sakti.agent.subagents.children import ListedChild
 from sakti.core.config import APPROVAL_MODES, Config
 from sakti.core.errors import NoModelError, TaskError
@@ -261,6 +262,8 @@ class FakeChildren:
 
 
 class FakeSession:
+    renumber_plan = staticmethod(Session.renumber_plan)
+
     def __init__(self, workspace: Path, config: Config | None = None) -> None:
         self.workspace = FakeWorkspace(Path(workspace), config or Config())
         self.current = FakeThread(self)

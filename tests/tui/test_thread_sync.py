@@ -107,17 +107,17 @@ async def test_the_panes_follow_what_another_window_does_to_the_memory(store, ot
         other = real_session(other_store, tmp_path / "work", continue_last=True)
         await other.start()
         pane = app.chat.sidebar.observations
-        assert "The port is 8080" not in str(pane._build_lines)
+        assert "The port is 8080" not in str(pane._lines)
         await other.compact()
         await look(app, pilot)
         status = app.chat.sidebar.memory.status
         expected = other.current.engine.status().observations.tokens
         assert status is not None and status.observations.tokens == expected > 0
-        assert "The port is 8080" in str(pane._build_lines)
-        await other.correct("pin", pane._build_lines[0].id, "")
-        assert not pane._build_lines[0].pinned
+        assert "The port is 8080" in str(pane._lines)
+        await other.correct("pin", pane._lines[0].id, "")
+        assert not pane._lines[0].pinned
         await look(app, pilot)
-        assert pane._build_lines[0].pinned
+        assert pane._lines[0].pinned
         await other.close()
 
 

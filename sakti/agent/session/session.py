@@ -289,6 +289,11 @@ class Session:
         """Return a stored plan as Markdown."""
         return plans.to_markdown(plans.read_plan(stored))
 
+    @staticmethod
+    def renumber_plan(edited: str, before: str) -> str:
+        """Return a plan edited as Markdown with its steps numbered again. Raises `ToolError` if it is invalid."""
+        return plans.to_markdown(plans.from_markdown(edited, plans.from_markdown(before)))
+
     def use_plan_change(self, change: plans.PlanChange) -> None:
         """Show what an undo or a redo made of a plan, and go on in the approval mode that came with it."""
         self.current.set_approval_mode(change.mode)

@@ -15,7 +15,6 @@ from textual.widgets import Static
 from sakti.actions import line
 from sakti.core.errors import NOT_SAVED, RAN, SaktiError, StoreError
 from sakti.core.events import ApprovalRequested, SideQuestion
-from sakti.core.lazy import lazy_imports
 from sakti.tui import desktop
 from sakti.tui.chat.completer import Completer
 from sakti.tui.chat.find import FindBar, ThreadFind
@@ -29,9 +28,6 @@ from sakti.tui.widgets.completions import Completions, QueueView
 from sakti.tui.widgets.prompt import Prompt
 from sakti.tui.widgets.start import Start
 from sakti.tui.widgets.transcript import Transcript
-
-with lazy_imports:
-    from sakti.agent import plans
 
 NOT_STARTED = "sakti could not start; the problem is shown above"
 
@@ -291,13 +287,13 @@ class Conversation(Vertical):
         """Let the user change the plan in an editor; an invalid text is kept for the next edit."""
         text = (await self._edit_text(form.draft or form.text, "plan")).rstrip("\n")
         try:
-            plan = plans.from_markdown(text, plans.from_markdown(form.text))
+            plan = self._host.session.renumber_plan(text, form.text)
         except SaktiError as e:
             form.draft = text
             self._host.show_notice(f"{e.message} e opens your text again.", title="Plan", tone="warning")
             return
         form.draft = ""
-        self.card.change_plan(plans.to_markdown(plan))
+        self.card.change_plan(plan)
 
     def show_questions(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
         """Show the open approvals and the oldest card."""

@@ -163,7 +163,8 @@ async def rules(scope: Scope, revoke: int) -> Value:
     saved = await scope.store.read(user_state.list_rules, scope.resource)
     if revoke:
         if not 1 <= revoke <= len(saved):
-            raise Refused(f"There is no saved rule {revoke}; `sakti rules` lists them.", code=USAGE)
+            listing = "/rules" if scope.live is not None else "`sakti rules`"
+            raise Refused(f"There is no saved rule {revoke}; {listing} lists them.", code=USAGE)
         rule = saved[revoke - 1][0]
         await scope.store.write(user_state.delete_rule, scope.resource, rule)
         return Done(f"Revoked the rule {rule}. sakti will ask again.", title="Rules", json={"revoked": rule})

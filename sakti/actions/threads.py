@@ -96,7 +96,7 @@ def _format_row(summary: ThreadSummary, title: str, with_workspace: bool) -> str
     origin = imports.get_origin(thread.metadata)
     run = "run: " if thread.metadata.get(thread_titles.HEADLESS) else f"{origin}: " if origin else ""
     where = f"  ({thread.resource_id})" if with_workspace else ""
-    size = f"{summary.messages:>5} messages {summary.tokens:>8} tokens"
+    size = f"{format_count(summary.messages, 'message'):>14} {summary.tokens:>8} tokens"
     undone = f"  ↶ {format_count(len(summary.undone), 'undone branch', 'undone branches')}" if summary.undone else ""
     indent = f"  └ {core_types.SIGNS[summary.state]} " if summary.state else "  └ " if thread.parent_id else ""
     state = f"  ({core_types.describe_state(summary.state)})" if summary.state else ""

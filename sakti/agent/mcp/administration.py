@@ -319,6 +319,7 @@ def log_out(server: McpServer) -> bool:
 
 async def try_server(workspace: Workspace, server: McpServer) -> ServerState:
     """Connect to a server outside of a chat, and end it again. Raises `ConfigError` without the SDK."""
+    import_sdk("mcp")
     clients: McpClients = import_sdk("sakti.agent.mcp.clients").McpClients(workspace, [server])
     clients.connections[server.name].restarts = ()
     try:

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 async def _read_answer(stream: AsyncIterator[StreamEvent]) -> tuple[Completed | None, str]:
-    """Return the end of an answer (None: it broke off) and its text as it was streamed."""
+    """Return the stop event of an answer (None: it broke off) and its streamed text."""
     chunks: list[str] = []
     written = 0
     done: Completed | None = None
@@ -40,9 +40,9 @@ async def _read_answer(stream: AsyncIterator[StreamEvent]) -> tuple[Completed | 
 class MemoryModel:
     """Model for memory's questions; `full_name` is provider/name.
 
-    `max_output`: largest answer in tokens where the model or its window is known to allow less than the settings;
-    otherwise no limit is sent, because APIs refuse one above the model's own. `left_out` names the settings that the
-    model rejects.
+    `max_output`: largest answer in tokens if the model or its window is known to allow less than the settings;
+    otherwise no limit is sent, because APIs refuse limits above the model's maximum. `left_out` names the settings
+    that the model rejects.
     """
 
     def __init__(
@@ -70,10 +70,10 @@ class MemoryModel:
         return f"{self.provider.name}/{self.model}"
 
     async def ask(self, system: str, prompt: str, images: Sequence[ImagePart] = ()) -> tuple[str, ModelCall]:
-        """Return the model's complete answer and its figures.
+        """Return the model's complete answer and its usage.
 
         `images` go with the prompt, each under its number; a model that refuses them gets none from then on. Raises
-        `ProviderError` when it stays unavailable, or for a failure that a retry cannot help.
+        `ProviderError` if the model stays unavailable, or for a failure that a retry cannot fix.
         """
         if images and self._images:
             try:

@@ -58,7 +58,7 @@ class ChosenObserver:
             try:
                 return await observer.observe(request)
             except SaktiError as e:
-                log.info("%s could not observe, the next is asked: %s", observer.name, e.message)
+                log.info("%s could not observe, trying the next model: %s", observer.name, e.message)
         return await last.observe(request)
 
 
@@ -82,7 +82,7 @@ class ChosenReflector:
             try:
                 return await reflector.reflect(request)
             except SaktiError as e:
-                log.info("%s could not reflect, the next is asked: %s", reflector.name, e.message)
+                log.info("%s could not reflect, trying the next model: %s", reflector.name, e.message)
         return await last.reflect(request)
 
 

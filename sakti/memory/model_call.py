@@ -63,7 +63,7 @@ class MemoryModel:
         self._images = takes_images(provider.name, model)
         self.left_out = self._takes.left_out
         if self.left_out:
-            log.info("%s is asked without %s", self.full_name, " and ".join(self.left_out))
+            log.info("calling %s without %s", self.full_name, " and ".join(self.left_out))
 
     @property
     def full_name(self) -> str:
@@ -82,7 +82,7 @@ class MemoryModel:
                 if e.code != "invalid_request":
                     raise
                 self._images = False
-                log.info("%s is asked without images: %s", self.full_name, e.message)
+                log.info("calling %s without images: %s", self.full_name, e.message)
         return await self._ask(system, prompt, ())
 
     async def _ask(self, system: str, prompt: str, images: Sequence[ImagePart]) -> tuple[str, ModelCall]:
@@ -117,7 +117,7 @@ class MemoryModel:
                 seconds = retries.wait(e)
                 if seconds is None:
                     raise
-                log.info("%s is asked again in %.0f s: %s", self.full_name, seconds, e.message)
+                log.info("retrying %s in %.0f s: %s", self.full_name, seconds, e.message)
                 await self.clock.sleep(seconds)
 
     async def _ask_once(self, request: Request, counted: int) -> tuple[str, ModelCall]:

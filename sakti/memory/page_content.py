@@ -81,7 +81,7 @@ def load_schema(name: str | None, workspace: Path) -> Json | None:
     except json_schema.UnusableSchema as e:
         raise ConfigError(f"{SCHEMA_SETTING}: {path} {e}.") from e
     if not isinstance(schema, dict):
-        raise ConfigError(f"{SCHEMA_SETTING}: {path} must hold a JSON object.")
+        raise ConfigError(f"{SCHEMA_SETTING}: {path} must contain a JSON object.")
     return cast("Json", schema)
 
 

@@ -519,7 +519,7 @@ class Store:
                 database_file.clear_log_mark(self._db, self._identity.inode)
                 self._identity.note_checkpoint()
         except (peewee.PeeweeException, apsw.Error) as e:
-            log.info("the upkeep of %s is done later: %s", self.path, e)
+            log.info("upkeep of %s postponed: %s", self.path, e)
             return False
         return more
 

@@ -315,4 +315,4 @@ class ModelObserver:
                     categories=categories,
                     replaces=replaces,
                 )
-        raise MemoryFailure(f"{self.name} gave no usable observations twice.", code="malformed")
+        raise MemoryFailure(f"{self.name} returned no usable observations in two attempts.", code="malformed")

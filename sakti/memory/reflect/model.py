@@ -116,10 +116,10 @@ class ModelReflector:
             return structs.replace(best, calls=tuple(calls))
         if unusable == len(calls):
             raise MemoryFailure(
-                f"{self.name} gave no usable reflection in {len(calls)} attempts: the log stays.", code="malformed"
+                f"{self.name} returned no usable reflection in {len(calls)} attempts: the log stays.", code="malformed"
             )
         raise MemoryFailure(
-            f"{self.name} gave nothing smaller than the log ({before} tokens) in {len(calls)} attempts.",
+            f"{self.name} returned nothing smaller than the log ({before} tokens) in {len(calls)} attempts.",
             code="not_smaller",
         )
 

@@ -101,7 +101,7 @@ async def run_quietly(store: Store, work: Callable[[Store], Awaitable[object]]) 
     try:
         await work(store)
     except StoreError as e:
-        log.warning("%s is tried again later: %s", work.__name__, e)
+        log.warning("%s will be retried later: %s", work.__name__, e)
 
 
 async def pack(store: Store) -> None:

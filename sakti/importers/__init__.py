@@ -5,7 +5,7 @@ entries into threads and messages, `service` drives an import. Here is the table
 
 To add a program, write a class with the methods of `Importer`, name it in `READERS` and in `PROGRAMS` of
 `actions.import_`, and describe its files in `help/import.md`. Ids of entries must be unique within the program; text
-that the program wrote must never be imported as the user's.
+written by the program must never be imported as the user's.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def list_present(home: Path, workspace: Path) -> list[tuple[Importer, Path]]:
 
 
 def map_folder(folder: str, renamed: Sequence[tuple[str, str]]) -> str:
-    """Return a folder's place after some were moved, as (before, after)."""
+    """Map a folder to its new place; `renamed` are pairs (before, after)."""
     for before, after in renamed:
         if folder == before or Path(folder).is_relative_to(before):
             return str(Path(after) / Path(folder).relative_to(before)) if folder != before else after

@@ -1,7 +1,7 @@
 """Read the history of claude-code: JSON lines for each session and child, and typed prompts.
 
-A line is a block of an answer, a prompt, a result, or the program's own. Lines form a tree by `uuid` and `parentUuid`;
-a forked session repeats the lines of its parent with their ids. This is the format of version 2.1.
+A line is a block of an answer, a prompt, a result, or internal. Lines form a tree by `uuid` and `parentUuid`; a
+forked session repeats the lines of its parent with their ids. This is the format of version 2.1.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInf
 PROMPTS = "history.jsonl"
 _SESSIONS = "projects/*/*.jsonl"
 _CHILDREN = "projects/*/*/subagents/agent-*.jsonl"
-# texts in a prompt that the program wrote
+# texts in a prompt that were written by the program
 _NOTICE = lazy_pattern(
     r"\s*(?:<(?:local-command-\w+|command-\w+|bash-\w+|system-reminder|task-notification|user-memory-input)\b"
     r"|Caveat: The messages below were generated|\[Request interrupted)"
 )
 _REMINDER = lazy_pattern(r"<system-reminder>.*?</system-reminder>", 16)  # re.DOTALL
-# lines that only the program needs
+# lines for internal use
 _METADATA = frozenset(
     "queue-operation last-prompt mode permission-mode file-history-snapshot agent-name agent-color tag pr-link progress"
     " attachment system saved_hook_context content-replacement bridge-session worktree-state".split()
@@ -86,7 +86,7 @@ class ClaudeCode(Importer):
 
 
 def _make_thread(path: Path, findings: Findings) -> ThreadInfo:
-    """Return the thread of a file, without the fields that its lines contain."""
+    """Return the thread of a file, without the fields found in its lines."""
     if path.parent.name != "subagents":
         return ThreadInfo(path.stem, file=str(path))
     session = path.parent.parent.name
@@ -116,7 +116,7 @@ def _read_session(path: Path, offset: int, findings: Findings) -> Iterator[Entry
 
 
 def _find_thread(thread: ThreadInfo, value: Json) -> ThreadInfo:
-    """Return the thread of a line: older versions wrote children into the file of their parent."""
+    """Return the thread of a line: older versions wrote children into their parent's file."""
     if not value.get("isSidechain") or thread.parent:
         return thread
     child = inputs.as_text(value, "agentId") or "sidechain"
@@ -178,7 +178,7 @@ def _read_answer_part(block: Json, findings: Findings) -> tuple[Part, ...]:
 
 
 def _read_user(base: Entry, value: Json, line: inputs.Line, path: Path, findings: Findings) -> Iterator[Entry]:
-    """Yield the entries of a line of role user: results, or a prompt, or neither."""
+    """Yield the entries of a line with role user: results, a prompt, or nothing."""
     if any(map(value.get, _NOT_TYPED)):
         yield base
         return
@@ -220,7 +220,7 @@ def _read_result(block: Json) -> tuple[Part, ...]:
 
 
 def _find_typed(text: str) -> tuple[Part, ...]:
-    """Return the text that the user typed as parts: none if the program wrote it."""
+    """Return the text typed by the user as parts; none if the program wrote it."""
     text = _REMINDER.sub("", text)
     return () if _NOTICE.match(text) else inputs.make_text_part(text)
 
@@ -228,7 +228,7 @@ def _find_typed(text: str) -> tuple[Part, ...]:
 def _report_unknown_line(
     thread: ThreadInfo, line: inputs.Line, value: Json, path: Path, findings: Findings
 ) -> Iterator[Entry]:
-    """Report a line of an unknown type; its text is kept."""
+    """Report a line of an unknown type; its text is imported."""
     name = to_one_line(str(value.get("type")), 40)
     findings.add(path, line.number, f"unknown type {name}")
     texts = (
@@ -251,7 +251,7 @@ def _read_prompts(source: Source, offset: int, findings: Findings) -> Iterator[E
 
 
 def _make_prompt(path: Path, value: Json, end: int) -> Entry:
-    """Return the entry of a typed prompt; those without a session are a thread for each day and project."""
+    """Return the entry of a typed prompt; those without a session form a thread per day and project."""
     session, text = inputs.as_text(value, "sessionId"), inputs.as_text(value, "display")
     time, project = inputs.read_time(value.get("timestamp")), inputs.as_text(value, "project")
     name = session or f"{project}:{time // 86_400_000}"

@@ -1,7 +1,7 @@
 """Read the history of codex: a rollout of JSON lines for each session.
 
-Only lines of type `response_item` are imported: events repeat them. A fork names the session that it continues and the
-line at which it begins; older versions copied the lines before. This is the format of version 0.169.
+Only lines of type `response_item` are imported, since events repeat them. A fork names the session that it continues
+and the line at which it begins; older versions copied the earlier lines. This is the format of version 0.169.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _LINES = frozenset(
 _CALLS = frozenset(("function_call", "custom_tool_call", "local_shell_call"))
 _RESULTS = frozenset(("function_call_output", "custom_tool_call_output", "local_shell_call_output"))
 COMPACTED = MarkerPart("compaction", "codex compacted the conversation here.")
-_ENDS = ("task_complete", "turn_complete", "turn_aborted")  # events after an answer
-_DEEPEST = 20  # forks of forks
+_ENDS = ("task_complete", "turn_complete", "turn_aborted")  # events that end an answer
+_DEEPEST = 20  # most nested forks
 _ID = lazy_pattern(r"[\w-]+")
 _IGNORED = frozenset(("web_search_call", "ghost_snapshot", "compaction", "other"))
 
@@ -91,7 +91,7 @@ def _read_originals(rollout: _Rollout, root: Path, depth: int = 0) -> Iterator[E
 
 
 def _join_fork(entries: Iterator[Entry], originals: Iterator[Entry], has_copies: bool) -> Iterator[Entry]:
-    """Yield the entries of a fork: copies under the ids of their originals, then the rest."""
+    """Yield the entries of a fork: copied ones under their original ids, then the rest."""
     last = ""
     originals = (original for original in originals if original.kind != "end")
     for original in () if has_copies else originals:
@@ -113,17 +113,17 @@ class _Rollout:
     def __init__(self, path: Path, findings: Findings) -> None:
         self._path, self._findings = path, findings
         self.thread = ThreadInfo(path.stem[-36:], file=str(path))
-        self._step = 0  # of consecutive lines of the model
-        self._names: dict[str, str] = {}  # of tools, by the id of an open call
+        self._step = 0  # number of the current run of lines by the model
+        self._names: dict[str, str] = {}  # tool names by the id of an open call
         self.head = self._read_head()
 
     @property
     def has_copies(self) -> bool:
-        """Return whether a fork repeats the lines before it."""
+        """Return whether a fork repeats the earlier lines."""
         return "history_base" not in self.head
 
     def entries(self, offset: int, end: float = math.inf) -> Iterator[Entry]:
-        """Yield the entries from an offset on, and up to a line with the ordinal `end`."""
+        """Yield the entries from an offset on, up to a line with the ordinal `end`."""
         for line in inputs.read_lines(self._path, offset, self._findings):
             value = line.value
             if value is None:
@@ -136,7 +136,7 @@ class _Rollout:
 
     def _line_entries(self, line: inputs.Line, value: Json) -> Iterator[Entry]:
         kind, payload = inputs.as_text(value, "type"), inputs.as_dict(value, "payload")
-        if kind == "session_meta" and not self.head:  # others were copied from the session before a fork
+        if kind == "session_meta" and not self.head:  # later ones were copied from the session before a fork
             self.head = self._read_meta(payload)
         elif kind == "compacted":
             yield self._make_entry(line, value, "system", (COMPACTED,))
@@ -187,7 +187,7 @@ class _Rollout:
         kind = inputs.as_text(payload, "type")
         if kind == "message":
             parts, role = _read_message(payload), inputs.to_role(payload.get("role"))
-            if parts and role is not None:  # the others are the program's own
+            if parts and role is not None:  # other roles are internal
                 yield self._make_entry(line, value, role, parts)
         elif kind == "reasoning":
             blocks = (*inputs.as_list(payload, "summary"), *inputs.as_list(payload, "content"))
@@ -214,7 +214,7 @@ class _Rollout:
 
 
 def _read_message(payload: Json) -> tuple[Part, ...]:
-    """Return the parts of a prompt or an answer, without what the program wrote into a prompt."""
+    """Return the parts of a prompt or an answer, without text that the program added to a prompt."""
     parts: list[Part] = []
     is_answer = payload.get("role") == "assistant"
     sources = inputs.as_list(payload, "internal_chat_message_metadata_passthrough", "content_item_metadata")

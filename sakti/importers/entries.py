@@ -1,4 +1,7 @@
-"""Define what importers yield: sources, and entries of threads, parents and newest branches first."""
+"""Define the data of importers: sources, and entries of threads.
+
+Parents and newest branches come first.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +39,8 @@ class Entry(Struct, frozen=True):
     """One entry of a source.
 
     `id` is unique within the program. `parent` is the entry before it, "" if that is the last one of the thread.
-    Consecutive entries of one role with the same `answer` are one message. `kind`: a note is no message but the parent
-    of others; an end says that the answer before it is complete. `counted`: it is a separate message in the source.
+    Consecutive entries of one role with the same `answer` are one message. `kind`: a note is no message, but a parent
+    of others; an end marks the answer before it as complete. `counted`: it is a separate message in the source.
     `is_open`: the source may still change it.
     """
 
@@ -52,11 +55,11 @@ class Entry(Struct, frozen=True):
     counted: bool = True
     title: str = ""
     is_open: bool = False
-    end: int = 0  # offset in the source behind it, where the source is read in its order
+    end: int = 0  # offset in the source after it, if the source is read in order
 
 
 class Problem(Struct, frozen=True):
-    """Part of a source that could not be imported as it is."""
+    """Part of a source that could not be imported unchanged."""
 
     file: str
     line: int
@@ -64,17 +67,17 @@ class Problem(Struct, frozen=True):
 
 
 class Source(Struct, frozen=True):
-    """File or database to import from; `root` is the folder that it may not lead out of."""
+    """File or database to import from; links out of the folder `root` are refused."""
 
     program: str
     path: Path
     root: Path
-    side: tuple[Path, ...] = ()  # files whose change is a change of the source
-    key: str = ""  # its path after --map, for ids that are unique only in it
+    side: tuple[Path, ...] = ()  # files whose changes count as changes of the source
+    key: str = ""  # its path after --map, if ids are only unique within it
 
 
 class TodoItem(Struct, frozen=True):
-    """Task that another program kept for a thread; `blocks`: ids of tasks that wait for it."""
+    """Task of a thread in another program; `blocks`: ids of tasks that wait for it."""
 
     thread: ThreadInfo
     id: str
@@ -118,20 +121,20 @@ class Importer(Protocol):
 def iter_newest_first(read: Callable[[Findings], Iterable[Entry]], findings: Findings) -> Iterator[Entry]:
     """Yield the entries of the branch with the newest leaf, then the others.
 
-    Parents stay before their children. `read` reads the source from its beginning. A source without branches is read
-    twice, so that its entries need not be in memory at once.
+    Parents come before their children. `read` reads the source from its beginning. A source without branches is read
+    twice, so that its entries need not all be in memory.
     """
     if not _has_branches(read(Findings())):
         yield from read(findings)
         return
     newest = _find_newest_branch(read(Findings()))
-    # read in two passes, so the offset of an entry is not that up to which the source was imported
+    # read in two passes, so an entry's offset is not the end of the imported part
     yield from (replace(entry, end=0) for entry in read(findings) if entry.id in newest)
     yield from (replace(entry, end=0) for entry in read(Findings()) if entry.id not in newest)
 
 
 def _has_branches(entries: Iterable[Entry]) -> bool:
-    """Return whether the parent of an entry is not in the step before it.
+    """Return whether the parent of an entry is not in the previous step.
 
     A step is a prompt, or an answer and the results of its calls: the parent of a result is the line of its call.
     """
@@ -154,7 +157,7 @@ def _find_newest_branch(entries: Iterable[Entry]) -> set[str]:
     beside: list[str] = []  # entries that belong to the step of their parent
     leaf = last = answer = ""
     for entry in entries:
-        # the line of a parent that is missing may have been damaged
+        # the line of a missing parent may have been damaged
         parents[entry.id] = entry.parent if entry.parent in parents else last
         last = entry.id
         if entry.kind == "message":

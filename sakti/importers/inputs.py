@@ -1,6 +1,6 @@
-"""Read files and values of other programs, whose types, times and encodings may be anything.
+"""Read files and values of other programs, whose types, times and encodings are unreliable.
 
-JSON lines are read from an offset on, with a bound for each line.
+JSON lines are read from an offset on, with a limit for each line.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from sakti.core.text import clean_surrogates
 from sakti.core.types import ImagePart, Json, MarkerPart, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.importers.entries import Entry, Findings, ThreadInfo
 
-DEEPEST = 200  # levels of JSON; deeper values are not interpreted
+DEEPEST = 200  # nesting levels of JSON; deeper values are not interpreted
 
-LONGEST = 16 << 20  # bytes of a line that are kept
+LONGEST = 16 << 20  # bytes of a line that are read
 RAW_LIMIT = 100_000  # characters of a text that could not be interpreted
 
 
 def list_files_below(root: Path, pattern: str, findings: Findings) -> list[Path]:
-    """Return the regular files of a pattern below a folder; links out of it are reported."""
+    """List the regular files of a pattern below a folder; links out of it are reported."""
     listed: list[Path] = []
     try:
         matches = sorted(root.glob(pattern))
@@ -48,12 +48,12 @@ def list_files_below(root: Path, pattern: str, findings: Findings) -> list[Path]
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Return whether a path, after links, is below a folder."""
+    """Return whether a path, with links resolved, is below a folder."""
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
 
 
 def is_file(path: Path) -> bool:
-    """Return whether a path of another program names a regular file; it may be no path at all."""
+    """Return whether a path of another program names a regular file; it may be invalid."""
     status = read_status(path)
     return status is not None and stat.S_ISREG(status.st_mode)
 
@@ -73,9 +73,9 @@ def read_json(path: Path, findings: Findings, limit: int = 64 << 20) -> Any:
 
 
 def decode_json(data: bytes | str) -> Any:
-    """Decode JSON, also with halves of surrogate pairs or bytes that are no UTF-8.
+    """Decode JSON, also with lone surrogates or bytes that are not UTF-8.
 
-    Raises ValueError, also for values that nest more than `DEEPEST` levels.
+    Raises ValueError, also for values with more than `DEEPEST` levels.
     """
     try:
         value: Any = _decode(data)
@@ -119,7 +119,7 @@ def _clean_texts(value: Any) -> Any:
 
 
 def read_time(value: Any) -> int:
-    """Return a time as Unix ms, 0 if it is none or before 1970: ISO 8601, seconds or milliseconds."""
+    """Parse a time (ISO 8601, seconds or milliseconds) to Unix ms; 0 if invalid or before 1970."""
     if isinstance(value, bool):
         return 0
     if isinstance(value, int | float) and 0 < value < 1e14:
@@ -180,7 +180,7 @@ def as_text(value: Any, *keys: str) -> str:
 
 
 def join_texts(value: Json, *keys: str) -> str:
-    """Return the texts of several keys, a line for each."""
+    """Return the texts of several keys, one line each."""
     return "\n".join(filter(None, (as_text(value, key) for key in keys)))
 
 
@@ -191,17 +191,17 @@ def read_blocks(content: Any) -> list[Json]:
 
 
 def to_role(value: Any) -> Literal["user", "assistant"] | None:
-    """Return a role if it is the user's or the model's."""
+    """Return a role if it is user or assistant."""
     return value if value in ("user", "assistant") else None
 
 
 def make_text_part(text: str) -> tuple[Part, ...]:
-    """Return a text as parts: none if it is blank."""
+    """Return a text as parts; none if it is blank."""
     return (TextPart(text),) if text.strip() else ()
 
 
 def call_part(call_id: Any, name: Any, arguments: Any) -> ToolCallPart:
-    """Return a tool call; its arguments may be an object, or text of JSON."""
+    """Return a tool call; its arguments may be an object or JSON text."""
     if isinstance(arguments, str):
         try:
             read: Any = decode_json(arguments) if arguments.strip() else {}
@@ -216,7 +216,7 @@ def make_result_part(call_id: Any, name: Any, content: Any, is_error: bool = Fal
 
 
 def make_image_part(media_type: Any, data: Any, name: str = "") -> tuple[Part, ...]:
-    """Return an image of base64 or a data URL as parts: none if it is something else."""
+    """Return an image of base64 or a data URL as parts; none for anything else."""
     text = as_text(data)
     if text.startswith("data:"):
         head, _, text = text.partition(",")
@@ -226,7 +226,7 @@ def make_image_part(media_type: Any, data: Any, name: str = "") -> tuple[Part, .
 
 
 def compute_short_hash(*pieces: object) -> str:
-    """Return a hash of some values, for ids."""
+    """Return a short hash of values, for ids."""
     return hashlib.sha256("\0".join(map(str, pieces)).encode("utf-8", "replace")).hexdigest()[:24]
 
 
@@ -241,8 +241,8 @@ def read_status(path: Path) -> os.stat_result | None:
 class Line(Struct, frozen=True):
     """Line of a file.
 
-    `number` counts from 1 at the offset where reading began; `start` and `end` are offsets. `value` is None and `text`
-    its content if it is no JSON object. `is_cut`: the file ends in it.
+    `number` counts from 1 at the offset where reading began; `start` and `end` are offsets. If it is no JSON object,
+    `value` is None and `text` is its content. `is_cut`: the file ends within it.
     """
 
     number: int
@@ -254,7 +254,7 @@ class Line(Struct, frozen=True):
 
 
 def read_lines(path: Path, offset: int, findings: Findings) -> Iterator[Line]:
-    """Yield the lines of a file; those that are no JSON objects are reported."""
+    """Yield the lines of a file; lines that are no JSON objects are reported."""
     try:
         with path.open("rb") as file:
             file.seek(offset)
@@ -304,7 +304,7 @@ def _parse_line(data: bytes, dropped: int, line: Line, path: Path, findings: Fin
 
 
 def make_raw_entry(thread: ThreadInfo, line: Line, path: Path, text: str = "") -> Entry:
-    """Return the entry of a line that could not be interpreted: its text is found by search."""
+    """Return the entry of a line that could not be interpreted; search finds its text."""
     return Entry(
         thread,
         make_raw_id(path, line.start),

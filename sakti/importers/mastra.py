@@ -3,9 +3,9 @@
 The new shape is JSON with `"format": 2` and parts, whatever the column `type` says. The old one is a plain string or an
 array of parts. This is the format of `@mastra/memory` 1.31 on libSQL.
 
-Working memory becomes a page. The newest generation of a memory record becomes an active group, older ones become
-superseded groups, with their times. Groups cover the messages that Mastra observed, so that they are not observed
-again.
+Working memory is imported as a page. The newest generation of a memory record becomes an active group, older ones
+become superseded groups, with their times. Groups cover the messages that Mastra observed, so that they are not
+observed again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sakti.store.memory.group_rows import Group, NewLine
 from sakti.store.secrets import mask_secrets
 from sakti.store.threads import messages
 
-RESOURCE, ONLY = "mastra:", "mastra-only:"  # before a resource that stands for a folder
+RESOURCE, ONLY = "mastra:", "mastra-only:"  # prefixes of resources in place of a folder
 _THREAD = ("id", "resourceId", "title", "metadata", "createdAt", "updatedAt")
 _MESSAGE = ("id", "thread_id", "content", "role", "type", "createdAt", "resourceId")
 _DONE = frozenset(("result", "output-available", "output-error", "error"))
@@ -84,7 +84,7 @@ def read_threads(db: copies.ForeignDatabase, source: Source) -> dict[str, Thread
 
 
 def make_thread_key(source: Source, thread: str) -> str:
-    """Return the id of a thread that no other database has."""
+    """Return a thread id that is unique across databases."""
     return f"{source.key or source.path}:{thread}"
 
 
@@ -113,7 +113,7 @@ def make_entry_id(thread: ThreadInfo, message: str) -> str:
 
 
 def make_results_id(thread: ThreadInfo, message: str) -> str:
-    """Return the id of the entry with the results of a message's calls."""
+    """Return the id of the entry for the results of a message's calls."""
     return f"{thread.id}:{message}#results"
 
 
@@ -127,7 +127,7 @@ def _read_message(thread: ThreadInfo, row: Json) -> Iterator[Entry]:
         yield Entry(thread, own_id, "tool", tuple(results), time)
         return
     speaking = inputs.to_role(role)
-    if speaking is None:  # a system message: the program's own
+    if speaking is None:  # a system message: internal
         yield Entry(thread, own_id, kind="note", time=time)
         return
     shown = tuple(parts) or (MarkerPart("interrupted"),)
@@ -168,7 +168,7 @@ def _read_blocks(blocks: Sequence[Json]) -> tuple[list[Part], list[Part]]:
 
 
 def _read_part(kind: str, block: Json) -> tuple[Part, ...]:
-    """Return a text, thought, image or file; not the notes that Mastra's memory adds."""
+    """Return a text, thought, image or file; notes added by Mastra's memory are left out."""
     if kind == "text":
         return inputs.make_text_part(inputs.as_text(block, "text"))
     if kind == "reasoning":
@@ -186,7 +186,7 @@ def _read_file(block: Json) -> tuple[Part, ...]:
 
 
 def _read_call(block: Json) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
-    """Return a call and its result, each as parts; a block may be only one of them."""
+    """Return a call and its result, each as parts; a block may have only one of them."""
     value = inputs.as_dict(block, "toolInvocation") or block
     call_id, name = value.get("toolCallId"), value.get("toolName")
     call = inputs.call_part(call_id, name, value.get("args", value.get("input")))
@@ -201,8 +201,6 @@ def _read_call(block: Json) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
 
 
 class Page(Struct, frozen=True):
-    """Page of working memory of a resource, or of a thread."""
-
     thread: ThreadInfo
     content: str
     time: int
@@ -210,11 +208,11 @@ class Page(Struct, frozen=True):
 
 
 class Generations(Struct, frozen=True):
-    """Generations of one record, oldest first, and the threads that it is about."""
+    """Generations of one record, oldest first, and its threads."""
 
     rows: tuple[Json, ...]
     threads: tuple[tuple[str, ThreadInfo], ...]
-    observed_at: dict[str, int]  # of each thread, by its id there: the time up to which it was observed
+    observed_at: dict[str, int]  # by thread id in Mastra: the time up to which it was observed
 
     @property
     def is_shared(self) -> bool:
@@ -222,7 +220,7 @@ class Generations(Struct, frozen=True):
 
 
 async def import_memory(store: Store, writer: ImportWriter, source: Source, findings: Findings) -> None:
-    """Import records and pages whose threads were imported before; existing ones are not changed."""
+    """Import records and pages whose threads are already imported; existing ones are not changed."""
     with copies.open_foreign(source.path) as db:
         threads = read_threads(db, source)
         pages, generations = list(_read_pages(db, threads)), list(_read_records(db, threads))
@@ -269,7 +267,7 @@ def _read_records(db: copies.ForeignDatabase, threads: dict[str, ThreadInfo]) ->
 
 
 def page_actor(run: str) -> str:
-    """Return the name under which a run writes pages."""
+    """Return the actor name of the pages written by a run."""
     return f"import:{run}"
 
 
@@ -284,7 +282,7 @@ def _read_list(value: Any) -> list[Any]:
 
 
 class _Covered(Struct, frozen=True):
-    """Messages of a thread that were observed: those up to index `last`."""
+    """Observed messages of a thread: those up to index `last`."""
 
     thread_id: str
     resource_id: str
@@ -318,7 +316,7 @@ def _write_record(db: Database, writer: ImportWriter, record: Generations) -> st
 
 
 def _open_record(db: Database, writer: ImportWriter, record: Generations, first: _Covered) -> records.Record:
-    """Return the record of a thread or a workspace here."""
+    """Open the record of a thread or a workspace here."""
     newest = record.rows[-1]
     return records.get_or_create(
         db,
@@ -362,19 +360,19 @@ def _find_covered(
 
 
 def _find_message_ids(db: Database, writer: ImportWriter, thread: ThreadInfo, ids: Iterable[str]) -> set[str]:
-    """Return the ids that messages of Mastra have here, with those of the results of their calls."""
+    """Return the ids here of Mastra's messages, and of the results of their calls."""
     keys = [key for i in ids for key in (make_entry_id(thread, i), make_results_id(thread, i))]
     return {o.message_id for o in imports.find_entries(db, writer.program, keys).values() if o.message_id}
 
 
 class _Groups:
-    """Build the groups of one record."""
+    """Builder of the groups of one record."""
 
     def __init__(self, writer: ImportWriter, record_id: str, is_shared: bool) -> None:
         self._writer, self._record_id, self._is_shared = writer, record_id, is_shared
 
     def make_from_generations(self, rows: Sequence[Json], covered: Sequence[_Covered]) -> list[tuple[Group, str]]:
-        """Return a group for each generation; in a shared log one more for each thread, which only covers."""
+        """Return a group for each generation; in a shared log also an empty group per thread."""
         first = covered[0]
         span = first.messages if not self._is_shared else ()
         out: list[tuple[Group, str]] = []

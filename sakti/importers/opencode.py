@@ -1,4 +1,4 @@
-"""Read the database of opencode: sessions, messages, parts and todo lists, as version 1.18 writes it."""
+"""Read the database of opencode 1.18: sessions, messages, parts and todo lists."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _read_prompt(base: Entry, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
 
 
 def _read_answer(base: Entry, data: Json, parts: list[tuple[str, Json]]) -> Iterator[Entry]:
-    """Yield the entries of an answer: its parts in their order, results behind the calls."""
+    """Yield the entries of an answer: its parts in order, each result after its call."""
     is_open = not inputs.lookup(data, "time", "completed") and not data.get("error")
     if data.get("summary") is True:
         yield Entry(base.thread, base.id, parts=(COMPACTED,), time=base.time, kind="boundary", counted=False)
@@ -121,7 +121,7 @@ def _read_result(part: Json) -> tuple[Part, ...]:
 
 
 def _read_part(part: Json) -> tuple[Part, ...] | None:
-    """Return a part of an answer; None if there is nothing in it to keep."""
+    """Return a part of an answer; None if it has no content."""
     kind, text = part.get("type"), inputs.as_text(part, "text")
     if kind == "text":
         return (TextPart(text),) if text.strip() else None
@@ -139,7 +139,7 @@ def _make_entry(base: Entry, entry_id: str, parts: tuple[Part, ...], is_open: bo
 
 
 def _unquote(text: str) -> str:
-    """Return a prompt as it was typed: `opencode run` stores it quoted, as JSON."""
+    """Return a prompt as typed: `opencode run` stores it quoted, as JSON."""
     if len(text) > 1 and text[0] == text[-1] == '"':
         try:
             value = inputs.decode_json(text)

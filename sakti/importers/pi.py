@@ -13,7 +13,7 @@ from sakti.importers import entries, inputs
 from sakti.importers.entries import Entry, Findings, Importer, Source, ThreadInfo
 
 COMPACTED = MarkerPart("compaction", "pi compacted the conversation here.")
-_DEEPEST = 20  # forks of forks
+_DEEPEST = 20  # most nested forks
 _NOTES = frozenset(
     "model_change thinking_level_change branch_summary custom custom_message label session_info leaf".split()
 )
@@ -46,7 +46,7 @@ def _read_header(path: Path) -> Json:
 
 
 def _find_prefix(source: Source, header: Json) -> str:
-    """Return the prefix that makes ids of entries unique: the session in which they were first written.
+    """Return the prefix that makes entry ids unique: the session that first wrote them.
 
     A forked session repeats the entries of its parent with their ids. The parent may be deleted; its file is named
     after its id.
@@ -64,7 +64,7 @@ def _find_prefix(source: Source, header: Json) -> str:
 
 
 def _find_session(path: Path, root: Path) -> Path | None:
-    """Return the path of a session, also if the folder of the sessions was moved."""
+    """Return the path of a session, even if the folder of the sessions was moved."""
     for place in (path, root / "sessions" / path.parent.name / path.name):
         if path.name and inputs.is_file(place) and inputs.is_inside(place, root):
             return place

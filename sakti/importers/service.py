@@ -36,8 +36,8 @@ from sakti.tasks.changes import Actor
 
 HEAD = 4096  # bytes by which a file is recognized
 WATCH_S = 2.0
-MOST_PROBLEMS = 100  # that are listed of a program
-Progress = Callable[[str, int, int], None]  # program, bytes read, bytes in all
+MOST_PROBLEMS = 100  # most problems listed per program
+Progress = Callable[[str, int, int], None]  # program, bytes read, total bytes
 
 
 class ImportOptions(Struct, frozen=True):
@@ -45,7 +45,7 @@ class ImportOptions(Struct, frozen=True):
 
     `here` is the id of the only workspace to import. Threads without an entry after `since` (Unix ms) are left out.
     `renamed`: pairs of folders before and after a move. `workspace`: the current folder. `hold_open` leaves an
-    unfinished answer to the next import.
+    unfinished answer for the next import.
     """
 
     workspace: Path
@@ -106,7 +106,7 @@ class Service:
         self.run = store.ids.new()
 
     def workspace_of(self, folder: str) -> str:
-        """Return the id of the workspace of a folder: its repository, else itself."""
+        """Return the workspace id of a folder: its repository, else the folder itself."""
         if folder not in self._workspaces:
             mapped = self._map_folder(folder)
             path = Path(mapped)
@@ -117,7 +117,7 @@ class Service:
         return self._workspaces[folder]
 
     def _map_folder(self, folder: str) -> str:
-        """Return a folder after moves; a resource of Mastra may be mapped to a folder, too."""
+        """Return a folder's new place after moves; a resource of Mastra may be mapped to a folder, too."""
         kind, sign, name = folder.partition(":")
         if sign and kind in ("mastra", "mastra-only"):
             mapped = map_folder(name, self.options.renamed)
@@ -191,9 +191,9 @@ class _ProgramImport:
         self._threads: set[str] = set()
         self._children: set[str] = set()
         self._folders: set[str] = set()
-        self._skipped = False  # a filter left something out
-        self._start = self._read_figures()  # before the current source
-        self._messages = 0  # of the current source, with those of an earlier run that read its beginning
+        self._skipped = False  # whether a filter left something out
+        self._start = self._read_figures()  # figures before the current source
+        self._messages = 0  # figures of the current source, including an earlier run that read its beginning
 
     def find_changed(self, sources: Sequence[Source], states: Mapping[str, SourceState]) -> list[Source]:
         """Return the sources that are new or changed since an earlier import; count the others."""
@@ -239,7 +239,7 @@ class _ProgramImport:
         imports.save_source(db, replace(now, counts=counts, last_run=self._service.run))
 
     def _count_source(self, before: SourceState | None, messages: int) -> Json:
-        """Return the figures of the current source; its threads are those of an earlier run, if there was one."""
+        """Return the figures of the current source, with the threads of an earlier run, if any."""
         added = {name: count - self._start[name] for name, count in self._read_figures().items()}
         return {**added, **(before.counts if before is not None else {}), "messages": messages}
 
@@ -253,7 +253,7 @@ class _ProgramImport:
         self._report.child_threads += before.counts.get("children", 0)
 
     def _add_beginning(self, before: SourceState) -> None:
-        """Count what an earlier import read of the current source, but no thread twice."""
+        """Add the figures of an earlier run of the current source, without counting threads twice."""
         now = self._read_figures()
         self._report.unchanged += before.counts.get("messages", 0)
         self._report.threads += max(0, before.counts.get("threads", 0) - now["threads"] + self._start["threads"])
@@ -338,7 +338,7 @@ class _ProgramImport:
             self._report.tasks += len(todos)
 
     def _write_todos(self, db: Database, todos: Sequence[TodoItem]) -> int:
-        """Put tasks on the boards of their threads' workspaces; return how many are new or changed."""
+        """Add tasks to the boards of their threads' workspaces; return how many are new or changed."""
         store = self._service.store
         origins = imports.find_entries(db, self._importer.program, [THREAD + t.thread.id for t in todos])
         boards: dict[str, list[Json]] = {}
@@ -371,7 +371,7 @@ class _ProgramImport:
 
 
 def _to_issue(todo: TodoItem) -> Json:
-    """Return a task in the form of an issue of beads."""
+    """Convert a task to an issue of beads."""
     prefix = todo.thread.id[:8]
     return {
         "id": f"{prefix}-{todo.id}",
@@ -387,7 +387,7 @@ def _to_issue(todo: TodoItem) -> Json:
 
 
 def _add_blocks(issues: Sequence[Json]) -> None:
-    """Turn the tasks that an issue blocks into dependencies of those."""
+    """Turn the tasks that an issue blocks into their dependencies."""
     by_id = {issue["id"]: issue for issue in issues}
     for issue in issues:
         for other in issue.pop("blocks"):
@@ -413,7 +413,7 @@ def _make_batches(entries: Iterator[Entry]) -> Iterator[list[Entry]]:
 
 
 def _remove_unfinished(batches: Iterator[list[Entry]]) -> Iterator[list[Entry]]:
-    """Leave out the last answer if the program is still writing it."""
+    """Remove the last answer if the program is still writing it."""
     before: list[Entry] | None = None
     for batch in batches:
         if before is not None:
@@ -424,8 +424,8 @@ def _remove_unfinished(batches: Iterator[list[Entry]]) -> Iterator[list[Entry]]:
 
 
 def count_unfinished(entries: Sequence[Entry]) -> int:
-    """Return how many entries the last answer has if it is unfinished or its calls have no results."""
-    if entries and entries[-1].kind == "raw" and entries[-1].is_open:  # a line that is being written
+    """Return the number of entries of the last answer if it or the results of its calls are unfinished."""
+    if entries and entries[-1].kind == "raw" and entries[-1].is_open:  # a line that is still being written
         return 1 + count_unfinished(entries[:-1])
     groups = _find_last_answer(list(group_entries(entries)))
     answer = list(itertools.chain.from_iterable(groups))
@@ -440,7 +440,7 @@ def _is_unfinished(first: Sequence[Entry], answer: Sequence[Entry]) -> bool:
 
 
 def _find_last_answer(groups: Sequence[Sequence[Entry]]) -> Sequence[Sequence[Entry]]:
-    """Return the groups from the last answer on; none if a user's message comes after it."""
+    """Return the groups from the last answer on; none if a user's message follows it."""
     for start in reversed(range(len(groups))):
         if groups[start][0].role in ("assistant", "user"):
             return groups[start:] if groups[start][0].role == "assistant" else ()
@@ -465,7 +465,7 @@ def _measure(source: Source) -> int:
 
 
 def _read_state(source: Source) -> SourceState | None:
-    """Return the state of a source with the hash of its beginning, None if it cannot be read."""
+    """Return the state of a source with the hash of its beginning; None if unreadable."""
     state = _find_state(source)
     if state is None:
         return None
@@ -508,9 +508,9 @@ def _resume_at(before: SourceState | None, now: SourceState) -> int:
 async def watch(
     service: Service, roots: Sequence[tuple[Importer, Path]], tell: Callable[[RunReport], None], rounds: int = 0
 ) -> list[str]:
-    """Follow the programs that were imported before until stopped; return their names.
+    """Follow the programs imported before until stopped; return their names.
 
-    `rounds` bounds the number of looks.
+    `rounds` limits the number of checks.
     """
     programs = {state.program for state in await service.store.read(imports.list_sources)}
     followed = [(importer, root) for importer, root in roots if importer.program in programs]
@@ -529,7 +529,7 @@ async def watch(
 
 
 class UndoPlan(Struct, frozen=True):
-    """Threads and tasks that an undo removes; `stays`: threads that were continued here."""
+    """Threads and tasks that an undo removes; `stays`: threads continued here, which stay."""
 
     run: str
     parts: tuple[RunPart, ...]
@@ -552,13 +552,13 @@ class UndoPlan(Struct, frozen=True):
 
 
 def plan_undo(db: Database, run: str) -> UndoPlan:
-    """List the threads and tasks that a run added."""
+    """List the threads and tasks added by a run."""
     tasks = {e.task_id for e in task_rows.list_events_of_batch(db, run) if e.action == "import"}
     return UndoPlan(run, tuple(imports.list_run_parts(db, run)), tuple(sorted(tasks)))
 
 
 async def undo(store: Store, plan: UndoPlan) -> list[str]:
-    """Remove the threads, messages and tasks that a run added; return why threads stay."""
+    """Remove the threads, messages and tasks added by a run; return why threads stay."""
     problems = [f"{part.title!r} was continued here and stays" for part in plan.stays]
     stays = {part.thread_id for part in plan.stays}
     for part in plan.goes:
@@ -566,7 +566,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
             await store.write(imports.remove_groups, part.thread_id)
             await store.write(imports.move_threads_back, plan.run, part.thread_id)
             if part.is_new or not await store.write(imports.remove_messages, plan.run, part.thread_id):
-                with contextlib.suppress(StoreError):  # deleted before
+                with contextlib.suppress(StoreError):  # already deleted
                     await store.write(removal.delete_thread, part.thread_id, store.clock.now())
                 await purging.purge_thread(store, part.thread_id)
         except SaktiError as e:

@@ -1,4 +1,4 @@
-"""Read the history of vibe: for each session a snapshot in chunks, and a journal of later changes.
+"""Read the history of vibe: per session a snapshot in chunks, and a journal of later changes.
 
 Hashes of chunks and records are not checked. This is the format of version 3.0.
 """
@@ -51,7 +51,7 @@ class Vibe(Importer):
 
 
 def _read_items(folder: Path, current: Json, findings: Findings) -> dict[str, Json]:
-    """Return the entries of a session in order: those of the snapshot with the changes of the journal."""
+    """Return the entries of a session in order: the snapshot with the changes of the journal."""
     generation = inputs.as_text(current, "generation")
     manifest: Json = {}
     if generation:
@@ -69,7 +69,7 @@ def _read_items(folder: Path, current: Json, findings: Findings) -> dict[str, Js
 
 
 def _read_snapshot(folder: Path, manifest: Json, findings: Findings) -> dict[str, Json]:
-    """Return the entries of the chunks that a snapshot names."""
+    """Return the entries of the chunks listed in a snapshot."""
     items: dict[str, Json] = {}
     for chunk in inputs.as_list(manifest, "projection_state", "chunks"):
         path = folder / "chunks" / f"{Path(inputs.as_text(chunk)).name}.json"

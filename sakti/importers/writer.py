@@ -1,7 +1,7 @@
-"""Turn entries of other programs into threads and messages, a batch in each transaction.
+"""Turn entries of other programs into threads and messages, one batch per transaction.
 
-The writer has no state between batches: the place of an entry is read from the database, so an import can be killed at
-any point and repeated.
+The writer has no state between batches: the position of an entry is read from the database, so an import can be
+killed at any point and repeated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BATCH = 200  # entries in one transaction
 
 
 class Counts(Struct):
-    """Figures of an import; `messages` are prompts and answers, without results of tools."""
+    """Figures of an import; `messages` are prompts and answers, without tool results."""
 
     new: int = 0
     unchanged: int = 0
@@ -60,7 +60,7 @@ class ImportWriter(Struct, frozen=True):
         return batch.counts
 
     def preview(self, db: Database, entries: Sequence[Entry]) -> Counts:
-        """Count what `write` would store."""
+        """Count the entries that `write` would store."""
         batch = _Batch(self, db, entries)
         for group in group_entries(entries):
             batch.count(group, [e for e in group if e.id not in batch.origins])
@@ -80,7 +80,7 @@ def group_entries(entries: Iterable[Entry]) -> Iterable[list[Entry]]:
 
 
 def is_continuation(before: Entry, entry: Entry) -> bool:
-    """Return whether an entry belongs to the message of the one before it."""
+    """Return whether an entry belongs to the same message as the one before it."""
     if before.kind != "message" or entry.kind != "message" or before.thread.id != entry.thread.id:
         return False
     if before.role != entry.role:
@@ -89,8 +89,6 @@ def is_continuation(before: Entry, entry: Entry) -> bool:
 
 
 class _Batch:
-    """Work of one transaction."""
-
     def __init__(self, writer: ImportWriter, db: Database, entries: Sequence[Entry]) -> None:
         self._writer, self._db = writer, db
         keys = {key for e in entries for key in (e.id, e.parent, *_list_thread_keys(e.thread)) if key}

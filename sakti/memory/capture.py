@@ -1,8 +1,8 @@
 """Export a thread as a file for the replay benchmark: messages, times, settings, no secrets.
 
-One JSON object a line: a `config` line, then a line a turn. A step is one text or tool call of the agent with its
-result; several calls of one answer become steps of their own. Thinking, images and what a guardrail withheld stay
-out.
+One JSON object per line: a `config` line, then one line per turn. A step is one text or tool call of the agent with
+its result; several calls of one answer become steps of their own. Thinking, images and messages withheld by a
+guardrail are left out.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, TextPart, ToolCallPart, ToolResultPart, join_plain_text
 from sakti.store.secrets import MARK, mask_secrets
 
-WORD = "word"  # one token, as is each " word" behind it, in o200k_base
+WORD = "word"  # one token in o200k_base, and so is each " word" after it
 
 
 class Redactor:
     """Masks keys, tokens, passwords and the user's home folder.
 
-    With `counter`, texts are replaced by blanks of as many tokens. `secrets` counts the masked ones.
+    With `counter`, texts are replaced by blanks of as many tokens. `secrets` counts the masked secrets.
     """
 
     def __init__(self, counter: Counter | None = None, home: str = "") -> None:
@@ -40,7 +40,7 @@ class Redactor:
         return clean.replace(self._home, "~") if self._home else clean
 
     def value(self, value: Any, name: str = "") -> Any:
-        """Redact a tool's argument; its `name` tells a password from other texts."""
+        """Redact a tool's argument; `name` identifies passwords."""
         if isinstance(value, dict):
             return {k: self.value(v, k) for k, v in cast("Json", value).items()}
         if isinstance(value, list):
@@ -56,7 +56,7 @@ def iter_bundle(
 ) -> Iterator[Json]:
     """Yield the lines of the file.
 
-    `actors`: (time, model) of the agent's calls. `settings` as they are in force.
+    `actors`: (time, model) of the agent's calls. `settings` are those in force.
     """
     yield {"type": "config", "config": convert_settings(settings)}
     saved = [m for m in messages if m.state == "saved"]
@@ -81,7 +81,7 @@ def _turn_bounds(dialogue: Sequence[Message]) -> list[int]:
 
 
 def _find_model(actors: Sequence[tuple[int, str]], begin: int, until: float) -> Json:
-    """Return the model that was called last within a time."""
+    """Return the model of the last call in a time range."""
     models = [model for time, model in actors if begin <= time < until]
     return {"model": models[-1]} if models else {}
 

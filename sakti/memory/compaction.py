@@ -19,7 +19,7 @@ from sakti.store.memory import Group, UndoCompaction, moves
 from sakti.store.memory.moves import Compaction
 from sakti.store.threads import threads
 
-USUAL_SHARE = 0.1  # tokens of an observation per token of its messages; only for the estimate before a compaction
+USUAL_SHARE = 0.1  # tokens of an observation per token of its messages; for the estimate before a compaction
 
 
 def select_messages(state: MemoryState, *, whole_turn: bool = True) -> list[Message]:
@@ -41,8 +41,8 @@ def select_messages(state: MemoryState, *, whole_turn: bool = True) -> list[Mess
 async def observe_all(observation: Observation, focus: str, into: list[Group], *, whole_turn: bool) -> None:
     """Activate the buffered groups of the messages to compact, and observe the others now.
 
-    `into` gets the activated groups, also if the caller is cancelled. Groups are never split: one that begins in the
-    range goes whole, even if it reaches into the last exchange.
+    The activated groups are added to `into`, even if the caller is cancelled. Groups are never split: one that begins
+    in the range is observed completely, even if it reaches into the last exchange.
     """
     state = observation.state
     selected = select_messages(state, whole_turn=whole_turn)
@@ -74,7 +74,7 @@ async def _run_unless_cancelled(work: Coroutine[Any, Any, object]) -> bool:
 async def compact(observation: Observation, focus: str) -> CompactionFinished:
     """Compact the thread; a cancelled run keeps and records its finished part, so it can be undone.
 
-    `warnings` says what stays. The record covers exactly what this run activated itself.
+    `warnings` describes the messages that stay. The record covers exactly the groups that this run activated.
     """
     state = observation.state
     stopped = not await _run_unless_cancelled(_join(observation))
@@ -115,7 +115,7 @@ async def compact(observation: Observation, focus: str) -> CompactionFinished:
 
 
 def _report_unchanged(state: MemoryState, tokens: int, why: str | None, *, stopped: bool) -> CompactionFinished:
-    """Return the end of a compaction that changed nothing; `why` is None if there was nothing to observe."""
+    """Return the result of a compaction without effect; `why` is None if there was nothing to observe."""
     warnings = () if why is None else (why or "Memory could not observe; nothing was changed.",)
     return CompactionFinished(state.window.record.id, 0, tokens, tokens, 0, warnings, stopped=stopped)
 
@@ -157,7 +157,7 @@ def _record(
 
 
 async def undo(observation: Observation) -> CompactionFinished | None:
-    """Undo the thread's last compaction; None if it has no compaction, or other data would change.
+    """Undo the thread's last compaction; None without one, or if that would change other data.
 
     A Notice gives the reason.
     """
@@ -184,7 +184,7 @@ async def undo(observation: Observation) -> CompactionFinished | None:
 
 
 def preview(state: MemoryState) -> tuple[int, int, int]:
-    """Return (messages that /compact would observe, tokens now, estimated tokens after)."""
+    """Return (messages that /compact would observe, current tokens, estimated tokens afterwards)."""
     selected = select_messages(state)
     before = state.window.pending + state.observation_tokens
     if not selected:
@@ -199,10 +199,10 @@ def preview(state: MemoryState) -> tuple[int, int, int]:
 
 
 def _snapshot(state: MemoryState) -> Json:
-    """Return what only an undo needs.
+    """Return the data that only an undo needs.
 
-    The buffered groups, the record's last times, the thread's task, and whether only a part of the pending messages
-    was sent.
+    These are the buffered groups, the record's last times, the thread's task, and whether only a part of the pending
+    messages was sent.
     """
     window, metadata = state.window, state.window.thread.metadata
     return {

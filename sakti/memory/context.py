@@ -1,7 +1,7 @@
 """Build memory's part of a request: working memory, carry-over, reflections, observations.
 
-They come in this order. Every group is a separate block and nothing in a block changes within a day, so the prompt's
-prefix stays cached. Volatile facts go into the tail.
+The blocks are in this order. Every group is a separate block, and no block changes within a day, so the prompt's
+prefix stays cached. Volatile facts go to the end of the request.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _ARROW = lazy_pattern(r"^([ \t]+[*-] )-> ?", re.MULTILINE)
 
 
 def strip_for_actor(text: str) -> str:
-    """Remove 🟡 and 🟢 and the arrows that open nested lines, and repeated heads; 🔴 and ✅ stay."""
+    """Remove 🟡, 🟢, repeated speakers, and the arrows of nested lines; 🔴 and ✅ stay."""
     return share_heads(_ARROW.sub(r"\1", _MINOR.sub(r"\1", text)))
 
 
 def render_group(group: Group, now: int, previous_date: int | None, *, tagged: bool, threads: bool = False) -> str:
     """Render one group for the request.
 
-    `now` is noon of the day and `previous_date` the last date before it in the log: both change once a day at most.
+    `now` is noon of the day and `previous_date` the last date before it in the log: both change at most once a day.
     The tag gives the range of messages for recall, and in a log of several `threads` the thread; a reflection of
     several has a tag for each.
     """
@@ -60,7 +60,7 @@ def render_group(group: Group, now: int, previous_date: int | None, *, tagged: b
             if text:
                 shown = dates.add_relative_time_to_observations(strip_for_actor(text), now, previous_date).strip("\n")
                 blocks.append(f"{shared.format_tag(group, spans, ranges=tagged)}\n{shown}\n</observation-group>")
-                previous_date = None  # the next thread starts its own dates
+                previous_date = None  # each thread has its own dates
         return "\n".join(blocks)
     text = dates.add_relative_time_to_observations(strip_for_actor(group.text), now, previous_date).strip("\n")
     if not tagged or group.first_index is None:
@@ -70,13 +70,13 @@ def render_group(group: Group, now: int, previous_date: int | None, *, tagged: b
     return f"{head}\n{text}\n</observation-group>"
 
 
-LOG_KINDS = ("observations", "reflection")  # of blocks
+LOG_KINDS = ("observations", "reflection")  # kinds of blocks
 REMINDER_ID = "synthetic-reminder"
-SPARE_BLOCKS = 50  # rendered blocks that are not in the log, which stay cached
+SPARE_BLOCKS = 50  # most rendered blocks outside the log that stay cached
 
 
 class ContextBuilder:
-    """Renders blocks and counts them, each once as long as neither it nor the day has changed."""
+    """Renders blocks and counts their tokens once, until the block or the day changes."""
 
     def __init__(self, counter: Counter, *, tagged: bool) -> None:
         self._counter = counter
@@ -89,16 +89,16 @@ class ContextBuilder:
         self._thread: Thread | None = None
 
     def share(self, thread: Thread) -> None:
-        """Treat the log as one of several threads from now on; `thread` is the one it is shown to."""
+        """Treat the log as shared by several threads from now on; `thread` is the reader."""
         self._thread = thread
         self._cache, self._made = {}, ([], 0, (), 0)
 
     def log(self, active: Sequence[Group], now: int) -> tuple[Block, ...]:
-        """Return one block per group, in order; `now` is noon of the day. Empty without observations."""
+        """Return one block per group, in order; empty without observations. `now` is noon of the day."""
         return self._render(active, now)[2]
 
     def tokens(self, active: Sequence[Group], now: int) -> int:
-        """Return the tokens of the log as it is sent, without the instructions around it."""
+        """Return the tokens of the log as sent, without the instructions around it."""
         return self._render(active, now)[3]
 
     def _render_group(self, group: Group, now: int, previous: int | None) -> Block:
@@ -121,7 +121,7 @@ class ContextBuilder:
             fresh[key] = self._cache.get(key) or self._render_group(group, now, previous)
             last = self._last_dates.get(group.id)
             previous = previous if last is None else last
-        # blocks of groups that are about to enter the log stay cached, so that they are counted once
+        # blocks of groups that will soon enter the log stay cached, so that they are counted once
         self._cache = self._cache | fresh if len(self._cache) <= 2 * len(fresh) + SPARE_BLOCKS else fresh
         *rest, newest = fresh.values()
         blocks = (self.text("memory", self._join_instructions()), *rest, structs.replace(newest, edge=True))
@@ -138,7 +138,7 @@ class ContextBuilder:
         return structs.replace(block, edge=True) if edge else block
 
     def cut_message(self, message: Message, tokens: int) -> Message:
-        """Return a message of at most about `tokens` tokens."""
+        """Return a message cut to about `tokens` tokens."""
         if message.tokens <= tokens:
             return message
         key = (message.id, message.tokens, tokens)
@@ -177,12 +177,12 @@ class ContextBuilder:
         )
 
 
-LEAST_EXCERPT = 600  # tokens that a shortened message has at least
+LEAST_EXCERPT = 600  # least tokens of a shortened message
 SHORTENED = "[Shortened to fit: memory-search finds all of it.]"
 
 
 def shorten_message(message: Message, tokens: int, counter: Counter) -> Message:
-    """Return a message of about `tokens` tokens: of each long text in it the beginning and the end."""
+    """Return a message of about `tokens` tokens: long texts keep their beginning and end."""
     fixed = sum(size for part, size in zip(message.parts, message.part_tokens, strict=False) if not _has_text(part))
     sizes = [s for part, s in zip(message.parts, message.part_tokens, strict=False) if _has_text(part)]
     limit = max(LEAST_EXCERPT, _share_out(sizes, tokens - fixed))
@@ -204,7 +204,7 @@ def _has_text(part: Part) -> bool:
 
 
 def _share_out(sizes: Sequence[int], room: int) -> int:
-    """Return the size to which the largest of `sizes` are cut, so that all fit `room`."""
+    """Return the size to which the largest of `sizes` must be cut so that all fit `room`."""
     for number, size in enumerate(sorted(sizes)):
         share = room // (len(sizes) - number)
         if size > share:
@@ -233,7 +233,7 @@ def _cut_part(part: Part, cut: Callable[[str], str]) -> Part:
 
 
 def collect_changing_parts(current_task: str | None, suggested_response: str | None, gap_ms: int) -> dict[str, str]:
-    """Return what changes from step to step: a pause before the newest prompt, task, suggested response."""
+    """Return the parts that may change with each step: pause before the prompt, task, suggested response."""
     out: dict[str, str] = {}
     if gap := dates.format_temporal_gap(gap_ms):
         out["gap"] = f"[{gap}]"
@@ -245,9 +245,9 @@ def collect_changing_parts(current_task: str | None, suggested_response: str | N
 
 
 def select_carried_over(earlier: CarryOver, head: str, counter: Counter, limit: int) -> list[CarriedPiece]:
-    """Return the lines below `head` that a new thread starts with, at most `limit` tokens in total.
+    """Return the lines below `head` that a new thread begins with, `limit` tokens in total.
 
-    Newest threads and pinned lines come first; what does not fit is left out.
+    Newest threads and pinned lines come first; lines that do not fit are left out.
     """
     pieces: list[CarriedPiece] = []
     if earlier.title:

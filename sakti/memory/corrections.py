@@ -1,4 +1,4 @@
-"""Correct lines of the log, and compare it with former states."""
+"""Correct lines of the log, and compare the log with earlier states."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 async def correct(state: MemoryState, line: str, action: Action, text: str = "") -> LineCorrection:
-    """Correct a line of the log, named by its id or the end of it; the window is updated at once.
+    """Correct a log line, named by its id or the end of the id; the window is updated at once.
 
     Raises `MemoryFailure`: not_found, ambiguous, empty, unchanged.
     """
@@ -41,7 +41,7 @@ async def correct(state: MemoryState, line: str, action: Action, text: str = "")
 
 
 async def erase(state: MemoryState, line: str) -> purging.Copies:
-    """Erase a line of the log for good, also from results of tools; the window is updated at once.
+    """Erase a log line for good, also from tool results; the window is updated at once.
 
     Returns the erased texts. Raises `MemoryFailure`: not_found, ambiguous.
     """
@@ -78,7 +78,7 @@ async def undo(state: MemoryState, line: str | None = None) -> LineCorrection:
 def parse_time(text: str, now: int, timezone: str) -> int | None:
     """Parse "now", "yesterday", "90m", "2d ago", a date, a date and time, or Unix ms; else None.
 
-    A date alone is its beginning, in `timezone`.
+    A date without a time means its midnight in `timezone`.
     """
     text, zone = text.strip(), ZoneInfo(timezone)
     if text == "now":
@@ -99,9 +99,9 @@ def parse_time(text: str, now: int, timezone: str) -> int | None:
 
 
 class LogDiff(Struct, frozen=True):
-    """Difference of two states of a log.
+    """Difference between two states of a log.
 
-    Lines of the newer only, of the older only, and pairs (older, newer) of a changed line.
+    Lines only in the newer state, lines only in the older one, and pairs (older, newer) of changed lines.
     """
 
     added: tuple[LogLine, ...]

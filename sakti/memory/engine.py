@@ -1,7 +1,7 @@
-"""Offer observational memory to the agent: messages go in, the window of the next request comes out.
+"""Manage observational memory for the agent: add messages, get the window of the next request.
 
 A turn is `begin_turn`, then `prepare` before every model call, then `end_turn`; `add` follows every stored message.
-Below the thresholds nothing is read or written between the calls of a turn, and no failure of memory ends a turn.
+Below the thresholds nothing is read or written between the calls of a turn. A failure of memory never ends a turn.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ DEFAULT_CACHE_TTL = 5 * policy.MINUTE
 
 
 class Prepared(Struct, frozen=True, dict=True):
-    """Memory's part of one request; `tail` are the volatile facts as of now."""
+    """Memory's part of one request; `tail` has the current volatile facts."""
 
     blocks: tuple[Block, ...]
     messages: tuple[Message, ...]
@@ -116,11 +116,11 @@ class MemoryEngine:
 
     @property
     def is_unrecorded(self) -> bool:
-        """Return whether the thread was opened without its record, as the database could not be written then."""
+        """Return whether the thread has no memory record because the database was not writable on opening."""
         return self._state is not None and not self.record_id and self._writes
 
     async def open(self, thread: Thread) -> None:
-        """Load the thread's memory; events report stale leases and wrong states that were repaired."""
+        """Load the thread's memory; events report cleared leases and repaired states."""
         if self._state is not None:
             await self.close()
             self._closed = False
@@ -177,20 +177,20 @@ class MemoryEngine:
         return record
 
     def _load_failures(self, state: MemoryState) -> None:
-        """Let the Observer's failures in this log count across processes."""
+        """Count the Observer's failures in this log across processes."""
         if isinstance(self._worker.observer, FallbackObserver) and self._observes:
             store = functools.partial(self._write_metadata, state)
             self._worker.observer.load_failures(state.window.record.metadata, store)
 
     async def _find_rates(self) -> None:
-        """Look up the Observer's price; the price list is slow to load, so nothing waits for it."""
+        """Look up the Observer's price in the background; loading the price list is slow."""
         self._rates = status.find_rates(self._worker.observer.name)
         self._announce()
 
     # --- a turn -----------------------------------------------------------------------------------------
 
     async def begin_turn(self, *, provider: str, model: str, cache_ttl: int = DEFAULT_CACHE_TTL) -> None:
-        """Load what other processes changed; activate early when the prompt cache is cold anyway.
+        """Load changes of other processes; activate early if the prompt cache is cold anyway.
 
         It is cold after idle time (`cache_ttl`: its lifetime in ms) or after a change of provider or model.
         """
@@ -225,7 +225,7 @@ class MemoryEngine:
         return None
 
     def add(self, message: Message) -> None:
-        """Add a message that was just made durable to the window."""
+        """Add a message that was just stored to the window."""
         state = self.state
         if message.role == "user":
             if self._step == 0:
@@ -237,14 +237,14 @@ class MemoryEngine:
         self._last_message_at = message.created_at
 
     def forget(self, message_ids: list[str]) -> None:
-        """Remove messages that a guardrail withheld from the window."""
+        """Remove messages withheld by a guardrail from the window."""
         self.state.window.forget(set(message_ids))
         self._step = 0
 
     def set_models(self, observer: Observer, reflector: Reflector) -> None:
-        """Replace Observer and Reflector, for a model whose limits are known now."""
+        """Replace Observer and Reflector for a model whose limits are now known."""
         self._worker.observer, self._worker.reflector = observer, reflector
-        self._chosen = observer.name  # before failures are loaded: afterwards it may be the fallback's name
+        self._chosen = observer.name  # before failures are loaded, since the name may change to the fallback's
         if self._state is not None:
             self._load_failures(self._state)
 
@@ -259,9 +259,9 @@ class MemoryEngine:
     ) -> Prepared:
         """Return the window for the next model call.
 
-        `budget`: tokens that the model's window leaves for memory and messages, None if unknown. `facts` that changed
-        are sent with the newest message, beside memory's own (None: no facts are sent). Waits for a model only above
-        `block_after`, or at the threshold when nothing is buffered and nothing is running.
+        `budget`: tokens that the model's window leaves for memory and messages, None if unknown. Changed `facts` are
+        sent with the newest message, together with those of memory (None: no facts are sent). It only waits for a
+        model above `block_after`, or at the threshold if nothing is buffered or running.
         """
         state = self.state
         self._step, self._budget, state.budget = step, budget, budget
@@ -279,21 +279,21 @@ class MemoryEngine:
         return prepared
 
     def _warn_of_unsent(self, state: MemoryState, sent: tuple[Message, ...]) -> None:
-        """Warn once of messages that are not sent in full, unless an undo or a late job already explains it."""
+        """Warn once about messages not sent in full, unless an undo or a late job explains it."""
         unsent = memory_request.describe_unsent(*memory_request.count_unsent(state.window, sent))
         if unsent and not (self._has_unsent or state.is_suspended or self._patience.is_over):
             self._emit(Notice("warning", "Memory", unsent))
         self._has_unsent = bool(unsent)
 
     def next_facts(self, facts: Mapping[str, str]) -> dict[str, str]:
-        """Return the facts, memory's included, that the next request would add to the stored ones."""
+        """Return the facts, memory's included, that the next request would add."""
         state, request = self.state, self._request
         return memory_request.select_next_facts(
             self._build_messages(), {**facts, **request.tail(state)}, self._clock.now()
         )
 
     def preview(self) -> Prepared:
-        """Return the window as it would be sent now, without changing or writing anything."""
+        """Return the window as it would be sent, without changing or writing anything."""
         return self._prepare(self.state, self.status())
 
     def _prepare(self, state: MemoryState, now: MemoryStatus) -> Prepared:
@@ -307,10 +307,10 @@ class MemoryEngine:
         """Activate and start due work before a request; wait if it must."""
         state.settle()
         if not state.is_suspended:
-            if state.is_full():  # groups that another window buffered are activated before any model is asked
+            if state.is_full():  # activate groups buffered by another window before a model is asked
                 await state.refresh()
             await state.activate_due()
-        if facts is not None:  # before a job begins to read the newest message, which this changes
+        if facts is not None:  # before a job reads the newest message, which this changes
             await self._attach_facts(state, facts)
         if state.is_suspended:
             return
@@ -323,7 +323,7 @@ class MemoryEngine:
         self._report_late(state)
 
     def _stop_waiting_for_model(self) -> bool:
-        """Let the running observation end without its model; False if nothing can take its place."""
+        """Let the running observation end without its model; False if it has no substitute."""
         observer = self._worker.observer
         thread_id = self.state.window.thread.id
         return isinstance(observer, FallbackObserver) and observer.stand_in(thread_id, self._patience.limit)
@@ -336,7 +336,7 @@ class MemoryEngine:
             )
 
     async def _attach_facts(self, state: MemoryState, facts: Mapping[str, str]) -> None:
-        """Attach the changed facts to the newest message, from now on; if the store fails it stays as it is."""
+        """Attach the changed facts to the newest message; if the store fails, the message stays as it is."""
         try:
             await self._request.attach_facts(state, facts, self._clock.now(), begins=self._step == 1)
         except StoreError as e:
@@ -362,12 +362,12 @@ class MemoryEngine:
             self._emit(Notice("warning", e.title, e.message))
 
     def status(self) -> MemoryStatus:
-        """Return the windows as they are now, with the same numbers as in the request."""
+        """Return the current status of the windows, with the same numbers as in the request."""
         observer = self._worker.observer.name
         reason = self._options.reason if observer == self._chosen else f"{self._chosen} could not observe"
         models = status.MemoryModels(observer, self._worker.reflector.name, self._rates, reason)
         now = status.build_status(self.state, models, self._step, running=self._observation.running() is not None)
-        if not (self._settings.enabled and self._writes):  # nothing is ever observed here
+        if not (self._settings.enabled and self._writes):  # nothing is ever observed in this mode
             now = structs.replace(now, phase="read-only" if self._settings.enabled else "off", next_buffer_at=None)
         messages, log = self._request.count_unsent(self.state, self._build_messages())
         return structs.replace(now, unsent=messages, unsent_observations=log)
@@ -387,7 +387,7 @@ class MemoryEngine:
     async def _manual_operation(self) -> AsyncGenerator[MemoryState]:
         """Guard every change of memory that the user requests.
 
-        The thread's turn lease is held and other windows' changes are loaded. Raises `MemoryFailure` (busy,
+        It holds the thread's turn lease and loads the changes of other windows. Raises `MemoryFailure` (busy,
         read_only).
         """
         state = self.state
@@ -397,7 +397,7 @@ class MemoryEngine:
             yield state
 
     async def refresh(self) -> bool:
-        """Load what other windows changed in this memory; return whether they did."""
+        """Load changes of this memory by other windows; return whether there were any."""
         return await self.state.refresh()
 
     async def observe_now(self, focus: str = "") -> bool:
@@ -407,7 +407,7 @@ class MemoryEngine:
         sent.
         """
         state = self.state
-        await state.refresh()  # messages that another window has observed leave the next request anyway
+        await state.refresh()  # messages observed by another window leave the next request anyway
         before = state.window.pending
         if self._observes:
             shrinking = asyncio.create_task(self._observe_all(focus))
@@ -422,20 +422,23 @@ class MemoryEngine:
         return True
 
     async def compact(self, focus: str = "") -> CompactionFinished:
-        """Observe everything pending except the last exchange, after running work.
+        """Observe all pending messages except the last exchange, after running jobs have ended.
 
-        Nothing pending: `messages` is 0 and no model is called. Raises `MemoryFailure` (busy) while another window
-        runs a turn in the thread.
+        If nothing is pending, `messages` is 0 and no model is called. Raises `MemoryFailure` (busy) while another
+        window runs a turn in the thread.
         """
         async with self._manual_operation():
             done = await compaction.compact(self._observation, focus)
-        if not self._closed:  # else the screen shows another thread
+        if not self._closed:  # after closing, the screen shows another thread
             self._emit(done)
         self._announce()
         return done
 
     async def undo_compaction(self) -> CompactionFinished | None:
-        """Restore the state before the last compaction; None, with a Notice, if impossible. Raises busy."""
+        """Restore the state before the last compaction; None, with a Notice, if impossible.
+
+        Raises `MemoryFailure` (busy).
+        """
         async with self._manual_operation():
             done = await compaction.undo(self._observation)
         if done is not None:
@@ -443,29 +446,38 @@ class MemoryEngine:
         return done
 
     async def erase(self, line: str) -> Copies:
-        """Erase a line for good, from the database and its copies; return its texts, which files may repeat.
+        """Erase a line for good, from the database and its copies; return its texts.
 
-        Raises `MemoryFailure`: not_found, ambiguous, busy.
+        Files may repeat them. Raises `MemoryFailure`: not_found, ambiguous, busy.
         """
         async with self._manual_operation() as state:
             return await corrections.erase(state, line)
 
     async def correct(self, line: str, action: Action, text: str = "") -> LineCorrection:
-        """Correct a line, named by id or its end. Raises not_found, ambiguous, empty, unchanged, busy."""
+        """Correct a line, named by its id or the end of the id.
+
+        Raises `MemoryFailure`: not_found, ambiguous, empty, unchanged, busy.
+        """
         async with self._manual_operation() as state:
             return await corrections.correct(state, line, action, text)
 
     async def carried_lines(self) -> list[CarriedLine]:
-        """Return the lines of earlier threads that the requests of this thread begin with."""
+        """Return the lines of earlier threads at the beginning of this thread's requests."""
         return await self._request.carried_lines(self.state, is_new=self._new_thread)
 
     async def remove_carried(self, line: CarriedLine, *, removed: bool = True) -> None:
-        """Remove a line of the carry-over, or restore it. Raises `MemoryFailure` (read_only)."""
+        """Remove a line of the carry-over, or restore it.
+
+        Raises `MemoryFailure` (read_only).
+        """
         self._require_writable()
         await self._request.remove_carried(self.state, line, removed=removed)
 
     async def undo_correction(self, line: str | None = None) -> LineCorrection:
-        """Undo the newest correction, of a line or the log. Raises `MemoryFailure` (not_found, busy)."""
+        """Undo the newest correction of a line or of the log.
+
+        Raises `MemoryFailure`: not_found, busy.
+        """
         async with self._manual_operation() as state:
             return await corrections.undo(state, line)
 
@@ -476,8 +488,8 @@ class MemoryEngine:
     async def reflect_now(self) -> bool:
         """Condense the complete log now and wait for the Reflector.
 
-        False when there is nothing to condense, or it failed (`status().note` says why). Raises `MemoryFailure`
-        (busy).
+        Returns False if there is nothing to condense, or if it failed (`status().note` has the reason). Raises
+        `MemoryFailure` (busy).
         """
         async with self._manual_operation() as state:
             await self._observation.join()
@@ -500,12 +512,12 @@ class MemoryEngine:
             return await self._reflection.undo(generation)
 
     async def observe_rest(self) -> bool:
-        """Observe everything that may be observed, on exit; False if nothing was."""
+        """Observe all observable messages, on exit; False if there were none."""
         async with self._manual_operation():
             return await compaction.observe_rest(self._observation)
 
     def count_tokens_to_observe(self) -> int:
-        """Return the tokens that `observe_rest` would observe; 0 where automatic observation is off."""
+        """Return the tokens that `observe_rest` would observe; 0 if automatic observation is off."""
         return compaction.count_unobserved(self.state) if self._observes and self.state.phase is not Phase.PAUSED else 0
 
     async def pause(self) -> None:
@@ -519,7 +531,7 @@ class MemoryEngine:
             self._pricing = asyncio.create_task(self._find_rates())
 
     async def resume(self, *, start: bool = True) -> None:
-        """Continue where `pause` stopped, oldest first in the background; at once or with the next turn."""
+        """Continue after `pause`, oldest messages first, in the background; at once or with the next turn."""
         self._require_writable()
         if not self._settings.enabled:
             raise MemoryFailure("Memory is off here: there is nothing to resume.", code="off")
@@ -528,17 +540,17 @@ class MemoryEngine:
             self._observation.start()
 
     def tasks(self) -> list[asyncio.Task[Any]]:
-        """Return all running background work."""
+        """Return all running background tasks."""
         work = (self._observation.running(), self._reflection.running())
         return [*(t for t in work if t is not None), *self._request.running()]
 
     async def wait_idle(self) -> None:
-        """Wait until no background work runs."""
+        """Wait until no background task runs."""
         while tasks := self.tasks():
             await asyncio.wait(tasks)
 
     async def close(self) -> None:
-        """Cancel background work; never waits for a model."""
+        """Cancel background tasks; never waits for a model."""
         self._closed = True
         if self._state is None:
             return

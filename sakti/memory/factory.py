@@ -1,4 +1,4 @@
-"""Choose the Observer and the Reflector of a session, and replace a model that fails for good."""
+"""Choose the Observer and the Reflector of a session, and replace a model that keeps failing."""
 
 from __future__ import annotations
 
@@ -49,13 +49,16 @@ class ChosenObserver:
         return self._choices[0].worker.name
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        """Return the first successful worker's observations. Raises as the last one does."""
+        """Return the first successful worker's observations.
+
+        Raises the last worker's error.
+        """
         *first, last = select_fitting(self._choices, sum(m.tokens for m in request.messages))
         for observer in first:
             try:
                 return await observer.observe(request)
             except SaktiError as e:
-                log.info("%s could not observe, the next is asked: %s", observer.name, e.message)
+                log.info("%s could not observe, trying the next model: %s", observer.name, e.message)
         return await last.observe(request)
 
 
@@ -70,13 +73,16 @@ class ChosenReflector:
         return self._choices[0].worker.name
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        """Return the first successful worker's reflection. Raises as the last one does."""
+        """Return the first successful worker's reflection.
+
+        Raises the last worker's error.
+        """
         *first, last = select_fitting(self._choices, sum(self._count(text) for _, text in request.groups))
         for reflector in first:
             try:
                 return await reflector.reflect(request)
             except SaktiError as e:
-                log.info("%s could not reflect, the next is asked: %s", reflector.name, e.message)
+                log.info("%s could not reflect, trying the next model: %s", reflector.name, e.message)
         return await last.reflect(request)
 
 
@@ -84,9 +90,9 @@ EXTRACTIVE = "extractive"
 
 
 class ModelCandidate(Struct, frozen=True):
-    """Model that may work for memory; without a provider, the extractive implementation.
+    """Candidate model for memory; without a provider, the extractive implementation.
 
-    `up_to`: largest input in tokens, `window`: its context window, None where unknown.
+    `up_to`: largest input in tokens, `window`: its context window, None if unknown.
     """
 
     provider: Provider | None
@@ -104,7 +110,7 @@ def build(
     clock: Clock,
     max_output: int | None = None,
 ) -> tuple[Observer, Reflector]:
-    """Return Observer and Reflector of the candidates, each tried in order, extractive ones last."""
+    """Build Observer and Reflector from the candidates, each tried in order, the extractive ones last."""
     extractive = ExtractiveObserver(counter), ExtractiveReflector(counter)
 
     def model_of(one: ModelCandidate, *, observes: bool) -> MemoryModel:
@@ -139,19 +145,17 @@ def build(
 
 
 FAILURE_LIMIT = 3
-# Codes of failures that waiting does not fix: the model is not available.
+# Codes of failures that waiting does not fix: the model is unavailable.
 _UNAVAILABLE = (
     *("authentication", "permission", "not_found", "connection", "refused", "invalid_request"),
     *("context_too_long", "output_too_long", "certificate", "not_a_model", "endless"),
 )
-KEY = "observer_failures"  # in a record's metadata
+KEY = "observer_failures"  # key in a record's metadata
 REST_MS = 60 * 60_000  # pause of a model after repeated failures
 SLOW_REST_MS = 10 * 60_000  # pause of a model that did not answer in time
 
 
 class Failures(Struct, frozen=True):
-    """Consecutive failures of a model, and the time of the last (Unix ms)."""
-
     count: int = 0
     time: int = 0
 
@@ -159,9 +163,9 @@ class Failures(Struct, frozen=True):
 class FallbackObserver:
     """Observer that calls `model` and falls back to `extractive` after three failures in a row.
 
-    Failures count across processes. The fallback lasts for the thread's life after malformed answers or if the model is
-    unavailable, else for an hour. Single failures are left to the engine's backoff. A caller that stops waiting
-    gets the extractive answer (`stand_in`), and the model is not asked for ten minutes.
+    Failures count across processes. After malformed answers, or if the model is unavailable, the thread never uses
+    the model again; otherwise it is retried after an hour. Single failures are left to the engine's backoff. A caller
+    that stops waiting gets the extractive answer (`stand_in`), and the model rests for ten minutes.
     """
 
     def __init__(self, model: Observer, extractive: Observer, clock: Clock) -> None:
@@ -177,7 +181,7 @@ class FallbackObserver:
         return self._extractive.name if self._switched or self._is_resting() else self._model.name
 
     def load_failures(self, metadata: Mapping[str, Any], store: Callable[[Json], Awaitable[None]]) -> None:
-        """Load this model's failures from a record's metadata, and `store` later ones there."""
+        """Load this model's failures from a record's metadata; `store` saves later ones there."""
         entry: Any = metadata.get(KEY)
         if isinstance(entry, dict) and entry.get("model") == self._model.name:  # pyright: ignore[reportUnknownMemberType]
             stored = cast("Json", entry)
@@ -216,7 +220,7 @@ class FallbackObserver:
         return result
 
     def stand_in(self, thread_id: str, waited: float) -> bool:
-        """Answer a running call without the model, after `waited` seconds; False if none runs."""
+        """Answer a running call without the model, after `waited` seconds; False if none is running."""
         call = self._calls.get(thread_id)
         if call is None or call.done():
             return False
@@ -224,7 +228,7 @@ class FallbackObserver:
         return True
 
     async def _ask(self, request: ObserveInput) -> ObserveResult | float:
-        """Return the model's answer, or the seconds waited if the call was given up."""
+        """Return the model's answer, or the seconds waited if the call was abandoned."""
         answer = asyncio.ensure_future(self._model.observe(request))
         call = self._calls[request.thread_id] = asyncio.get_running_loop().create_future()
         try:

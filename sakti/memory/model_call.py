@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 async def _read_answer(stream: AsyncIterator[StreamEvent]) -> tuple[Completed | None, str]:
-    """Return the end of an answer (None: it broke off) and its text as it was streamed."""
+    """Return the stop event of an answer (None: it broke off) and its streamed text."""
     chunks: list[str] = []
     written = 0
     done: Completed | None = None
@@ -40,9 +40,9 @@ async def _read_answer(stream: AsyncIterator[StreamEvent]) -> tuple[Completed | 
 class MemoryModel:
     """Model for memory's questions; `full_name` is provider/name.
 
-    `max_output`: largest answer in tokens where the model or its window is known to allow less than the settings;
-    otherwise no limit is sent, because APIs refuse one above the model's own. `left_out` names the settings that the
-    model rejects.
+    `max_output`: largest answer in tokens if the model or its window is known to allow less than the settings;
+    otherwise no limit is sent, because APIs refuse limits above the model's maximum. `left_out` names the settings
+    that the model rejects.
     """
 
     def __init__(
@@ -63,17 +63,17 @@ class MemoryModel:
         self._images = takes_images(provider.name, model)
         self.left_out = self._takes.left_out
         if self.left_out:
-            log.info("%s is asked without %s", self.full_name, " and ".join(self.left_out))
+            log.info("calling %s without %s", self.full_name, " and ".join(self.left_out))
 
     @property
     def full_name(self) -> str:
         return f"{self.provider.name}/{self.model}"
 
     async def ask(self, system: str, prompt: str, images: Sequence[ImagePart] = ()) -> tuple[str, ModelCall]:
-        """Return the model's complete answer and its figures.
+        """Return the model's complete answer and its usage.
 
         `images` go with the prompt, each under its number; a model that refuses them gets none from then on. Raises
-        `ProviderError` when it stays unavailable, or for a failure that a retry cannot help.
+        `ProviderError` if the model stays unavailable, or for a failure that a retry cannot fix.
         """
         if images and self._images:
             try:
@@ -82,7 +82,7 @@ class MemoryModel:
                 if e.code != "invalid_request":
                     raise
                 self._images = False
-                log.info("%s is asked without images: %s", self.full_name, e.message)
+                log.info("calling %s without images: %s", self.full_name, e.message)
         return await self._ask(system, prompt, ())
 
     async def _ask(self, system: str, prompt: str, images: Sequence[ImagePart]) -> tuple[str, ModelCall]:
@@ -117,7 +117,7 @@ class MemoryModel:
                 seconds = retries.wait(e)
                 if seconds is None:
                     raise
-                log.info("%s is asked again in %.0f s: %s", self.full_name, seconds, e.message)
+                log.info("retrying %s in %.0f s: %s", self.full_name, seconds, e.message)
                 await self.clock.sleep(seconds)
 
     async def _ask_once(self, request: Request, counted: int) -> tuple[str, ModelCall]:

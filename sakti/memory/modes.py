@@ -1,7 +1,7 @@
 """Read a mode: `prompts/modes/NAME.md`, its front matter in TOML, and its named parts.
 
-A file of the user's `prompts/modes/` is a mode, too. The front matter has the numbers, `description`, `tools` and
-`[fields]`, the keys that the lines of the mode fill, with their types.
+Files in the user's `prompts/modes/` are modes, too. The front matter has the numbers, `description`, `tools` and
+`[fields]`, the keys with types that the lines of the mode fill.
 """
 
 from __future__ import annotations
@@ -41,7 +41,10 @@ class ModeNumbers(Struct, frozen=True, forbid_unknown_fields=True):
 
 @lru_cache(maxsize=64)
 def read_numbers(mode: str) -> ModeNumbers:
-    """Return the front matter of a mode, without a file the default one. Raises `ConfigError`."""
+    """Return the front matter of a mode; without a file, that of the default mode.
+
+    Raises `ConfigError`.
+    """
     name = f"modes/{mode}"
     if not has_prompt(name):
         return ModeNumbers()
@@ -55,13 +58,13 @@ def read_numbers(mode: str) -> ModeNumbers:
 
 
 def describe(mode: str) -> str:
-    """Return one sentence about a mode: its description, else the first sentence of its task."""
+    """Describe a mode in one sentence: its description, else the first sentence of its task."""
     sentence = read_numbers(mode).description or prompt(mode, "task").partition(". ")[0]
     return f"{sentence.strip().removesuffix('.')}."
 
 
 def read_descriptions() -> dict[str, str]:
-    """Return one sentence for each mode, by name; a broken file is described by its fault."""
+    """Return one sentence for each mode, by name; for a broken file, the problem."""
     return {name: find_problem(name) or describe(name) for name in list_modes()}
 
 
@@ -77,7 +80,7 @@ def find_problem(mode: str) -> str:
 def convert_fields(mode: str, section: str, content: str) -> Json:
     """Return the `mode_specific` values of a line: declared keys typed, others in a section as text.
 
-    The section fills the key of its name: a text, one entry of a list, or with its pairs a table.
+    The section fills the key of its name: a text, a list entry, or a table made of its pairs.
     """
     declared = read_numbers(mode).fields
     pairs = named_fields(content)
@@ -111,12 +114,12 @@ def prompt(mode: str, name: str) -> str:
 
 @lru_cache(maxsize=64)
 def list_sections(mode: str) -> tuple[str, ...]:
-    """Return the sections that a mode's Observer writes beside the observations: the tags in its `output`."""
+    """Return the sections that a mode's Observer writes besides observations: the tags in its `output`."""
     return tuple(dict.fromkeys(re.findall(r"^<([a-z][a-z-]*)>", prompt(mode, "output"), re.MULTILINE)))
 
 
 def apply_mode(settings: MemorySettings, mode: str) -> MemorySettings:
-    """Return the settings with the mode's numbers in place of those left at their defaults."""
+    """Return the settings, with the mode's numbers in place of default values."""
     if mode == DEFAULT:
         return settings
     row, observation, reflection = read_numbers(mode), settings.observation, settings.reflection

@@ -14,14 +14,14 @@ from sakti.core.tokens import Counter
 from sakti.core.types import Json
 
 TEMPLATE_SETTING = "memory.working_memory.template"
-TEMPLATE_CHARACTERS = 8_000  # characters: about what a page may have
+TEMPLATE_CHARACTERS = 8_000  # characters: about the limit of a page
 _MARKDOWN = (".md", ".markdown")
 
 
 def resolve_path(setting: str, name: str, workspace: Path) -> Path:
     """Return the path of file `name`, relative to the workspace, with links resolved.
 
-    Raises `ConfigError` where it is outside of the workspace and of the user's configuration.
+    Raises `ConfigError` if it is outside the workspace and the user's configuration.
     """
     path = (workspace / Path(name).expanduser()).resolve()
     if not any(path.is_relative_to(folder.resolve()) for folder in (workspace, config_home())):
@@ -30,7 +30,10 @@ def resolve_path(setting: str, name: str, workspace: Path) -> Path:
 
 
 def read_file(setting: str, path: Path, longest: int) -> str:
-    """Read a file of at most `longest` characters. Raises `ConfigError`."""
+    """Read a file of up to `longest` characters.
+
+    Raises `ConfigError`.
+    """
     try:
         if not path.is_file():
             raise ConfigError(f"{setting}: there is no file {path}.")
@@ -57,7 +60,7 @@ def load_template(name: str | None, workspace: Path) -> str:
 
 
 SCHEMA_SETTING = "memory.working_memory.schema"
-SCHEMA_CHARACTERS = 20_000  # characters: the prompt contains all of it
+SCHEMA_CHARACTERS = 20_000  # characters: the prompt contains the complete schema
 
 
 def load_schema(name: str | None, workspace: Path) -> Json | None:
@@ -78,12 +81,12 @@ def load_schema(name: str | None, workspace: Path) -> Json | None:
     except json_schema.UnusableSchema as e:
         raise ConfigError(f"{SCHEMA_SETTING}: {path} {e}.") from e
     if not isinstance(schema, dict):
-        raise ConfigError(f"{SCHEMA_SETTING}: {path} must hold a JSON object.")
+        raise ConfigError(f"{SCHEMA_SETTING}: {path} must contain a JSON object.")
     return cast("Json", schema)
 
 
 def check_schema(page: str, schema: Json) -> None:
-    """Raise `MemoryFailure` (schema), which names the place, for a page that violates `schema`."""
+    """Raise `MemoryFailure` (schema), naming the place, if a page violates `schema`."""
     try:
         value: Any = json.loads(page)
     except ValueError:
@@ -157,9 +160,9 @@ def merge_sections(page: str, update: str) -> tuple[str, tuple[str, ...]]:
 
 
 def merge_json(page: Json, update: Json) -> tuple[Json, tuple[str, ...]]:
-    """Merge `update` into `page` in depth; return it and the top-level keys that changed.
+    """Merge `update` into `page` recursively; return it and the top-level keys that changed.
 
-    Null deletes a key, anything but an object replaces.
+    Null deletes a key; values other than objects replace the old ones.
     """
     out = dict(page)
     for key, value in update.items():
@@ -185,9 +188,9 @@ def parse_json(text: str) -> Json | None:
 
 
 def merge_update(page: str, update: str, *, needs_json: bool) -> tuple[str, tuple[str, ...]]:
-    """Merge JSON into a page of JSON, or Markdown into a page of Markdown; return it and what changed.
+    """Merge an update into a page of the same format; return it and what changed.
 
-    Raises `MemoryFailure` (bad_json) if the two differ, or the page `needs_json`.
+    Raises `MemoryFailure` (bad_json) if one is JSON and the other Markdown, or if the page `needs_json`.
     """
     old, new = parse_json(page), parse_json(update)
     if needs_json and old is None:
@@ -213,7 +216,10 @@ def start_page(template: str, content: str) -> tuple[str, tuple[str, ...]]:
 
 
 def check_size(page: str, counter: Counter) -> int:
-    """Return the tokens of `page`; raises `MemoryFailure` (too_long) above 2,000."""
+    """Return the tokens of `page`.
+
+    Raises `MemoryFailure` (too_long) above 2,000.
+    """
     tokens = counter.count(page)
     if tokens > LIMIT_TOKENS:
         raise MemoryFailure(

@@ -1,7 +1,7 @@
-"""Working memory: pages of stable facts of a workspace or a thread, with all versions.
+"""Working memory: pages of stable facts about a workspace or a thread, with all versions.
 
-A page begins as a template and is Markdown or, with a schema, JSON. `Pages` decides which pages a request carries and
-who may write which; `WorkingPage` merges an update into one of them.
+A page begins as a template and is Markdown or, with a schema, JSON. `Pages` decides which pages a request includes
+and which may be written; `WorkingPage` merges an update into one of them.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from sakti.store.memory import records as rows
 from sakti.store.secrets import mask_secrets
 
 Scope: TypeAlias = Literal["resource", "thread"]
-SCOPES: tuple[Scope, ...] = ("resource", "thread")  # in the order in which they are sent
+SCOPES: tuple[Scope, ...] = ("resource", "thread")  # in the order of the request
 NOTES = "Notes"
 
 
 class WorkingPage(Struct, frozen=True, kw_only=True):
-    """One page of working memory: its place in the store, and the rules for its versions.
+    """Page of working memory: its place in the store, and the rules for its versions.
 
-    A new page begins as `template` (None: the built-in one). A page that is a JSON object is merged in depth, null
-    deletes; with a `schema` it must conform.
+    A new page begins as `template` (None: the built-in one). A JSON page is merged recursively, null deletes; it must
+    conform to the `schema`, if any.
     """
 
     store: Store
@@ -54,14 +54,15 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
     template: str | None = None
 
     async def read(self) -> tuple[str, int]:
-        """Return text and version; before the first version the template and 0."""
+        """Return text and version; before the first version, the template and 0."""
         page = await self.store.read(rows.read_working_memory, self.scope, self.owner_id)
         return page or (read_prompt("working-memory") if self.template is None else self.template, 0)
 
     async def update(self, content: str, *, replace: bool = False, actor: str = "") -> tuple[str, tuple[str, ...]]:
         """Merge `content` into the page, or replace it; return the page and the changed headings.
 
-        A version is stored, if anything changed. Raises `MemoryFailure`: empty, too_long, conflict, bad_json, schema.
+        A new version is stored if anything changed. Raises `MemoryFailure`: empty, too_long, conflict, bad_json,
+        schema.
         """
         if not content.strip():
             raise MemoryFailure("There is no content: give Markdown sections, each with its heading.", code="empty")
@@ -94,7 +95,7 @@ class WorkingPage(Struct, frozen=True, kw_only=True):
         return page, changed
 
     async def add_note(self, note: str, *, actor: str = "user") -> str:
-        """Add a line to the section "Notes", creating it if needed; return the page. Raises as `update`."""
+        """Add a line to the section "Notes", creating it if needed; return the page. Raises like `update`."""
         page, _ = await self.read()
         body = next((b for h, b in split_sections(page) if normalize_heading(h) == NOTES.casefold()), "")
         line = f"- {' '.join(note.split())}"
@@ -125,7 +126,10 @@ class Pages:
         return self.settings.working_memory.enabled
 
     def schema(self) -> Json | None:
-        """Return the JSON schema of the pages. Blocks at the first call; raises `ConfigError`."""
+        """Return the JSON schema of the pages.
+
+        Blocks on the first call; raises `ConfigError`.
+        """
         if self._schema is None:
             self._schema = load_schema(self.settings.working_memory.schema, Path(self.resource_id))
         return self._schema
@@ -138,9 +142,9 @@ class Pages:
         return self._template
 
     async def read_for_request(self, thread_id: str) -> tuple[str, ...]:
-        """Return what requests of a thread carry: the workspace's page, then the thread's own.
+        """Return the pages for a thread's requests: the workspace's page, then the thread's own.
 
-        Without a page, a template of the user's is sent, so that the model knows what to fill in.
+        Without a page, a custom template is sent, so that the model knows what to fill in.
         """
         if not self.is_enabled:
             return ()
@@ -179,7 +183,7 @@ class Pages:
     async def add_note(self, thread_id: str, note: str) -> str:
         """Add the user's line to the section "Notes" of the page of the settings' scope; return the page.
 
-        Raises as `update`.
+        Raises the errors of `update`.
         """
         self.must_write()
         scope = self.settings.working_memory.scope
@@ -202,7 +206,7 @@ class Pages:
         return self.resource_id if scope == "resource" else thread_id
 
     def must_write(self) -> None:
-        """Raise `MemoryFailure` (off, read_only) where no page may be written."""
+        """Raise `MemoryFailure` (off, read_only) if no page may be written."""
         if self.settings.read_only:
             raise MemoryFailure(READ_ONLY, code="read_only")
         if not self.is_enabled:

@@ -1,6 +1,6 @@
-"""Decide on numbers, without state: thresholds, boundaries, intervals, which messages may be buffered.
+"""Compute thresholds, boundaries, intervals, and which messages may be buffered. Pure.
 
-The functions that the golden vectors name give the same values, IEEE doubles included. They accept odd settings,
+The functions named in the golden vectors return the same values, IEEE doubles included. They accept invalid settings,
 which are refused when the configuration is read.
 """
 
@@ -39,7 +39,7 @@ def get_max_threshold(threshold: Threshold) -> int | float:
 def calculate_dynamic_threshold(threshold: Threshold, observation_tokens: float) -> int | float:
     """Return the message threshold at this size of the log.
 
-    The shared budget less the log, rounded half up, at least the minimum.
+    It is the shared budget minus the log, rounded half up, and not below the minimum.
     """
     if not isinstance(threshold, SharedThreshold):
         return threshold
@@ -49,7 +49,7 @@ def calculate_dynamic_threshold(threshold: Threshold, observation_tokens: float)
 def resolve_buffer_tokens(buffer: float | bool | None, threshold: Threshold) -> int | float | None:
     """Return the tokens between two background observations; None: no buffering.
 
-    A fraction is of the (total) threshold.
+    A fraction refers to the (total) threshold.
     """
     if buffer is None or buffer is False:
         return None
@@ -74,15 +74,15 @@ def resolve_retention_floor(activation: float, threshold: float) -> float:
     return threshold * (1 - max(0, min(1, activation)))
 
 
-OVERSHOOT_SHARE = 0.95  # of the floor: the most that an activation may take of the messages that should stay
+OVERSHOOT_SHARE = 0.95  # share of the floor: the most that an activation may remove of it
 SMALLEST_REST = 1000
 
 
 def choose_boundary(chunk_tokens: Sequence[int], activation: float, threshold: float, pending: float) -> int:
     """Return how many buffered groups, oldest first, an activation takes.
 
-    The boundary that just reaches or passes `pending` − floor, unless it overshoots by more than 95 % of the floor or
-    leaves less than min(1000, floor): then the nearest one below, if there is one.
+    This is the first boundary at or above `pending` − floor. If it overshoots by more than 95 % of the floor, or
+    leaves less than min(1000, floor), the nearest one below is chosen, if there is one.
     """
     floor = resolve_retention_floor(activation, threshold)
     target = max(0.0, pending - floor)
@@ -109,7 +109,7 @@ def choose_boundary(chunk_tokens: Sequence[int], activation: float, threshold: f
 def calculate_projected_message_removal(
     chunk_tokens: Sequence[int], activation: float, threshold: float, pending: float
 ) -> int:
-    """Return the message tokens that the next activation removes, by the same choice."""
+    """Return the message tokens that the next activation removes, as `choose_boundary` decides."""
     return sum(chunk_tokens[: choose_boundary(chunk_tokens, activation, threshold, pending)])
 
 
@@ -129,11 +129,11 @@ def has_crossed_interval(tokens: float, last_boundary: float, buffer: float, thr
 
 
 RETRY_AFTER_MS = MINUTE
-LONGEST_RETRY = 8  # times the interval and the time of the first retry
+LONGEST_RETRY = 8  # longest distance between retries, in units of the interval and of the first delay
 
 
 class Backoff(Struct, frozen=True):
-    """Next attempt after `failures` in a row: at `tokens` pending, at the latest at `time` (Unix ms).
+    """Next attempt after `failures` in a row: at `tokens` pending, or at `time` (Unix ms) at the latest.
 
     The distance doubles with each failure.
     """
@@ -162,7 +162,7 @@ _UNITS = {"ms": 1, "mi": MINUTE, "m": MINUTE, "s": 1000, "h": HOUR}
 
 
 def parse_activation_ttl(value: str | float | bool | None, name: str) -> float | Literal["auto"] | None:
-    """Parse a duration to milliseconds (a number of them, "5m", "1.5 h", "auto"); None when switched off.
+    """Parse a duration to milliseconds (a number, "5m", "1.5 h", "auto"); None if switched off.
 
     Raises `ConfigError` for anything else.
     """
@@ -189,7 +189,7 @@ def open_calls(messages: Sequence[Message]) -> set[str]:
 
 
 def select_safe_buffer_prefix(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the oldest messages that no running tool call touches.
+    """Return the oldest messages not affected by a running tool call.
 
     A call without a result excludes its message and those after it as long as only results follow. Once anything else
     follows, the call is over.
@@ -202,7 +202,7 @@ def select_safe_buffer_prefix(messages: Sequence[Message]) -> tuple[Message, ...
 
 
 def list_safe_cuts(messages: Sequence[Message]) -> list[int]:
-    """Return each prefix length of `messages` that keeps calls with results, ascending from 0.
+    """Return the prefix lengths of `messages` that keep calls with their results, ascending from 0.
 
     Unanswered calls are over at the next message that is not a result.
     """
@@ -231,7 +231,7 @@ def list_inner_cuts(messages: Sequence[Message]) -> list[int]:
 class Numbers(Struct, frozen=True):
     """Settings in force for one model and one size of the log, all in tokens.
 
-    `buffer` and `reflect_from` are None without background work. `why` says what made them smaller.
+    `buffer` and `reflect_from` are None without background work. `why` is the reason if they were lowered.
     """
 
     threshold: int
@@ -247,7 +247,7 @@ class Numbers(Struct, frozen=True):
 def compute_effective_numbers(settings: MemorySettings, observation_tokens: int, budget: int | None) -> Numbers:
     """Return the thresholds for a model whose window leaves `budget` tokens for log and messages.
 
-    None: no limit is known. A budget smaller than both thresholds together is split 3 : 4 between messages and log.
+    None: no limit is known. A budget smaller than the sum of both thresholds is split 3 : 4 between messages and log.
     """
     observation, reflection = settings.observation, settings.reflection
     messages, log = configured = observation.message_tokens, reflection.observation_tokens
@@ -276,7 +276,7 @@ def compute_effective_numbers(settings: MemorySettings, observation_tokens: int,
 
 
 def _explain_lowered(configured: tuple[int, int], fitted: tuple[int, int], budget: int | None) -> str:
-    """Say which thresholds a small window lowered, why, and what raises them; "" if none."""
+    """Describe which thresholds a small window lowered, why, and how to raise them; "" if none."""
     names = ("messages", "observations")
     lowered = [
         f"{name} {count_k(before)} → {count_k(now)}"
@@ -299,7 +299,7 @@ def _fit_block_after(observation: ObservationSettings, messages: int, threshold:
 def _fit_interval(interval: float, configured_threshold: int, threshold: int) -> int:
     """Return the interval of buffering in tokens, at least one.
 
-    An absolute one that no longer fits a small window keeps its share of the threshold.
+    An absolute interval that no longer fits a small window keeps its proportion to the threshold.
     """
     if interval < threshold:
         return max(1, int(interval))

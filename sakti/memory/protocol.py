@@ -15,9 +15,8 @@ class ObserveInput(Struct, frozen=True):
     """Messages to observe and their context.
 
     The log (its end is shown), the current task and suggested response, the user's `focus`, a sub-agent's `goal`.
-    Times are in `timezone`; `zone_before` is that of the newest earlier lines, empty where there are none.
-    `room`: tokens that the log may grow by before it has to be condensed, `limit`: tokens that it may have at all; None
-    if unknown.
+    Times are in `timezone`; `zone_before` is that of the newest earlier lines, or empty. `room`: tokens by which the
+    log may grow before it is condensed, `limit`: its largest size in tokens; None if unknown.
     """
 
     thread_id: str
@@ -38,10 +37,9 @@ class ObserveInput(Struct, frozen=True):
 class ObserveResult(Struct, frozen=True):
     """Observations.
 
-    `text` is a cleaned log, empty where nothing was worth a line. `note` is for the user. `categories`: the section
-    of the mode that a line belongs to, by the line's content. `replaces`: the older lines of the log that a line
-    replaces, by its content; None if the engine is to look for explicit changes itself. `fields`: values of the keys
-    that the mode declares, by the line's content.
+    `text` is a cleaned log, empty if nothing deserved a line. `note` is for the user. By the content of a line:
+    `categories` is its section of the mode, `replaces` the older lines of the log that it replaces (None: the engine
+    looks for explicit changes itself), `fields` the values of keys that the mode declares.
     """
 
     text: str
@@ -60,9 +58,9 @@ class ObserveResult(Struct, frozen=True):
 class ReflectInput(Struct, frozen=True):
     """Log texts to condense, oldest first, each with its group's id.
 
-    `pinned` lines must survive word for word. `target_tokens` is the goal, `limit_tokens` the most that the result
-    may hold before the log is too long again (None: unknown), `start_level` the first compression level (0–4).
-    `labels`: in a log of several threads a group's thread, by its id. `full`: the log has reached its threshold.
+    `pinned` lines must survive word for word. `target_tokens` is the goal, `limit_tokens` the size from which the log
+    is too long again (None: unknown), `start_level` the first compression level (0–4). `labels`: in a log of several
+    threads a group's thread, by its id. `full`: the log has reached its threshold.
     """
 
     thread_id: str
@@ -89,7 +87,7 @@ class ReflectResult(Struct, frozen=True):
 
 
 def join_results(results: Sequence[ReflectResult], text: str) -> ReflectResult:
-    """Return the result of a log that was condensed in parts, with the parts' joined `text`."""
+    """Return the joined result of a log that was condensed in parts; `text` is the joined text."""
     return structs.replace(
         results[-1],
         text=text,
@@ -109,7 +107,7 @@ class Observer(Protocol):
 
 
 class Reflector(Protocol):
-    """Condenses a log; `reflect` raises `MemoryFailure` (not_smaller) when it cannot."""
+    """Condenses a log; `reflect` raises `MemoryFailure` (not_smaller) if it cannot."""
 
     @property
     def name(self) -> str: ...

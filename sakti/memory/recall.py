@@ -1,4 +1,7 @@
-"""Recall raw messages: page from an observation group or a message on. Observed messages stay stored."""
+"""Recall raw messages, page by page from an observation group or a message.
+
+Observed messages stay stored.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,11 @@ class AskingThread(Struct, frozen=True):
 
 
 class RecallRequest(Struct, frozen=True):
-    """Place to recall, and how much of it.
+    """Place to recall, and how many details.
 
-    `id` is a group's or a message's id, its short form, or THREAD/FIRST-LAST as in the tags of a shared log. Page 0
-    begins there, 1, 2 … follow, -1, -2 … come before. Low detail cuts texts and names parts by index; high detail
-    gives whole parts, one of them with `part_index`, from `char_offset` on.
+    `id` is the id of a group or a message, its short form, or THREAD/FIRST-LAST as in the tags of a shared log. Page
+    0 begins there, 1, 2 … follow, -1, -2 … precede it. Low detail cuts texts and names parts by index; high detail
+    returns complete parts, or one of them with `part_index`, from `char_offset` on.
     """
 
     id: str
@@ -64,8 +67,8 @@ class RecallRequest(Struct, frozen=True):
 async def recall(store: Store, counter: Counter, asking: AskingThread, request: RecallRequest) -> Json:
     """Return a page of messages.
 
-    Of a group that covers several threads the open one's messages are returned, else the last one's, and the others
-    are named. Raises `MemoryFailure` (not_found, bad_request).
+    For a group that covers several threads, the messages of the open thread are returned, else those of the last one;
+    the others are named. Raises `MemoryFailure` (not_found, bad_request).
     """
     if not request.id.strip():
         raise MemoryFailure("Say what to recall: the id of an observation group or of a message.", code="bad_request")
@@ -96,7 +99,7 @@ async def recall(store: Store, counter: Counter, asking: AskingThread, request: 
 
 
 async def _read_page(store: Store, thread_id: str, first: int, page: int) -> Sequence[Message]:
-    """Return the messages of a page in their order; page 0 starts at index `first`."""
+    """Return the messages of a page in order; page 0 starts at index `first`."""
     if page < 0:
         before = first + (page + 1) * PAGE_MESSAGES
         return await store.read(message_store.list_page, thread_id, before=before, limit=PAGE_MESSAGES)
@@ -105,7 +108,7 @@ async def _read_page(store: Store, thread_id: str, first: int, page: int) -> Seq
 
 
 def _select_fitting_rows(messages: Sequence[Message], request: RecallRequest, counter: Counter) -> list[Json]:
-    """Return the rows nearest to the place that fit the limit, at least one, in their order."""
+    """Return the rows nearest to the place that fit the limit, at least one, in order."""
     shown: list[Json] = []
     tokens = 0
     for message in messages if request.page >= 0 else reversed(messages):
@@ -122,7 +125,7 @@ _RANGE = lazy_pattern(r"([0-9a-f]{8})/(\d+)(?:-(\d+))?")
 
 
 async def _resolve_alias(store: Store, resource_id: str, alias: str) -> str:
-    """Return the id of the thread with that short name in a shared log."""
+    """Return the id of the thread with that alias in a shared log."""
     threads = await store.read(memory_log.list_thread_ids, resource_id)
     thread = next((t for t in threads if make_thread_alias(t) == alias), None)
     if thread is None:

@@ -1,4 +1,4 @@
-"""Select memory's part of a request: blocks before the messages, fitting messages, volatile facts.
+"""Select memory's part of a request: blocks before the messages, messages that fit, volatile facts.
 
 Pages, carry-over and other threads' messages are read once per turn, so that a turn's requests share a prefix.
 """
@@ -33,9 +33,9 @@ from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as stored_threads
 
 NOW = "now"  # the fact that changes by itself
-# First words of facts that are long: even a new turn sends them only if they changed.
+# First words of long facts: even a new turn only sends them if they changed.
 ONCE = frozenset({"instructions", "hooks", "skills", "skill", "mode", "plan", "job", "report", "mcp"})
-STALE_MS = 10 * 60_000  # age of the time at which a turn sends it again
+STALE_MS = 10 * 60_000  # age at which a turn sends the time again
 
 
 def select_next_facts(messages: Sequence[Message], facts: Mapping[str, str], now: int) -> dict[str, str]:
@@ -56,8 +56,8 @@ def select_due_facts(
 ) -> dict[str, str]:
     """Return the facts to send with the last of `messages`, secrets masked: they are stored with it.
 
-    `begins`: it begins a turn, so that all but the long ones are sent again; else those that changed since they were
-    sent last. Empty after an answer, which takes no facts.
+    `begins`: the message begins a turn, so all but the long facts are sent again; otherwise only changed ones. Empty
+    after an answer, which cannot have facts.
     """
     if not messages or messages[-1].role == "assistant":
         return {}
@@ -72,12 +72,12 @@ def select_due_facts(
 
 
 def _has_no_facts(message: Message, facts: Mapping[str, str]) -> bool:
-    """Return whether a message is the user's and was sent without any of these facts."""
+    """Return whether a message is the user's and was sent without these facts."""
     return message.role == "user" and not _find_sent_facts([message])[0].keys() & facts.keys()
 
 
 def _find_sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
-    """Return the facts as they were sent last, and when the time was sent."""
+    """Return the facts as last sent, and the time at which the current time was sent."""
     current: dict[str, str] = {}
     time = 0
     for message in messages:
@@ -88,8 +88,8 @@ def _find_sent_facts(messages: Sequence[Message]) -> tuple[dict[str, str], int]:
     return current, time
 
 
-EXCERPT_SHARE = 4  # a message that is too long is shortened to this part of the room for messages
-LOG_SHARE = 0.75  # of what the model's window leaves for memory and messages: a log above that is sent in part
+EXCERPT_SHARE = 4  # an overlong message is shortened to this fraction (1/4) of the room for messages
+LOG_SHARE = 0.75  # share of the room for memory and messages: a longer log is sent in part
 NO_WINDOW = 1 << 60  # without observation a summary always replaces its messages
 
 
@@ -101,7 +101,7 @@ def count_unsent(window: Window, sent: Sequence[Message]) -> tuple[int, int]:
 
 
 def describe_unsent(messages: int, tokens: int) -> str:
-    """Return the sentence about messages that are neither observed yet nor sent in full; "" without any."""
+    """Describe the messages that are neither observed yet nor sent in full; "" without any."""
     size = f"{format_count(messages, 'message')}, {tokens:,} tokens"
     note = (
         f"Too long for the request ({size}): of the newest only the beginning and the end are sent, until they are"
@@ -127,25 +127,25 @@ class RequestBuilder:
         self._levels = Levels(store, counter)
         self._pages = Pages(store, counter, settings, thread.resource_id)
         self._working_memory: tuple[str, ...] = ()
-        self._pinned: dict[str, str] = {}  # plan and goal, which stay once their messages are gone
-        self._pinned_at = -1  # the last message that was no longer sent when they were read
+        self._pinned: dict[str, str] = {}  # plan and goal, which stay when their messages have left
+        self._pinned_at = -1  # index of the last message that was no longer sent when they were read
         self._carried = ""
-        self._pieces: list[fork.CarriedPiece] = []  # of it, if they could not be stored
-        self._unwanted: set[fork.CarriedPiece] = set()  # that the user removed before the first turn
-        self._tasks = ""  # the task in progress, and how many are ready
-        self._other_threads = ""  # what other threads said that the shared log does not have yet
+        self._pieces: list[fork.CarriedPiece] = []  # its pieces, if they could not be stored
+        self._unwanted: set[fork.CarriedPiece] = set()  # pieces that the user removed before the first turn
+        self._tasks = ""  # the task in progress, and the number of ready tasks
+        self._other_threads = ""  # messages of other threads that the shared log does not cover yet
         self._room: int | None = None
-        self._start = 0  # of the log's groups, the first that was sent last
+        self._start = 0  # first group of the log in the last request
         self.gap = 0  # ms between the newest prompt and the message before it
 
     def use_page_of(self, resource_id: str) -> None:
-        """Read the page of another workspace, which this one shares."""
+        """Read the page of another workspace, shared by this one."""
         self._pages = Pages(self._store, self._counter, self._settings, resource_id)
 
     # --- read once per turn -------------------------------------------------------------------------------
 
     async def open(self, state: MemoryState) -> None:
-        """Load the pages and the carry-over that the thread's last request had."""
+        """Load the pages and the carry-over of the thread's last request."""
         thread_id = state.window.thread.id
         self._working_memory = await self._pages.read_for_request(thread_id)
         await self._read_pinned(state)
@@ -164,7 +164,7 @@ class RequestBuilder:
         self._tasks = await self._store.read(tasks.describe_board, thread.resource_id, thread.id)
         if not self._settings.enabled:
             await self._levels.load(thread)
-        if not self._settings.enabled or state.window.cursor != self._pinned_at:  # messages left since: by /compact
+        if not self._settings.enabled or state.window.cursor != self._pinned_at:  # since /compact
             await self._read_pinned(state)
         await self._read_other_threads(state)
 
@@ -182,7 +182,7 @@ class RequestBuilder:
                 state.window.thread = structs.replace(thread, metadata=metadata)
 
     def _may_carry(self, thread: Thread) -> bool:
-        """Return whether the first turn of a thread will build its carry-over."""
+        """Return whether the first turn of a thread builds its carry-over."""
         return bool(
             self._settings.enabled
             and self._settings.carry_over
@@ -196,12 +196,12 @@ class RequestBuilder:
         return context.select_carried_over(earlier, head, self._counter, self._settings.carry_over) if earlier else []
 
     async def carried_lines(self, state: MemoryState, *, is_new: bool) -> list[fork.CarriedLine]:
-        """Return the lines of the carry-over; of a thread that `is_new`, as its first turn would send them."""
+        """Return the lines of the carry-over; if the thread `is_new`, those that its first turn would send."""
         thread = state.window.thread
         if not self._may_carry(thread):
             return await self._store.read(fork.read_carried_lines, thread.id) if self._settings.enabled else []
         pieces = await self._find_pieces(thread) if is_new else self._pieces
-        if is_new and state.window.thread is thread:  # else the first turn has built it meanwhile
+        if is_new and state.window.thread is thread:  # otherwise the first turn has built it meanwhile
             self._build(pieces)
         return [
             fork.CarriedLine(n, p.kind, p.source_id, p.text, p in self._unwanted, is_sent=not is_new)
@@ -217,7 +217,7 @@ class RequestBuilder:
     async def remove_carried(self, state: MemoryState, line: fork.CarriedLine, *, removed: bool) -> None:
         """Remove a line of the carry-over, or restore it.
 
-        Before the first turn it is left out at once, later by `renew`.
+        Before the first turn it is left out at once, later on the next `renew`.
         """
         thread = state.window.thread
         piece = fork.CarriedPiece(line.kind, line.source_id, line.text)
@@ -226,11 +226,11 @@ class RequestBuilder:
             await self._store.write(fork.mark_removed, thread.id, line.position, removed=removed)
 
     async def renew(self, state: MemoryState) -> None:
-        """Leave out the lines that the user removed, add plan and goal: the prompt's prefix breaks anyway."""
+        """Drop the lines removed by the user, and add plan and goal: the prompt's prefix changes anyway."""
         thread = state.window.thread
         await self._read_pinned(state)
         if self._carried and await self._store.read(fork.has_removed, thread.id):
-            with contextlib.suppress(StoreError):  # they leave with the next change
+            with contextlib.suppress(StoreError):  # they are dropped at the next change
                 await self._store.write(fork.drop_removed_lines, thread.id)
                 self._carried = await self._store.read(fork.read_carried_text, thread.id)
 
@@ -247,30 +247,30 @@ class RequestBuilder:
         )
 
     def summarise(self, window: Window) -> None:
-        """Begin to summarise messages that have left the window."""
+        """Start to summarise messages that have left the window."""
         self._levels.start(window, window.cursor + 1 if self._settings.enabled else NO_WINDOW)
 
     def running(self) -> list[asyncio.Task[Any]]:
-        """Return the tasks that summarise."""
+        """Return the running summary tasks."""
         return self._levels.running()
 
     # --- the request --------------------------------------------------------------------------------------
 
     def halve(self, pending: int) -> None:
-        """Halve the tokens to send (from at most `pending`): the provider found the request too long."""
+        """Halve the tokens to send, starting from `pending`: the provider found the request too long."""
         self._room = max(1, (self._room or pending) // 2)
 
     def unlimit(self) -> None:
-        """Send all that memory keeps again."""
+        """Send everything that memory keeps again."""
         self._room = None
 
     @property
     def is_limited(self) -> bool:
-        """Return whether less is sent than memory keeps, since the provider found a request too long."""
+        """Return whether requests are limited because the provider found one too long."""
         return self._room is not None
 
     def blocks(self, state: MemoryState) -> tuple[Block, ...]:
-        """Return the blocks before the messages, what changes least first."""
+        """Return the blocks before the messages, the most stable first."""
         out = [self.log.text("working_memory", text) for text in self._working_memory]
         out += [self.log.text(name, f"<{name}>\n{text}\n</{name}>") for name, text in self._pinned.items()]
         if self._carried and self._settings.enabled:
@@ -282,7 +282,7 @@ class RequestBuilder:
         return (*out, *log, *others)
 
     def _log(self, state: MemoryState) -> tuple[Block, ...]:
-        """Return the log, or its newest part where the model's window has no room for all of it."""
+        """Return the log, or its newest part if it exceeds the model's window."""
         log = self.log.log(state.window.active, state.today)
         if not log or state.budget is None:
             return log
@@ -292,9 +292,9 @@ class RequestBuilder:
         return (log[0], self.log.text("memory", read_prompt("memory#cut")), *log[1 + self._start :])
 
     def messages(self, state: MemoryState, *, is_idle: bool = False) -> tuple[Message, ...]:
-        """Return the messages that are sent, and the summaries or the reminder in place of older ones.
+        """Return the messages to send, with summaries or the reminder in place of older ones.
 
-        `is_idle`: no turn runs, so that after an answer the next request begins with another prompt.
+        `is_idle`: no turn is running, so after an answer the next request begins with a new prompt.
         """
         messages = [m for m in state.window.messages if m.tokens or m.parts]
         if not self._settings.enabled:
@@ -314,7 +314,7 @@ class RequestBuilder:
         *,
         ended: bool,
     ) -> list[Message]:
-        """Return the newest messages that memory's limit and the model's window have room for.
+        """Return the newest messages that fit memory's limit and the model's window.
 
         `ended`: the last exchange is complete and another one follows.
         """
@@ -327,19 +327,19 @@ class RequestBuilder:
         return select_newest_fitting(messages, room, prompts, lambda m: self.log.cut_message(m, limit), most=most)
 
     def _make_reminder(self, window: Window) -> tuple[Message, ...]:
-        """Return the message in place of observed ones; none if no message was observed."""
+        """Return the message that replaces observed ones; none if no message was observed."""
         if window.cursor < 0 or not window.active:
             return ()
         return (self.log.reminder(window.thread.id, window.thread.resource_id),)
 
     def _last_by_number(self, state: MemoryState, messages: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the newest messages, as many as the settings say, and summaries of older ones."""
+        """Return the newest messages, in the number of the settings, and summaries of older ones."""
         raw = self._levels.select_uncovered_messages(messages, state.prompts)
         sent = [*self._levels.blocks, *select_newest(raw, self._last_messages, state.prompts)]
         return tuple(sorted(sent, key=lambda m: m.index))
 
     def _compute_message_limit(self, state: MemoryState, reminder: tuple[Message, ...]) -> int | None:
-        """Return the tokens that messages may take in the model's window; None without a limit."""
+        """Return the most tokens of messages in the model's window; None without a limit."""
         limits = [] if self._room is None else [self._room]
         if state.budget is not None:
             before = sum(b.tokens for b in self.blocks(state)) + sum(m.tokens for m in reminder)

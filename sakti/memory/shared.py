@@ -1,7 +1,7 @@
-"""Support one log for the threads of a workspace: tags of groups, and each thread's messages. Pure.
+"""Share one log between the threads of a workspace: tags of groups, messages of each thread. Pure.
 
-The store decides which thread a line is from, never the model: names are put around the text when it is rendered and
-into the Reflector's input, and are never stored with it.
+The store determines the thread of a line, never the model: names are added around the text when it is rendered and in
+the Reflector's input, but are never stored with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import Section, Span, list_spans, make_section_metadata, merge_spans, read_sections
 
-OWN_PART = 0.1  # share of the condensed text: threads with less are condensed together
+OWN_PART = 0.1  # share of the condensed text: threads with less text are condensed together
 _TITLE = 60  # characters
 _UNSAFE = lazy_pattern(r'["<>]')
 
@@ -56,17 +56,17 @@ def format_tag(group: Group, covered: Sequence[Span], *, ranges: bool) -> str:
 
 
 def format_label(covered: Sequence[Span]) -> str:
-    """Return the heading that tells the Reflector which thread the following lines are of."""
+    """Return the heading that names the thread of the following lines for the Reflector."""
     named = [f"{make_thread_alias(x.thread_id)} {escape_title(x.title)}".strip() for x in covered]
     return f"Thread{'s' * (len(named) > 1)} {'; '.join(named)}" if named else ""
 
 
-NO_THREAD = "From elsewhere"  # above lines that are of no thread
+NO_THREAD = "From elsewhere"  # heading of lines without a thread
 _LABEL = lazy_pattern(rf"^#+ (?:Threads? [0-9a-f]{{8}}\b|{NO_THREAD}).*\n?", re.MULTILINE)
 
 
 def remove_labels(text: str) -> str:
-    """Remove the headings that a Reflector was given from its answer."""
+    """Remove the headings of the Reflector's input from its answer."""
     return _LABEL.sub("", text)
 
 
@@ -74,9 +74,9 @@ def remove_labels(text: str) -> str:
 
 
 def get_lineage(thread: Thread) -> Mapping[str, int | None]:
-    """Return the threads whose notes are this one's past: itself, and those it was forked from.
+    """Return the threads that are this one's past: itself, and those that it was forked from.
 
-    The value is the last message index of it that counts; None: all.
+    The value is the last message index of the thread that counts; None: all.
     """
     metadata = thread.metadata
     past: dict[str, int | None] = dict(metadata.get("lineage", ()))
@@ -86,7 +86,7 @@ def get_lineage(thread: Thread) -> Mapping[str, int | None]:
 
 
 def is_of_lineage(covered: Sequence[Span], past: Mapping[str, int | None]) -> bool:
-    """Return whether all these messages are of a thread's own past; False for none."""
+    """Return whether all these messages belong to a thread's own past; False for none."""
 
     def is_past(span: Span) -> bool:
         last = past.get(span.thread_id, -1)
@@ -96,12 +96,12 @@ def is_of_lineage(covered: Sequence[Span], past: Mapping[str, int | None]) -> bo
 
 
 def select_lineage_text(group: Group, past: Mapping[str, int | None]) -> str:
-    """Return the parts of a group's text that are of a thread's own past."""
+    """Return the parts of a group's text about a thread's own past."""
     return "\n".join(text for text, covered in split_sections(group) if is_of_lineage(covered, past))
 
 
 def build_shared_instructions(thread: Thread, *, recall: bool) -> str:
-    """Return the instructions on a shared log; they never change for a thread."""
+    """Build the instructions on a shared log; they never change for a thread."""
     forked = "".join(
         f" It was forked from thread {make_thread_alias(parent)}: notes on that thread's messages up to {last}"
         " count as its own."
@@ -129,7 +129,7 @@ def split_sections(group: Group) -> list[tuple[str, tuple[Span, ...]]]:
 
 
 def join_texts(texts: Sequence[tuple[str, tuple[Span, ...]]]) -> tuple[str, tuple[Section, ...]]:
-    """Join texts to one, with its sections."""
+    """Join texts into one, with its sections."""
     out = [
         Section(text.count("\n") + 1 if text else 0, sum(1 for _ in lines.iter_rows(text)), covered)
         for text, covered in texts
@@ -153,7 +153,7 @@ def correct_group(group: Group, changes: Mapping[int, str | None]) -> Group:
 
 
 class CondensedPart(Struct, frozen=True):
-    """Unit of condensing: texts with id and label each, and all messages they cover."""
+    """Unit of condensing: texts, each with id and label, and all messages that they cover."""
 
     groups: tuple[tuple[str, str], ...]
     labels: Mapping[str, str]
@@ -164,8 +164,8 @@ class CondensedPart(Struct, frozen=True):
 def split_by_thread(groups: Sequence[Group], count: Callable[[str], int]) -> list[CondensedPart]:
     """Split groups by thread, so that no reflection mixes threads; the newest notes come last.
 
-    Threads with little text share one part: each part is a call of the Reflector. A group without text (it covers
-    messages that are noted elsewhere) is a part without groups where its thread has none.
+    Threads with little text share one part; each part is a call of the Reflector. A group without text, whose
+    messages are noted elsewhere, is a part without groups if its thread has none.
     """
     named = [
         _NamedSection(f"{group.id}/{number}", text, covered, count(text) if text else 0)
@@ -201,7 +201,7 @@ class _NamedSection(Struct, frozen=True):
 
     @property
     def thread_id(self) -> str:
-        """Return the only thread that the section is of; empty for several or none."""
+        """Return the only thread of the section; empty for several or none."""
         return self.spans[0].thread_id if len(self.spans) == 1 else ""
 
 
@@ -215,7 +215,7 @@ def _part(members: Sequence[_NamedSection]) -> CondensedPart:
     )
 
 
-OTHERS_SHARE = 0.2  # of the message threshold: the most that messages of other threads may take
+OTHERS_SHARE = 0.2  # largest share of the message threshold for messages of other threads
 LINE_CHARACTERS = 600
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 
@@ -223,7 +223,7 @@ _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result"}
 def format_other_threads(excerpts: Sequence[MessageExcerpt], counter: Counter, limit: int, timezone: str) -> str:
     """Return a delimited block of the newest messages that fit `limit` tokens, by thread.
 
-    The thread used last comes last; empty where nothing fits.
+    The thread used last comes last. The block is empty if nothing fits.
     """
     head = read_prompt("memory#other-threads")
     used = counter.count(head) + 20

@@ -1,7 +1,7 @@
 """Memory of one open thread: its window, as last loaded, and its phases.
 
-Memory itself changes in the store alone (`sakti.store.memory.advance`): `MemoryState.move` commits one move and
-reloads the window. `MemoryState.settle` then brings the phases in line with what is stored, so that every window of a
+Memory itself only changes in the store (`sakti.store.memory.advance`): `MemoryState.move` commits one move and
+reloads the window. `MemoryState.settle` then derives the phases from the stored rows, so that every window of a
 thread is in the phase that the database implies.
 """
 
@@ -39,10 +39,10 @@ from sakti.store.threads import threads
 
 FailpointHook: TypeAlias = Callable[[str], None]
 
-# Points at which a process may die in the middle of memory's work: the commit boundaries. Benchmarks and tests inject a
-# hook that is called at each and may end the engine there. `begin`: the work is announced and its input is sealed;
-# `asked`: the model has answered, nothing is stored; `written`: inside the transaction, which has not committed;
-# `committed`: stored, the window in memory is not updated; `observed`: a compaction is observed, but not recorded.
+# Points at which a process may die during memory's work: the commit boundaries. Benchmarks and tests inject a hook
+# that is called at each and may end the engine there. `begin`: the work is announced and its input is sealed;
+# `asked`: the model has answered, nothing is stored; `written`: inside the uncommitted transaction; `committed`:
+# stored, but the window in memory is not updated; `observed`: a compaction is observed, but not recorded.
 FAILPOINTS: tuple[str, ...] = (
     "buffer.begin",
     "buffer.asked",
@@ -74,8 +74,8 @@ def ignore_failpoint(name: str) -> None:
     """Do nothing: the default hook."""
 
 
-PATIENCE_S = 10.0  # for an observation in another window; then the request goes without it
-TURN_WAIT_S = 14.0  # for the Observer and Reflector in one turn
+PATIENCE_S = 10.0  # most seconds to wait for an observation in another window; then the request goes without it
+TURN_WAIT_S = 14.0  # most seconds to wait for the Observer and Reflector in one turn
 
 
 class MemoryServices(Struct, frozen=True):
@@ -92,11 +92,11 @@ class MemoryServices(Struct, frozen=True):
 
 
 class MemoryOptions(Struct, frozen=True, kw_only=True):
-    """How the memory of one thread works.
+    """Options of one thread's memory.
 
-    `goal` is a sub-agent's. `owner` names the engine in leases. `reason`: why this Observer. `page_of`: the workspace
-    whose page is read, None for the thread's. `patience`: seconds to wait for another window's work; `turn_wait`:
-    seconds that a turn waits for models of memory.
+    `goal` is that of a sub-agent. `owner` names the engine in leases. `reason`: why this Observer was chosen.
+    `page_of`: the workspace whose page is read, None for the thread's. `patience`: seconds to wait for another
+    window's work; `turn_wait`: seconds that a turn waits for models of memory.
     """
 
     settings: MemorySettings
@@ -114,7 +114,7 @@ T = TypeVar("T")
 Trigger: TypeAlias = Literal["threshold", "idle", "provider_change"]
 
 
-# A thread with more than this many times `block_after` pending is caught up with in the background.
+# A backlog starts at this multiple of `block_after`: then the thread catches up in the background.
 BACKLOG_FACTOR = 2
 
 
@@ -141,11 +141,11 @@ class MemoryState:
         self.prompts: list[Message] = []
         self.note = ""
         self.has_warned = False
-        self.is_late: Callable[[], bool] = lambda: False  # whether a job kept a turn waiting too long and still runs
+        self.is_late: Callable[[], bool] = lambda: False  # whether a job exceeded a turn's wait and is still running
         self.phase = Phase.IDLE
         self.reflection_phase = ReflectionPhase.IDLE
         self.retry = policy.Backoff()
-        self.reflect_above = 0  # input tokens of a reflection that failed: not tried again until it has grown
+        self.reflect_above = 0  # input tokens of a failed reflection: retried only when the log is larger
         self._lock = asyncio.Lock()
         self._today = (-1, 0)
         self._numbers: tuple[tuple[int, int | None], policy.Numbers] | None = None
@@ -155,20 +155,20 @@ class MemoryState:
     @property
     def today(self) -> int:
         minute = self.clock.now() // policy.MINUTE
-        if self._today[0] != minute:  # days begin with a minute, in every zone; asked for many times a step
+        if self._today[0] != minute:  # days begin with a minute in every zone; called many times per step
             self._today = minute, dates.get_noon(self.clock.now(), self.timezone)
         return self._today[1]
 
     @property
     def observation_tokens(self) -> int:
-        """Return the tokens of the log as it is sent today."""
+        """Return the tokens of the log as sent today."""
         return self.builder.tokens(self.window.active, self.today)
 
     @property
     def numbers(self) -> policy.Numbers:
         """Return the thresholds in force at this size of the log."""
         state = (self.observation_tokens, self.budget)
-        if self._numbers is None or self._numbers[0] != state:  # asked for many times a step
+        if self._numbers is None or self._numbers[0] != state:  # called many times per step
             self._numbers = state, policy.compute_effective_numbers(self.settings, *state)
         return self._numbers[1]
 
@@ -179,7 +179,7 @@ class MemoryState:
 
     @property
     def is_suspended(self) -> bool:
-        """Return whether less than one more interval is pending since a compaction was undone."""
+        """Return whether less than one interval has become pending since a compaction was undone."""
         hold = self.window.thread.metadata.get(threads.HOLD)
         return hold is not None and self.window.pending < hold
 
@@ -190,7 +190,7 @@ class MemoryState:
 
     @property
     def message_limit(self) -> int | None:
-        """Return the most message tokens per request while memory is behind; None for no limit."""
+        """Return the most message tokens per request while there is a backlog; None for no limit."""
         limited = self.phase in LIMITED or self.is_late()
         if self.phase is Phase.SUSPENDED:
             limited = bool(self.window.thread.metadata.get(threads.HOLD_LIMITED))
@@ -211,7 +211,7 @@ class MemoryState:
         self.reflection_phase = REFLECTION_TRANSITIONS[self.reflection_phase][signal]
 
     def settle(self) -> None:
-        """Bring the phases in line with what is stored and pending; a running wait takes precedence."""
+        """Derive the phases from the stored and pending messages; a running wait takes precedence."""
         self._settle_reflection()
         if self.phase is Phase.WAITING:
             return
@@ -227,9 +227,9 @@ class MemoryState:
             self.detect_backlog()
 
     def detect_backlog(self) -> None:
-        """Start catching up if far more is pending than a request takes.
+        """Start catching up if far more is pending than fits a request.
 
-        Checked when a thread is opened, resumed or retried, and when an undo no longer suspends it.
+        Called when a thread is opened, resumed or retried, and when the suspension after an undo ends.
         """
         if self.phase is Phase.IDLE and self.window.pending > BACKLOG_FACTOR * self.numbers.block_after:
             self.signal(Signal.OVERFLOW)
@@ -269,18 +269,18 @@ class MemoryState:
     async def move(self, move: Move, point: str, trigger: Trigger | None = None) -> MoveResult:
         """Commit one move and reload the window.
 
-        `point` names its failpoints; with a `trigger` it is reported as an activation. Raises `MemoryFailure` where
-        the store refuses, with the window reloaded, and `StoreError` where it cannot write.
+        `point` names its failpoints; with a `trigger` the move is reported as an activation. Raises `MemoryFailure`
+        if the store refuses, with the window reloaded, and `StoreError` if it cannot write.
         """
         async with self._lock:
             return await self._move(move, point, trigger)
 
     async def try_move(self, move: Move, point: str, trigger: Trigger | None = None) -> MoveResult | None:
-        """Commit a move as `move` does, but only report a failure: memory never ends a turn."""
+        """Commit a move like `move`, but only report a failure: memory never ends a turn."""
         try:
             return await self.move(move, point, trigger)
         except MemoryFailure:
-            return None  # another window was first; what it did is in the window now
+            return None  # another window was first; its changes are in the window now
         except StoreError as e:
             self.emit(Notice("warning", e.title, e.message))
             return None
@@ -320,14 +320,14 @@ class MemoryState:
         return done
 
     async def read(self, work: Callable[[Database], T]) -> T:
-        """Read from the store while no move of this window is running, so that the two are consistent."""
+        """Read from the store while no move of this window is running, so that both are consistent."""
         async with self._lock:
             return await self.store.read(work)
 
     async def refresh(self) -> bool:
         """Load what other windows changed, and return whether they did.
 
-        If the database cannot be read the window stays as it is.
+        If the database cannot be read, the window stays as it is.
         """
         async with self._lock:
             window = self.window
@@ -345,7 +345,7 @@ class MemoryState:
         self._replace_window(await self.store.read(load, self.window))
 
     def _replace_window(self, fresh: Window) -> None:
-        """Replace the window by a fresh one; messages stored while it was read are added to it."""
+        """Replace the window by a fresh one; messages stored during the read are added to it."""
         for message in self.window.messages:
             fresh.add(message)
         self.window = fresh
@@ -386,14 +386,14 @@ class MemoryState:
     # --- activation ---------------------------------------------------------------------------------------
 
     async def activate_due(self, trigger: Trigger = "threshold") -> bool:
-        """Activate buffered groups while their threshold is reached; calls no model."""
+        """Activate buffered groups while the threshold is reached; calls no model."""
         done = False
         while True:
             async with self._lock:  # the groups chosen here are moved, whatever is buffered meanwhile
                 move, revision = self._choose_activation(trigger), self.window.record.revision
                 if move is None:
                     return done
-                self.notify()  # the current projection is moved
+                self.notify()  # so that the moved projection is the current one
                 moved = await self._try_to_activate(move, trigger)
                 if not moved and self.window.record.revision == revision:
                     return done
@@ -437,9 +437,9 @@ class MemoryState:
         return Activate(tuple(g.id for g in ready[:count]), condense, window.record.revision)
 
     async def activate_ready(self, upto: int | None = None, into: list[Group] | None = None) -> None:
-        """Activate every buffered group that begins up to index `upto`, for a caller that waits.
+        """Activate all buffered groups that begin no later than index `upto`, for a caller that waits.
 
-        `into` gets the groups activated.
+        The activated groups are added to `into`.
         """
         ready = [g for g in self.window.ready() if upto is None or (g.first_index or 0) <= upto]
 
@@ -454,7 +454,7 @@ class MemoryState:
     # --- events -------------------------------------------------------------------------------------------
 
     def describe_settings(self) -> Json:
-        """Return the settings in force, for the events of an operation."""
+        """Describe the settings in force, for the events of an operation."""
         numbers = self.numbers
         return {
             "message_tokens": numbers.threshold,

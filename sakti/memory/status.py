@@ -1,4 +1,4 @@
-"""Report the windows in numbers, the same as in the request, and the backlog."""
+"""Report memory in numbers, the same as in the request, and the backlog."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rates(Struct, frozen=True):
 
 
 class MemoryModels(Struct, frozen=True):
-    """Names of the models of memory, the Observer's rates (None: unknown), and why it is this one."""
+    """Names of the models of memory, the Observer's rates (None: unknown), and the reason for the choice."""
 
     observer: str
     reflector: str
@@ -35,7 +35,7 @@ class MemoryModels(Struct, frozen=True):
 
 
 def build_status(state: MemoryState, models: MemoryModels, step: int, *, running: bool) -> MemoryStatus:
-    """Return what the panes show; `running`: this process is observing."""
+    """Return the status shown in the panes; `running`: this process is observing."""
     window, numbers = state.window, state.numbers
     ready = window.ready()
     chunks = [g.message_tokens for g in ready]
@@ -92,7 +92,7 @@ def _explain(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str
 
 
 def _explain_rest(state: MemoryState) -> str:
-    """Explain why memory does nothing by itself, and how to go on; empty if it does."""
+    """Explain why automatic observation or reflection is off, and how to continue; empty if it is on."""
     if state.phase is Phase.SUSPENDED:
         hold = state.window.thread.metadata.get(threads.HOLD)
         until = f" until {hold:,} tokens of messages" if hold else ""
@@ -103,7 +103,7 @@ def _explain_rest(state: MemoryState) -> str:
 
 
 def _explain_delay(state: MemoryState, numbers: policy.Numbers, *, waits: bool) -> str:
-    """Explain why much is pending although nothing is buffered or running; empty if that is not so."""
+    """Explain why much is pending although nothing is buffered or running; else empty."""
     window = state.window
     if state.settings.read_only:
         return "memory is read-only: nothing is observed"
@@ -130,8 +130,8 @@ def compute_next_boundary(pending: int, last: int, numbers: policy.Numbers) -> i
     return int((max(last, 0) // step + 1) * step)
 
 
-SAMPLE = 10_000  # tokens that a price is asked for: no tier for long inputs begins below
-USUAL_SHARE = 0.1  # what an observation comes to, as a share of its messages, until the log tells
+SAMPLE = 10_000  # tokens of a price query: below the tiers for long inputs
+USUAL_SHARE = 0.1  # usual size of an observation, as a share of its messages, until the log has its own
 
 
 def find_rates(observer: str) -> Rates | None:
@@ -148,7 +148,7 @@ def find_rates(observer: str) -> Rates | None:
 def estimate_backlog(state: MemoryState, observer: str, rates: Rates | None) -> Backlog | None:
     """Return the backlog of background observation; None if the thread is up to date and not paused.
 
-    The cost is an estimate; the output is in proportion to former observations.
+    The cost is an estimate that assumes the output share of earlier observations.
     """
     if not (state.is_paused or state.phase is Phase.CATCHING_UP):
         return None
@@ -163,7 +163,7 @@ def estimate_backlog(state: MemoryState, observer: str, rates: Rates | None) -> 
 
 
 def _compute_output_share(state: MemoryState) -> float:
-    """Return the tokens of the thread's observations for each token of the messages that they are from."""
+    """Return the observation tokens per message token in the thread's log."""
     groups = (*state.window.active, *state.window.buffered)
     observations = [g for g in groups if g.kind == "observation" and g.message_tokens]
     read, written = sum(g.message_tokens for g in observations), sum(g.observation_tokens for g in observations)
@@ -171,7 +171,7 @@ def _compute_output_share(state: MemoryState) -> float:
 
 
 def estimate_cost(tokens: int, calls: int, rates: Rates, previous: int, share: float = USUAL_SHARE) -> float:
-    """Return US dollars: the input is the messages, plus `previous` tokens of the log per call."""
+    """Estimate US dollars: the input is the messages, plus `previous` tokens of the log per call."""
     return (tokens + calls * previous) * rates.input + tokens * share * rates.output
 
 

@@ -1,9 +1,9 @@
 """Summarise older messages ten at a time, for search, and for requests without observations.
 
-When a thread has thirty messages the oldest ten get a summary of two or three sentences with the lines of code that
+When a thread has thirty messages, the oldest ten get a summary of two or three sentences with the lines of code that
 matter (level 1), at ninety a shorter one (level 2), and so on by tens. No model is called: every sentence, path and
-line of code is one of the messages' own. With observational memory this only adds to what search indexes, for
-messages that have left the window; without it, ten messages of more than 2,000 tokens are sent as one block from the
+line of code is copied from the messages. With observational memory the summaries only add to the search index, for
+messages that have left the window. Without it, ten messages of more than 2,000 tokens are sent as one block from the
 next turn on.
 """
 
@@ -30,12 +30,12 @@ from sakti.store.threads import threads
 from sakti.store.threads.messages import SummarisedRange
 
 TEN = 10
-BEGIN = (30, 90)  # messages of a thread, counted from the ten on, at which they get level 1, and 2
-WORTH_TOKENS = 2_000  # ten messages of fewer tokens are sent as they are
-BEHIND = 5  # messages read behind the ten: the tool results of the last of them
-AT_ONCE = 3  # tens that are summarised behind one turn
-SENT = 40  # summaries in a request
-READ = 4_000  # characters of one text that are looked at
+BEGIN = (30, 90)  # messages of a thread, counted from the ten, at which they get level 1, and level 2
+WORTH_TOKENS = 2_000  # ten messages with fewer tokens are sent as they are
+BEHIND = 5  # messages read after the ten: tool results of the last one
+AT_ONCE = 3  # most tens that are summarised after one turn
+SENT = 40  # most summaries in a request
+READ = 4_000  # characters of one text that are read
 
 
 class Size(Struct, frozen=True):
@@ -79,7 +79,7 @@ _CODE = lazy_pattern(
 
 
 class Summary(Struct, frozen=True):
-    """Summary: the complete `text`, and `taken`: message id → its share of the text."""
+    """Summary of ten messages: the complete `text`, and `taken`: message id → its share of the text."""
 
     text: str
     taken: dict[str, str]
@@ -105,7 +105,7 @@ class _Extracts(Struct):
 
 
 class _Draft(Struct):
-    """Extracts that a summary takes, within the limits of its level; `shares`: message id → its texts."""
+    """Extracts chosen for a summary, within the limits of its level; `shares`: message id → its texts."""
 
     extracts: _Extracts
     size: Size
@@ -222,7 +222,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def select_next_messages(messages: Sequence[Message], first: int) -> list[Message]:
-    """Return ten messages from index `first` on, and the tool results that belong to the last of them."""
+    """Return ten messages from index `first` on, and the tool results of the last one."""
     out = [m for m in messages if m.index >= first]
     end = TEN
     while end < len(out) and out[end].role == "tool":
@@ -245,7 +245,7 @@ def find_due_level(marks: tuple[int, int], count: int, seen: int) -> int:
 class Due(Struct, frozen=True):
     """Next ten messages of a thread for a level, and their summary.
 
-    `before` and `after`: how far the thread is summarised now and then.
+    `before` and `after`: the summarised range before and after storing it.
     """
 
     level: int
@@ -271,7 +271,7 @@ def find_next_due(db: Database, thread_id: str, seen: int) -> Due | None:
 
 
 def store_due(db: Database, due: Due) -> bool:
-    """Store a summary; False when another process has summarised these messages meanwhile."""
+    """Store a summary; False if another process has summarised these messages meanwhile."""
     thread = threads.get(db, due.messages[0].thread_id)
     if thread is None or message_store.read_levels(thread.metadata) != due.before:
         return False
@@ -292,7 +292,7 @@ class Levels:
         return [self.task] if self.task is not None and not self.task.done() else []
 
     async def load(self, thread: Thread) -> None:
-        """Load the summaries that replace older messages, between two turns only, so that the prefix stays."""
+        """Load the summaries that replace older messages, only between two turns, to keep the prefix stable."""
         summaries = await self._store.read(message_store.list_summaries, thread.id, above=WORTH_TOKENS, limit=SENT)
         if summaries != self.shown:
             self.shown, self.blocks = summaries, [self._block(s, thread) for s in summaries]
@@ -304,7 +304,7 @@ class Levels:
             self.task = asyncio.create_task(self._work(window, seen))
 
     async def _work(self, window: Window, seen: int) -> None:
-        with contextlib.suppress(SaktiError):  # nothing is lost by it: it is due again after the next turn
+        with contextlib.suppress(SaktiError):  # nothing is lost: it is due again after the next turn
             for _ in range(AT_ONCE):
                 due = await self._store.read(find_next_due, window.thread.id, seen)
                 if due is None or not await self._store.write(store_due, due):
@@ -313,7 +313,7 @@ class Levels:
                 window.thread = structs.replace(window.thread, metadata=changed)
 
     def select_uncovered_messages(self, messages: Sequence[Message], keep: Sequence[Message]) -> list[Message]:
-        """Return the messages that no block replaces, and those of `keep`."""
+        """Return the messages not replaced by a block, and those of `keep`."""
         keep_ids = {m.id for m in keep}
         covered = {i for s in self.shown for i in range(s.first, s.last + 1)}
         return [m for m in messages if m.index not in covered or m.id in keep_ids]

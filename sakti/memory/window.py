@@ -24,9 +24,9 @@ from sakti.store.threads import threads
 class Window:
     """Window of an open thread.
 
-    `messages` are those behind the cursor, in order; `pending` their tokens. `active` is the log, `buffered` the
-    finished groups of this thread that are not in it yet, `reflection` a buffered one. Between two loads only
-    `messages` change: by what was just made durable.
+    `messages` are those after the cursor, in order; `pending` their tokens. `active` is the log, `buffered` the
+    finished groups of this thread outside the log, `reflection` a buffered one. Between two loads only `messages`
+    change: newly stored ones are added.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Window:
         return self.record.revision, self.messages[-1].index if self.messages else self.cursor
 
     def add(self, message: Message) -> bool:
-        """Add a message that was just made durable; False for a known one."""
+        """Add a message that was just stored; False for a known one."""
         if message.index <= self.cursor or (self.messages and message.index <= self.messages[-1].index):
             return False
         self.messages.append(message)
@@ -82,14 +82,14 @@ class Window:
         position = 0
         for group in self.buffered:
             if position < len(self.messages) and self.messages[position].index < (group.first_index or 0):
-                break  # it precedes the group, and nothing covers it
+                break  # an uncovered message precedes the group
             out.append(group)
             while position < len(self.messages) and self.messages[position].index <= (group.last_index or 0):
                 position += 1
         return out
 
     def find_uncovered_messages(self) -> list[Message]:
-        """Return the first run of messages that no buffered group covers, up to the first not observable yet."""
+        """Return the first run of messages not covered by a buffered group, up to the first unobservable one."""
         ready = self.ready()
         start = ready[-1].last_index if ready else self.cursor
         following = next((g.first_index for g in self.buffered[len(ready) :]), None)
@@ -103,7 +103,7 @@ class Window:
         return out
 
     def observable(self) -> list[Message]:
-        """Return what a background observation may read now: no running tool call, not the prompt just asked."""
+        """Return the messages that a background observation may read: no running calls, no new prompt."""
         messages = list(policy.select_safe_buffer_prefix(self.find_uncovered_messages()))
         while messages and messages[-1].role == "user" and messages[-1].index == self.messages[-1].index:
             messages.pop()
@@ -111,7 +111,7 @@ class Window:
 
 
 def _select_buffered(thread_id: str, groups: Sequence[Group]) -> list[Group]:
-    """Return the observations of a thread that are not in the log yet, in their order."""
+    """Return the observations of a thread that are not in the log yet, in order."""
     buffered = [g for g in groups if g.state == "buffered" and g.observes and g.thread_id == thread_id]
     return sorted(buffered, key=lambda g: g.first_index or 0)
 
@@ -121,7 +121,7 @@ def load(db: Database, old: Window) -> Window:
     record = memory_store.get_record(db, old.record.lookup_key) or old.record
     thread = threads.get(db, old.thread.id) or old.thread
     cursor = memory_store.find_cursor(db, record.id, thread.id)
-    same = record.corrections == old.record.corrections  # else tasks of groups may have been cleared
+    same = record.corrections == old.record.corrections  # otherwise tasks of groups may have been cleared
     groups = memory_store.list_current_groups(db, record.id, old.stored if same else {})
     return Window(
         thread,
@@ -149,7 +149,7 @@ def _with_corrections(db: Database, record_id: str, groups: Sequence[Group], old
     for group in groups:
         if group.id in changes:
             group = correct_group(group, changes[group.id])
-            group = before[group.id] if before.get(group.id) == group else group  # the same object is not drawn again
+            group = before[group.id] if before.get(group.id) == group else group  # not rendered again
         out.append(group)
     return out
 
@@ -174,10 +174,10 @@ def split_into_slices(messages: Sequence[Message], limit: int) -> list[list[Mess
 
 
 def sync_cut(messages: Sequence[Message], threshold: int, floor: float) -> int:
-    """Return how many of `messages` a step that has to wait observes.
+    """Return how many of `messages` a step that must wait observes.
 
-    The newest `floor` tokens stay raw; if that is not enough to come below the threshold, as many messages as it takes
-    are observed. The last exchange always stays.
+    The newest `floor` tokens stay raw, unless more messages must be observed to get below the threshold. The last
+    exchange always stays.
     """
     cuts = policy.list_inner_cuts(messages)
     if len(cuts) < 2:
@@ -197,10 +197,10 @@ def select_newest_fitting(
     *,
     most: int | None = None,
 ) -> list[Message]:
-    """Return the newest exchanges of at most `room` tokens, one that is too long for the rest shortened.
+    """Return the newest exchanges of at most `room` tokens; one that exceeds the rest is shortened.
 
-    The messages of `keep` are always sent in full, and so is the last exchange up to `most` tokens (None: no limit): a
-    request without them could not be answered. Above that it is shortened.
+    The messages of `keep` are always sent in full, and so is the last exchange up to `most` tokens (None: no limit):
+    without them a request could not be answered. A longer last exchange is shortened.
     """
     keep_ids = {m.id for m in keep}
     reserved = _count_tokens(keep)
@@ -221,7 +221,7 @@ def select_newest_fitting(
 
 
 def _split_exchanges(messages: Sequence[Message], without: Collection[str]) -> list[list[Message]]:
-    """Return the exchanges of messages, without those of some ids."""
+    """Return the exchanges of messages, except messages with some ids."""
     bounds = itertools.pairwise([*policy.list_inner_cuts(messages), len(messages)])
     return [[m for m in messages[start:end] if m.id not in without] for start, end in bounds]
 
@@ -231,10 +231,10 @@ def _count_tokens(messages: Iterable[Message]) -> int:
 
 
 def find_first_fitting(sizes: Sequence[int], room: int, before: int) -> int:
-    """Return the first group of a log to send, of groups of these sizes; 0 if all of them fit `room`.
+    """Return the index of the first log group to send, given the groups' sizes; 0 if all fit `room`.
 
-    The start of the last request (`before`) stays as long as the rest fits, then half of the room is left free, so that
-    the prompt's prefix changes seldom. The newest group is always sent.
+    The start of the last request (`before`) stays as long as the rest fits. Then half of the room is left free, so
+    that the prompt's prefix rarely changes. The newest group is always sent.
     """
     rest = _compute_suffix_sums(sizes)
     if rest[0] <= room:
@@ -245,7 +245,7 @@ def find_first_fitting(sizes: Sequence[int], room: int, before: int) -> int:
 
 
 def select_newest(messages: Sequence[Message], count: int, keep: Sequence[Message]) -> list[Message]:
-    """Return the newest `count` messages, more if that would cut a tool exchange, and the prompt."""
+    """Return the newest `count` messages, more to keep a tool exchange complete, and the prompt."""
     start = max(0, len(messages) - count)
     start = max((c for c in policy.list_safe_cuts(messages) if c <= start), default=0)
     keep_ids = {m.id for m in keep}
@@ -259,7 +259,7 @@ def _compute_suffix_sums(sizes: Sequence[int]) -> list[int]:
 class OpenedRecord(Struct, frozen=True):
     """Record of a thread's memory, with the leases cleared and the repairs made on opening.
 
-    `failure`: why it could not be written; a record that did not exist before has no id then.
+    `failure`: why it could not be written; then a new record has no id.
     """
 
     record: Record
@@ -273,7 +273,7 @@ async def open_record(
 ) -> OpenedRecord:
     """Return the thread's record, created as `new_id` if missing, with wrong states repaired.
 
-    `read_only`: it is read as it is.
+    `read_only`: nothing is created or repaired.
     """
     owner = memory_store.RecordOwner(thread.resource_id, thread.id if scope == "thread" else None)
     zone = timezone or "UTC"

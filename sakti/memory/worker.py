@@ -40,14 +40,14 @@ from sakti.store.memory.group_rows import Section, get_row_thread, list_spans, m
 from sakti.store.secrets import mask_secrets
 from sakti.store.threads import messages
 
-FINDINGS_SHARE = 4  # a reflection's target is so many times what verified findings may take of it
-ATTEMPTS = 2  # reflections that fail before a full log is condensed without a model
+FINDINGS_SHARE = 4  # largest share of a reflection's target (1/4) for verified findings
+ATTEMPTS = 2  # failed reflections after which a full log is condensed without a model
 
 
 class ReflectionInputs(Struct, frozen=True):
     """Content that a reflection must keep: pinned lines, sections and fields of lines, replaced words.
 
-    `findings` are verified ones of child threads, newest first, kept as far as a share of the target allows.
+    `findings` are verified findings of child threads, newest first, limited to a share of the target.
     """
 
     pinned: list[str]
@@ -66,15 +66,15 @@ class MemoryWorker:
         self.observer, self.reflector = observer, reflector
         self._remembered = marking.Remembered()
         self._log: memory_log.LogSnapshot | None = None
-        self._failed = 0  # reflections in a row that failed for good
+        self._failed = 0  # permanently failed reflections in a row
 
     def log(self, db: Database, record_id: str) -> list[memory_log.LogLine]:
-        """Return the lines that new ones may replace: of the log, and of buffered groups."""
+        """Return the lines that new ones may replace: those of the log and of buffered groups."""
         self._log = current = memory_log.read_snapshot(db, record_id, self._log)
         return current.lines
 
     def read_inputs(self, db: Database, record_id: str, merged: Sequence[str]) -> ReflectionInputs:
-        """Return what a reflection of these groups has to keep."""
+        """Return the content that a reflection of these groups must keep."""
         return ReflectionInputs(
             memory_store.list_pinned_lines(db, merged),
             *memory_store.load_mode_data(db, merged),
@@ -92,8 +92,8 @@ class MemoryWorker:
     ) -> tuple[Group, list[NewLine]]:
         """Call the Observer and return an unstored group, whose range the caller sets, with its lines.
 
-        `before`: the log lines that the new ones may replace. Where nothing was worth a line its text is empty: the
-        messages count as observed all the same.
+        `before`: the log lines that the new ones may replace. If nothing deserved a line, its text is empty, and the
+        messages still count as observed.
         """
         request = structs.replace(request, messages=with_user_answers(request.messages))
         result = await self.observer.observe(request)
@@ -182,7 +182,7 @@ class MemoryWorker:
         self, group: Group, groups: Sequence[Group], result: ReflectResult, text: str, sections: tuple[Section, ...]
     ) -> Group:
         """Fill an empty group with a reflection of other groups."""
-        # of several threads its own is the one with the newest notes
+        # in a shared log, its own thread is the one with the newest notes
         thread_id = groups[-1].thread_id if sections else group.thread_id
         return structs.replace(
             _with_range(group, groups, thread_id),
@@ -205,12 +205,12 @@ class MemoryWorker:
     async def _condense_or_extract(
         self, record: Record, groups: Sequence[Group], request: ReflectInput, before: ReflectionInputs
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
-        """Return what `_condense` does, without a model if that failed repeatedly and the log is full."""
+        """Condense, without a model if that failed repeatedly and the log is full."""
         try:
             out = await self._condense(self.reflector, record, groups, request, before)
             self._failed = 0
             return out
-        except MemoryFailure as e:  # what a provider refuses, `FallbackReflector` condenses without it
+        except MemoryFailure as e:  # `FallbackReflector` handles a provider's refusal without the model
             extractive = ExtractiveReflector(self.counter)
             self._failed += 1
             if not request.full or self._failed < ATTEMPTS or self.reflector.name == extractive.name:
@@ -227,9 +227,9 @@ class MemoryWorker:
         request: ReflectInput,
         before: ReflectionInputs,
     ) -> tuple[ReflectResult, str, tuple[Section, ...]]:
-        """Return a Reflector's answer, its checked text, and the sections of a log of several threads.
+        """Return a Reflector's answer, its checked text, and the sections of a shared log.
 
-        Lines of the user that a model lost are put back as far as the target allows.
+        Lines of the user lost by a model are restored as far as the target allows.
         """
         sections: tuple[Section, ...] = ()
         if record.scope == "resource":
@@ -250,7 +250,7 @@ class MemoryWorker:
         return result, await self._check_text(reflector, request, before, mask_secrets(text), sections), sections
 
     def _select_fitting(self, newest_first: Sequence[str], tokens: int) -> list[str]:
-        """Return the newest lines that fit so many tokens, oldest first."""
+        """Return the newest lines that fit a number of tokens, oldest first."""
         out: list[str] = []
         for line in newest_first:
             tokens -= self.counter.count(line)
@@ -279,7 +279,7 @@ class MemoryWorker:
         important = await self._aside(quality.select_important_lines, inputs, before.replaced)
         lost = await self._aside(quality.find_lost_lines, text, important, before.replaced)
         quality.check_answer(len(important) - len(lost), len(important), after, size)
-        limit = 0 if sections else size - 1  # of several threads each has its own section of the text
+        limit = 0 if sections else size - 1  # in a shared log each thread has its own section of the text
         text = text if sections else quality.restore_weight(text, important)
         text, lost = quality.restore_lines(
             text, lost, before.replaced, room=min(request.target_tokens, limit), limit=limit, count=self.counter.count
@@ -299,9 +299,9 @@ class MemoryWorker:
         result: ObserveResult,
         more: Mapping[int, Json] | None = None,
     ) -> list[NewLine]:
-        """Return the lines of a log with the claims that its source lacks, their sections and typed fields.
+        """Return the lines of a log with unsupported claims, their sections and typed fields.
 
-        `result` gives sections and fields by content; `more` is metadata by line number.
+        `result` has sections and fields by content; `more` is metadata by line number.
         """
         sections = {remove_marks(content): name for content, name in result.categories.items()}
         out: list[NewLine] = []
@@ -334,12 +334,12 @@ class MemoryWorker:
 
 
 def _mark_pinned(rows: Sequence[NewLine], group: Group, pinned: Container[int]) -> list[NewLine]:
-    """Return the lines of a reflection, each with its thread and whether it is pinned."""
+    """Return the lines of a reflection, each with its thread and its pin."""
     return [structs.replace(r, pinned=r.line in pinned, thread_id=get_row_thread(group, r.line)) for r in rows]
 
 
 def _with_range(group: Group, groups: Sequence[Group], thread_id: str) -> Group:
-    """Give a group the range of messages that other groups cover of a thread."""
+    """Set the range of a thread's messages covered by other groups."""
     mine = [g for g in groups if g.thread_id == thread_id]
     span = next((s for s in merge_spans(s for g in groups for s in list_spans(g)) if s.thread_id == thread_id), None)
     return structs.replace(
@@ -356,7 +356,7 @@ def _format_pinned(row: NewLine) -> str:
 
 
 def _clean_state(text: str | None, before: str | None) -> str | None:
-    """Return an Observer's task or response; the one before if it repeats the instructions."""
+    """Return an Observer's task or response; the previous one if it repeats the instructions."""
     return before if text and model.is_instruction(text) else _clean(text)
 
 
@@ -369,7 +369,7 @@ def _read_answer(
 ) -> tuple[marking.Marked, list[lines.LogRow], list[tuple[str, ...]]]:
     """Clean and mark an Observer's answer.
 
-    Returns it, its lines, and for each line the claims that its source lacks.
+    Returns it, its lines, and the unsupported claims of each line.
     """
     text = parse.clean(parse.sanitize_observation_lines(mask_secrets(model.cut_lines(text))))
     if by_model:
@@ -397,12 +397,12 @@ def _check_reflection(
 
 def _flag_rows(rows: Sequence[lines.LogRow], source: EvidenceSource) -> list[tuple[str, ...]]:
     for row in rows:
-        mask_secrets(row.content)  # remembered, so that the transaction that stores it is shorter
+        mask_secrets(row.content)  # cached, so that the transaction that stores it is shorter
     return [find_unsupported(remove_marks(row.content), source) for row in rows]
 
 
 def make_source(request: ObserveInput) -> EvidenceSource:
-    """Return the source of an observation: the complete messages, and the log before them."""
+    """Return the source of an observation: the complete messages and the previous log."""
     texts = [join_plain_text(m.parts) for m in request.messages]
     zones = f"{request.timezone} {request.zone_before}"
     aims = [request.current_task or "", request.goal, request.focus]
@@ -420,7 +420,7 @@ def make_source(request: ObserveInput) -> EvidenceSource:
 
 
 def with_zone(text: str, request: ObserveInput) -> str:
-    """Begin a log with a note if its time zone differs from the lines before; those stay as they are."""
+    """Begin a log with a note if its time zone differs from that of earlier lines, which stay unchanged."""
     if not text or request.zone_before in ("", request.timezone):
         return text
     time = dates.format_clock(request.messages[0].created_at, request.timezone)

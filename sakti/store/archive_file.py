@@ -1,8 +1,8 @@
 """Read and write archives: files beside a database that hold compressed parts of old messages.
 
-In place of such parts a message has a *reference*: the archive's own random number and the key of a row in it. Decoding
-parts needs no connection: archives are looked for beside the databases that this process opened (`register_database`),
-and the number tells which one it is. Each read looks at the file again, since it may be moved away or put back.
+Such a message has a *reference* instead: the archive's random number and the key of a row in it. Decoding parts needs
+no connection: archives are searched beside the databases opened by this process (`register_database`), and identified
+by the number. Each read checks the file again, since it may be moved away or put back.
 
 Raw SQL: a file with two tables, and the messages that refer to it.
 """
@@ -25,19 +25,19 @@ from msgspec import Struct
 from sakti.core.errors import StoreError
 from sakti.store.connection import Connection
 
-MARK = b"\0arc"  # how a reference begins; no other value of a column does
+MARK = b"\0arc"  # first bytes of a reference; no other value of a column begins with them
 _ID, _KEY = 16, 8  # bytes
 REFERS = f"substr(parts, 1, {len(MARK)}) = X'{MARK.hex()}'"  # of messages: the condition of `messages_archived`
 SCHEMA = (
     "CREATE TABLE archive (id BLOB NOT NULL);"
     " CREATE TABLE parts (key INTEGER PRIMARY KEY AUTOINCREMENT, parts BLOB NOT NULL);"
 )
-KNOWN = 64  # places that are looked at, the last opened
+KNOWN = 64  # most places that are searched, the last opened
 _BUSY_MS = 5_000
 
 
 class _OpenArchive(Struct, frozen=True):
-    """Open archive: the file that it is, and its number."""
+    """Open archive: its file and its number."""
 
     file: tuple[int, int]
     id: bytes
@@ -54,7 +54,7 @@ def get_path(database: Path) -> Path:
 
 
 def register_database(database: str | Path) -> None:
-    """Note a database that is opened: its archive may be asked for."""
+    """Register an opened database, whose archive may be needed."""
     place = str(get_path(Path(database)))
     with _lock:
         _places.setdefault(place, None)
@@ -64,7 +64,7 @@ def register_database(database: str | Path) -> None:
 
 
 def close_archive(database: Path) -> None:
-    """Close the archive of a database, until it is asked for again."""
+    """Close the archive of a database until it is needed again."""
     place = str(get_path(database))
     with _lock:
         if place in _places:
@@ -172,7 +172,10 @@ def create(database: Path) -> None:
 
 
 def build(place: Path, archive_number: bytes) -> None:
-    """Create an archive with that number at `place`; raises as `create`."""
+    """Create an archive with that number at `place`.
+
+    Raises the errors of `create`.
+    """
     if not place.exists():
         os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     with contextlib.closing(connect(place)) as connection, connection:
@@ -202,15 +205,15 @@ def store_parts(connection: apsw.Connection, texts: Iterable[str]) -> list[bytes
 
 
 def find_reference(db: Connection, thread_id: str | None = None) -> bytes | None:
-    """Return a reference that some message (of one thread) has, None without one."""
+    """Return a reference in any message (of one thread), None without one."""
     where, values = (f"thread_id = ? AND +{REFERS}", (thread_id,)) if thread_id is not None else (REFERS, ())
-    # SQL: compares the beginning of packed parts, which no field has
+    # SQL: compares the beginning of packed parts, which no field supports
     row = db.execute_sql(f"SELECT parts FROM messages WHERE {where} LIMIT 1", values).fetchone()
     return row[0] if row else None
 
 
 def is_missing(db: Connection, thread_id: str | None = None) -> bool:
-    """Return whether messages (of one thread) are in an archive that is missing."""
+    """Return whether messages (of one thread) are in a missing archive."""
     any_ref = find_reference(db, thread_id)
     return any_ref is not None and find_archive(archive_number_of(any_ref)) is None
 

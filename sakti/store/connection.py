@@ -1,4 +1,4 @@
-"""Define the open database, peewee's or one that only executes SQL, and the wait for its writers."""
+"""Define the open database, peewee's or one that only executes SQL, and the wait for other writers."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Snapshot:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self._connection.execute("COMMIT")
-        elif self._connection.in_transaction:  # some errors end it
+        elif self._connection.in_transaction:  # some errors end the transaction
             self._connection.execute("ROLLBACK")
 
 
@@ -83,7 +83,7 @@ def wrap_connection(connection: apsw.Connection) -> Database:
 
 REPORT_AFTER_S = 0.5  # a shorter wait goes unnoticed
 REPORT_EVERY_S = 1.0
-_PAUSES = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05, 0.05, 0.1)  # as SQLite's own
+_PAUSES = (0.001, 0.002, 0.005, 0.01, 0.015, 0.02, 0.025, 0.025, 0.025, 0.05, 0.05, 0.1)  # the same as SQLite's own
 
 
 class BusyHandler:
@@ -106,7 +106,7 @@ class BusyHandler:
         self.is_cancelled: Callable[[], bool] = lambda: False
         self._report, self._clock, self._sleep = report, clock, sleep
         self._began = 0.0
-        self._reported: float | None = None  # when the wait was reported last
+        self._reported: float | None = None  # time of the last report
 
     def __call__(self, attempts: int) -> bool:
         """Return whether SQLite should retry, after `attempts` failed ones."""

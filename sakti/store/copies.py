@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 # --- temporary copies -----------------------------------------------------------------------------------------
 
-LARGEST = 4 << 30  # bytes that a copy may grow to
+LARGEST = 4 << 30  # most bytes of a copy
 _FLAGS = apsw.SQLITE_OPEN_READWRITE | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_URI
 _VERSIONS = 18  # offset of the two bytes of a file that say whether it has a write-ahead log
 _HEADER = 100
@@ -71,7 +71,7 @@ def copy_file_to_memory(path: Path) -> DatabaseFile:
         source.set_busy_timeout(5_000)
         source.execute("PRAGMA query_only = 1").fetchall()
         copy = copy_to_memory(source)
-    with contextlib.closing(copy.connect()) as target, contextlib.suppress(apsw.SQLError):  # an empty one has none
+    with contextlib.closing(copy.connect()) as target, contextlib.suppress(apsw.SQLError):  # an empty database has none
         target.execute("DELETE FROM leases").fetchall()
     return copy
 
@@ -105,7 +105,7 @@ def _reopen_without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
     try:
         if file.xFileSize() >= _HEADER:
             file.xWrite(b"\x01\x01", _VERSIONS)
-        filled.close()  # it has the old header in its cache
+        filled.close()  # its cache has the old header
         return _open(name)
     finally:
         file.xClose()
@@ -113,14 +113,14 @@ def _reopen_without_log(name: str, filled: apsw.Connection) -> apsw.Connection:
 
 # --- backups --------------------------------------------------------------------------------------------------
 
-PAGES = 2_000  # copied in one step
+PAGES = 2_000  # copied per step
 
 
 def backup(db: Database, path: Path, target: Path) -> list[Path]:
     """Copy a database in use, with its archive; return the copies."""
     _refuse_existing(db, target)
     copy_database(db, target)
-    try:  # after the database, so that everything that it refers to is in the archive
+    try:  # after the database, so that the copy has everything it refers to
         archive = _copy_archive(db, path, target)
     except BaseException:
         target.unlink(missing_ok=True)
@@ -131,10 +131,10 @@ def backup(db: Database, path: Path, target: Path) -> list[Path]:
 def copy_database(
     db: Database, target: Path, *, replace: bool = False, wanted: Callable[[Database], bool] | None = None
 ) -> None:
-    """Copy the database as of now into the new file `target` (mode 0600), by SQLite's online backup.
+    """Copy the current state of the database into a new file `target` (mode 0600) by online backup.
 
-    Concurrent writers are not delayed, and their changes not copied. A copy that is not `wanted` is removed. Raises
-    `StoreError` (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
+    Concurrent writers are not delayed, and their changes are not copied. A copy that is not `wanted` is removed.
+    Raises `StoreError` (exists, unless `replace`; damaged, full, io): then there is no `target`, or the previous one.
     """
     if target.exists() and not replace:
         raise StoreError(f"{target} already exists; name another file.", code="exists")
@@ -152,7 +152,7 @@ def copy_database(
     except OSError as e:
         raise StoreError(f"{target} cannot be written: {e.strerror}.", code="io") from e
     except apsw.Error as e:
-        if failures.classify_error(e) == "damaged":  # only the source can be: the copy is new
+        if failures.classify_error(e) == "damaged":  # only the source can be damaged: the copy is new
             raise _make_damage_error(str(e)) from e
         raise failures.to_store_error(e, target, saving=False) from e
     finally:
@@ -165,14 +165,14 @@ def _make_damage_error(words: str) -> StoreError:
 
 def _copy_pages(source: apsw.Connection, part: Path) -> None:
     with contextlib.closing(apsw.Connection(str(part))) as destination:
-        # without a transaction, it would restart with every commit of another process
+        # without a transaction, it would restart after each commit of another process
         with contextlib.nullcontext() if source.in_transaction else Snapshot(source):
             source.execute("SELECT count(*) FROM sqlite_schema").fetchall()
             with destination.backup("main", source, "main") as backup:
                 while not backup.done:
                     backup.step(PAGES)
         version = int(str(destination.execute("PRAGMA user_version").get))
-        if version & database_file.PENDING:  # the copy has everything
+        if version & database_file.PENDING:  # the copy is complete
             destination.execute(f"PRAGMA user_version = {version & ~database_file.PENDING}")
 
 
@@ -191,7 +191,7 @@ def _give_name(part: Path, target: Path, *, replace: bool) -> None:
 
 
 def _refuse_existing(db: Database, target: Path) -> None:
-    """Raise StoreError (exists) if another archive is at the place of the copy `target`'s archive."""
+    """Raise StoreError (exists) if the place of the archive of `target` is taken by another archive."""
     place = archive_file.get_path(target)
     if place.exists() and archive_file.find_reference(db) is not None:
         raise StoreError(f"{place} already exists; name another file.", code="exists")
@@ -222,7 +222,7 @@ def _copy_archive(db: Database, path: Path, target: Path) -> Path | None:
 
 # --- other programs' data -------------------------------------------------------------------------------------
 
-TRIES = 3  # to copy a database that changes meanwhile
+TRIES = 3  # attempts to copy a database that changes meanwhile
 
 
 class ForeignDatabase:
@@ -248,7 +248,7 @@ class ForeignDatabase:
             raise _to_unreadable_error(self._path, e) from e
 
     def table(self, table: str, names: tuple[str, ...], order: str = "rowid", where: str = "") -> Iterator[Json]:
-        """Yield rows with those of `names` that a table has; blobs are SQLite's own form of JSON."""
+        """Yield rows with those of `names` that a table has; JSON blobs become text."""
         there = [n for n in names if n in self.columns(table)]
         if there:
             chosen = ", ".join(f"CASE WHEN typeof({n}) = 'blob' THEN json({n}) ELSE {n} END AS {n}" for n in there)
@@ -273,7 +273,10 @@ def open_foreign(path: Path) -> Generator[ForeignDatabase]:
 
 
 def _copy_until_stable(path: Path) -> Path:
-    """Copy a database that does not change meanwhile, in at most `TRIES` attempts. Raises `StoreError`."""
+    """Copy a database that does not change during the copy, in up to `TRIES` attempts.
+
+    Raises `StoreError`.
+    """
     log = path.with_name(f"{path.name}-wal")
     try:
         for attempt in range(TRIES):
@@ -329,5 +332,5 @@ def _read_issues(db: ForeignDatabase) -> list[Json]:
 
 
 def _to_plain_values(row: Json) -> Json:
-    """Leave out empty values; bytes and the like become text."""
+    """Leave out empty values; bytes and other types become text."""
     return {k: v if isinstance(v, str | int | float) else str(v) for k, v in row.items() if v not in (None, "")}

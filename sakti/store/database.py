@@ -1,9 +1,9 @@
 """Open the database: a file, a writer thread, a connection for panes and one for searches.
 
 Every write runs on the writer's thread in a BEGIN IMMEDIATE transaction (`Store.write`), every read of a pane on the
-reader's (`Store.read`), every search on the searcher's (`Store.search`); all are awaited, so the caller's event loop
-never waits for the disk. The functions that are run take the open database as their first argument and live in the
-other modules of this package; nothing outside `sakti.store` speaks SQL.
+reader's (`Store.read`), every search on the searcher's (`Store.search`). All are awaited, so the caller's event loop
+never waits for the disk. The called functions take the open database as their first argument and are defined in other
+modules of this package; nothing outside `sakti.store` uses SQL.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ R = TypeVar("R")
 
 Synchronous: TypeAlias = Literal["FULL", "NORMAL"]
 
-FLUSH_S = 5.0  # that other readers have to finish
-UPKEEP_EVERY = 32  # writes
+FLUSH_S = 5.0  # seconds for other readers to finish
+UPKEEP_EVERY = 32  # writes between two upkeeps
 UPKEEP_S = 0.005
-UPKEEP_PIECE_S = 0.03  # of merging, followed by an equal pause
-IDLE_S = 2.0  # without a write: then the indexes are merged completely
+UPKEEP_PIECE_S = 0.03  # seconds of merging, followed by an equal pause
+IDLE_S = 2.0  # seconds without a write, after which the indexes are merged completely
 IDLE_UPKEEP_S = 30.0
-LARGE_S = 0.1  # a write that took longer left many segments to merge
+LARGE_S = 0.1  # a write that took longer leaves many segments to merge
 UNSAVED = (
     "Nothing is saved in this run: messages, tasks and observations are gone when it ends. Earlier threads can be "
     "read and searched."
@@ -52,17 +52,17 @@ IN_MEMORY = (
     " everything that can still be read, and newer messages, to a new file."
 )
 LOST = "Saving has stopped. Restore a backup, or close all windows and run `sakti db recover`."
-WAIT_S = 90.0  # for another process that writes
-SHORT_WAIT_S, SHORT_WAITS_FOR_S = 1.0, 10.0  # after a wait that timed out the next ones are shorter, for some seconds
+WAIT_S = 90.0  # seconds to wait for another writing process
+SHORT_WAIT_S, SHORT_WAITS_FOR_S = 1.0, 10.0  # after a timeout the next waits are shorter, for some seconds
 log = logging.getLogger(__name__)
 
-MARK_S = 0.05  # between the write that marks a file and the checkpoint that copies the mark into it
-RECHECK_S = 60.0  # between two checks for damage after unexpected errors
-CHECKED_FIRST = 32 << 20  # bytes: after a crash a database up to this size is checked before it is used
+MARK_S = 0.05  # seconds between marking a file and the checkpoint that writes the mark into it
+RECHECK_S = 60.0  # seconds between two checks for damage after unexpected errors
+CHECKED_FIRST = 32 << 20  # bytes: after a crash, databases up to this size are checked before use
 
 
 class Connections(APSWDatabase):
-    """peewee database that opens its connections as `database` says; `waiting` is their busy handler."""
+    """peewee database that opens its connections like `database`; `waiting` is their busy handler."""
 
     def __init__(self, database: DatabaseFile, pragmas: dict[str, str | int], waiting: BusyHandler) -> None:
         super().__init__(database.filename, lock_type="IMMEDIATE", pragmas=pragmas)
@@ -114,21 +114,21 @@ class Store:
         self._waiting = BusyHandler(WAIT_S, self._report_wait)
         self._timed_out_at = float("-inf")
         self._closed = False
-        self._last_write_s = 0.0  # seconds that the last transaction took
-        self._marked = False  # the file was marked, but in its log only (`log_mark`)
-        self._idle_timer: asyncio.TimerHandle | None = None  # work to do after a while without writes
-        self._checked_at = float("-inf")  # when it was last looked for damage
-        self._is_lost = False  # the file was lost, and the open one cannot be read completely
+        self._last_write_s = 0.0  # seconds of the last transaction
+        self._marked = False  # the file was marked, but only in its log (`log_mark`)
+        self._idle_timer: asyncio.TimerHandle | None = None  # upkeep after a while without writes
+        self._checked_at = float("-inf")  # time of the last check for damage
+        self._is_lost = False  # the file was lost, and the open one is not completely readable
         self.is_newer = False
         self._file: DatabaseFile | None = None
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="sakti-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="sakti-reader")
         self._searcher = Searcher()
         self._damage_check: asyncio.Future[str | None] | None = None
-        self._is_unsaved = False  # nothing was to be kept from the beginning
-        self._identity: FileIdentity | None = None  # of the file that is written to
+        self._is_unsaved = False  # nothing was meant to be saved from the beginning
+        self._identity: FileIdentity | None = None  # identity of the file in use
 
-    _db: Connections  # the writer's, once it is open
+    _db: Connections  # the writer's connection, once open
     _read_db: Connections  # the reader's
     _search_db: Connections  # the searcher's
 
@@ -193,16 +193,16 @@ class Store:
     async def read(self, fn: Callable[Concatenate[Database, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run `fn(db, …)` on the read-only connection, in one transaction.
 
-        All its queries see the database as it was at the first of them, with everything that was committed before.
+        All its queries see the same state: everything committed before the first of them.
         """
         return await asyncio.get_running_loop().run_in_executor(
             self._reader, lambda: self._with_reader("_read_db", fn, *args, **kwargs)
         )
 
     async def search(self, fn: Callable[Concatenate[Connection, P], R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run a search `fn(db, …)` as `read` does, on a separate connection, so that reads never wait for it.
+        """Run a search `fn(db, …)` like `read`, on a separate connection, so that reads never wait for it.
 
-        If the caller is cancelled, it stops at once and the next search begins.
+        If the caller is cancelled, the search stops at once and the next one begins.
         """
 
         def work(cancelled: threading.Event) -> R:
@@ -275,7 +275,7 @@ class Store:
         user_state.store_mark_key(self._db)
 
     def _connect(self, database: DatabaseFile, synchronous: Synchronous) -> None:
-        """Make the connections that write, read and search; the one that writes is open afterwards."""
+        """Open the writer, and prepare the connections for reading and searching."""
         writes, reads = (opening.make_pragmas(synchronous=synchronous, writes=writes) for writes in (True, False))
         writer = Connections(database, writes, self._waiting)
         self._file, self._db = database, writer
@@ -285,7 +285,7 @@ class Store:
         writer.connect()
 
     def _choose_file(self, scratch: bool) -> DatabaseFile:
-        """Decide how to open the database; if its file cannot be written, record the reason."""
+        """Decide how to open the database; if the file is not writable, record the reason."""
         if not self.path.exists():
             if (log := set_log_aside(self.path)) is not None:
                 self.notices.append(f"{self.path} is missing; only its log was found, and it was renamed to {log}.")
@@ -316,7 +316,7 @@ class Store:
     def _copy(self, database: DatabaseFile | None, reason: str, scratch: bool) -> DatabaseFile:
         """Make a temporary copy, for `scratch` or to migrate its schema.
 
-        Without room for it the original is opened read-only.
+        If there is no room, the original is opened read-only.
         """
         self.not_saved = reason
         if not scratch:
@@ -362,8 +362,8 @@ class Store:
     def _continue_in_memory(self, loss: FileLoss, identity: FileIdentity) -> str:
         """Copy the database into memory and use the copy; return the reason.
 
-        The open connection still reads the old files. They are not written to any more: a later start may open another
-        database under their names. If the copy fails or is damaged, the database becomes read-only.
+        The open connection still reads the old files. They are no longer written, since a later start may open
+        another database under their names. If the copy fails or is damaged, the database becomes read-only.
         """
         before = [(self._writer, self._db), (self._reader, self._read_db), (self._searcher.pool, self._search_db)]
         memory: DatabaseFile | None = None
@@ -405,7 +405,7 @@ class Store:
         return reason
 
     def _find_damage_behind(self, error: Exception) -> Exception:
-        """Return what to raise for an unexpected error of a query: damage of the file if there is any."""
+        """Return the error to raise for a query's unexpected error: damage of the file, if any."""
         if isinstance(error, UnicodeDecodeError):
             return StoreError(
                 f"{self.path} is damaged: a text in it cannot be read. {failures.RECOVER}", code="damaged"
@@ -475,7 +475,7 @@ class Store:
         """Let the writer do `seconds` of upkeep in short pieces; called on the event loop.
 
         Other writes, here and in other processes, run between the pieces. `idle_since`: the value of `written` when
-        writing paused; upkeep ends with the next write.
+        writing paused; the next write ends the upkeep.
         """
         if self._closed or (idle_since is not None and idle_since != self.written):
             return
@@ -500,10 +500,10 @@ class Store:
             self._waiting.end_wait()
 
     def _upkeep(self, seconds: float, idle: bool) -> bool:
-        """Do maintenance that SQLite would do within some write, which would then take fifty times as long.
+        """Do maintenance that would otherwise make some later write fifty times as slow.
 
         For about `seconds`, merge the newest segments of the indexes (all of them if `idle`), then checkpoint the
-        write-ahead log. Return whether more remains to be done.
+        write-ahead log. Return whether more remains.
         """
         self._check_file()
         end = time.perf_counter() + seconds
@@ -519,7 +519,7 @@ class Store:
                 database_file.clear_log_mark(self._db, self._identity.inode)
                 self._identity.note_checkpoint()
         except (peewee.PeeweeException, apsw.Error) as e:
-            log.info("the upkeep of %s is done later: %s", self.path, e)
+            log.info("upkeep of %s postponed: %s", self.path, e)
             return False
         return more
 

@@ -1,9 +1,8 @@
-"""Describe how a database's file is opened, and notice that it was removed, replaced or truncated.
+"""Describe how a database's file is opened, and detect that it was removed, replaced or truncated.
 
-Every connection gets the SQL functions of `register`. SQLite keeps using the file that it opened after another program
-replaced it, and later starts would never see these writes: so the file's identity is checked before each transaction,
-with two calls of `stat`. A file with a long log is marked, so that a copy without its log is recognised.
-
+Every connection gets the SQL functions of `register`. If another program replaces the file, SQLite keeps using the
+old one, and later starts would never see these writes. The identity of the file is therefore checked before each
+transaction, with two calls of `stat`. A file with a long log is marked, so that a copy without its log is recognised.
 Raw SQL: pragmas, and the mark, which is read before the schema is known.
 """
 
@@ -30,18 +29,18 @@ from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import codec
 
 # Flags in `user_version`:
-CLEAN = 1  # no removed text is in the free space: the file was created or vacuumed since sakti overwrites removed text
+CLEAN = 1  # the free space has no removed text: the file was created or vacuumed since sakti overwrites removed text
 UNMERGED = 2  # the search indexes still contain words of removed texts
 PENDING = 4  # the write-ahead log may contain more than the file (`mark_log`)
-# Several SQL expressions need the identifiers of each text that is indexed.
+# Several SQL expressions need the identifiers of each indexed text.
 _identifiers = lru_cache(maxsize=8)(list_identifier_parts)
 WARNING = (
     "{path} is a copy that was made while the original was in use, without the file ending in -wal: the newest messages"
     " and changes may be missing. Copy both files, or use `sakti db backup`."
 )
-LOG_HEADER, FRAME_HEADER = 32, 24  # bytes, of a write-ahead log
-_MARKED_FILE = "marked_file"  # in ui_state: inode and generation, with a colon between them
-AGAIN_S = 0.05  # before a file that seems older is read again
+LOG_HEADER, FRAME_HEADER = 32, 24  # bytes of a write-ahead log
+_MARKED_FILE = "marked_file"  # key in ui_state: inode and generation, separated by a colon
+AGAIN_S = 0.05  # seconds before a file that seems older is read again
 
 
 class DatabaseFile(Struct, frozen=True):
@@ -86,7 +85,7 @@ def make_read_only(path: Path, *, immutable: bool) -> DatabaseFile:
 def register(connection: apsw.Connection) -> None:
     functions: dict[str, tuple[Callable[..., Any], int]] = {
         "sakti_text": (codec.read_text, 2),  # (raw_content, parts) of a message: its text
-        "sakti_unpacked": (codec.unpack_or_empty, 1),  # a packed column: its text, '' if unreadable
+        "sakti_unpacked": (codec.unpack_or_empty, 1),  # text of a packed column, '' if unreadable
         "sakti_folded": (_wrap_text_function(fold_text), 1),
         "sakti_identifiers": (_wrap_text_function(_identifiers), 1),
         "sakti_masked": (_wrap_text_function(secrets.mask_secrets), 1),
@@ -99,7 +98,7 @@ def register(connection: apsw.Connection) -> None:
 def _wrap_text_function(function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap a function of texts for SQL: NULL if an argument is NULL, numbers and bytes as text.
 
-    A column, or a value in JSON, may have any type. An exception would end the whole statement, or a migration.
+    A column or a JSON value may have any type, and an exception would abort the statement or a migration.
     """
 
     def call(*values: Any) -> Any:
@@ -153,12 +152,12 @@ def has_log(path: Path) -> bool:
 
 
 def lacks_log(db: Connection, path: Path) -> bool:
-    """Return whether a database that had no log when it was opened is a copy that lacks one."""
+    """Return whether a database without a log on opening is a copy that lacks its log."""
     return _is_set(db) and _read_mark(db)[0] not in (0, path.stat().st_ino)
 
 
 def read_generation(path: Path) -> int | None:
-    """Return the generation of the file at `path` without its log; None if it cannot be read now."""
+    """Return the generation of the file at `path` without its log; None if unreadable now."""
     try:
         with contextlib.closing(make_read_only(path, immutable=True).connect()) as connection:
             return _read_mark(wrap_connection(connection))[1]
@@ -169,7 +168,7 @@ def read_generation(path: Path) -> int | None:
 def lacks_frames(path: Path) -> bool:
     """Return whether the write-ahead log is shorter than its index says.
 
-    It asks SQLite: opening and closing the index file would drop all locks of this process on it.
+    SQLite is asked, because opening and closing the index file would drop all locks of this process on it.
     """
     try:
         with contextlib.closing(DatabaseFile(str(path)).connect()) as connection:
@@ -177,7 +176,7 @@ def lacks_frames(path: Path) -> bool:
             page_size = connection.pragma("page_size")
             _, frames, _ = connection.pragma("wal_checkpoint", "NOOP")
     except (apsw.IOError, apsw.CorruptError, apsw.NotADBError):
-        return True  # the pages that it reads first are not there
+        return True  # the first pages to read are missing
     except apsw.Error:
         return False
     size = files.get_size(files.append_suffix(path, "-wal"))
@@ -185,7 +184,7 @@ def lacks_frames(path: Path) -> bool:
 
 
 def _read_mark(db: Connection) -> tuple[int, int]:
-    """Return the inode and the generation of a database that was marked, else zeros."""
+    """Return the inode and the generation of a marked database, else zeros."""
     # SQL: runs before the schema of the file is known
     row = db.execute_sql(f"SELECT value FROM ui_state WHERE key = '{_MARKED_FILE}'").fetchone()
     inode, _, generation = (row[0] if row else "0:0").partition(":")
@@ -203,8 +202,8 @@ def _read_marks(db: Connection) -> int:
 class FileLoss(Struct, frozen=True):
     """Loss of an open database's file to another program.
 
-    `can_checkpoint`: nobody else can have opened the database by its name since, so its write-ahead log may still be
-    copied into the file that is open. `keeps_log`: the log still belongs to the file.
+    `can_checkpoint`: nobody else can have opened the database by its name since, so its write-ahead log may be copied
+    into the open file. `keeps_log`: the log still belongs to the file.
     """
 
     words: str
@@ -223,17 +222,17 @@ class FileIdentity:
         self._log = self._find_log()
         self._log_size = files.get_size(self._log_path)
         self._loss: FileLoss | None = None
-        self._lock = threading.Lock()  # readers check it as well
+        self._lock = threading.Lock()  # readers also check the file
         self._generation = 0
         self._generation = self._read_generation()
 
     def note_checkpoint(self) -> None:
-        """Remember the file as it is after a checkpoint of this process."""
+        """Remember the state of the file after a checkpoint of this process."""
         with self._lock, contextlib.suppress(OSError):
             self._written, self._generation = self._path.stat().st_mtime_ns, self._read_generation()
 
     def note_commit(self) -> None:
-        """Remember the size of the log, which a transaction of this process has just written to."""
+        """Remember the size of the log after a transaction of this process."""
         with self._lock:
             self._log_size = max(self._log_size, files.get_size(self._log_path))
 
@@ -263,17 +262,17 @@ class FileIdentity:
         if status.st_size < self._size:  # it is vacuumed only while no other process has it open
             return FileLoss(f"{self._path} was truncated while it was in use", keeps_log=True)
         self._size = status.st_size
-        if status.st_mtime_ns != self._written:  # a checkpoint, as a rule
+        if status.st_mtime_ns != self._written:  # usually a checkpoint
             self._written = status.st_mtime_ns
             if self._is_older():
                 return FileLoss(f"{self._path} was overwritten by an older copy while it was in use")
         return self._find_loss_of_log()
 
     def _is_older(self) -> bool:
-        """Return whether the file is of an earlier generation than when it was looked at last."""
+        """Return whether the file is of an earlier generation than at the last check."""
         before = self._generation
         self._generation = self._read_generation()
-        if self._generation < before:  # or it was read in the middle of a checkpoint
+        if self._generation < before:  # or it was read during a checkpoint
             time.sleep(AGAIN_S)
             self._generation = self._read_generation()
         return self._generation < before
@@ -300,7 +299,7 @@ class FileIdentity:
 
     def _lacks_frames(self) -> bool:
         """Return whether the log lacks frames in use; SQLite resets its index before it shortens a log."""
-        if lacks_frames(self._path):  # or another checkpoint came in between
+        if lacks_frames(self._path):  # or another checkpoint intervened
             time.sleep(AGAIN_S)
             return lacks_frames(self._path)
         return False
@@ -312,7 +311,7 @@ class FileIdentity:
             return None
 
     def set_log_aside(self) -> None:
-        """Rename the write-ahead log, which must not be applied to another file of the same name."""
+        """Rename a write-ahead log that must not be applied to another file of the same name."""
         if self._log is not None and self._find_log() == self._log:
             set_log_aside(self._path)
 

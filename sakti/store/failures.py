@@ -1,4 +1,4 @@
-"""Translate errors of SQLite, and detect damage: by its check of pages, and of the JSON in them."""
+"""Translate errors of SQLite, and detect damage: by SQLite's check, and by unreadable JSON."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sakti.store.search.index import TABLES as INDEXES
 from sakti.store.search.index import TASKS
 from sakti.store.text_registry import list_tables
 
-# Errors, their code, and whether a retry may succeed.
+# Errors with their code, and whether a retry may succeed.
 _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((apsw.BusyError, apsw.LockedError, apsw.ProtocolError), "busy", True),
     ((apsw.FullError,), "full", True),
@@ -25,14 +25,14 @@ _CODES: tuple[tuple[tuple[type[Exception], ...], str, bool], ...] = (
     ((apsw.ReadOnlyError, apsw.PermissionsError), "read_only", False),
     ((apsw.CantOpenError, apsw.IOError, apsw.NoMemError, apsw.InterruptError), "io", True),
 )
-_FOREIGN_KEY = "FOREIGN KEY"  # in SQLite's message: the row refers to one that was removed
+_FOREIGN_KEY = "FOREIGN KEY"  # in SQLite's message: the row refers to a removed one
 ROOM = 64 << 10  # bytes of free space that SQLite needs for its shared memory and a few pages
 _DISK_ERRORS = (apsw.CantOpenError, apsw.IOError)
 RECOVER = "`sakti db recover` copies what can still be read into a new file."
 
 
 def find_sqlite_error(error: BaseException) -> apsw.Error | None:
-    """Return SQLite's own error behind `error`, which peewee may have wrapped once or twice."""
+    """Return SQLite's own error in `error`, which peewee may have wrapped once or twice."""
     origin: object = error
     while origin is not None and not isinstance(origin, apsw.Error):
         origin = getattr(origin, "orig", None)
@@ -48,7 +48,7 @@ def classify_error(error: BaseException) -> str | None:
 def classify_error_at(error: BaseException, path: Path) -> str | None:
     """Return `code_of(error)` at the database `path`, telling a full disk apart.
 
-    Without room on the disk SQLite only reports that a file could not be made, enlarged or mapped.
+    On a full disk, SQLite only reports that a file could not be created, enlarged or mapped.
     """
     code = classify_error(error)
     return (
@@ -64,7 +64,7 @@ def _is_disk_full(path: Path) -> bool:
 
 
 def to_store_error(error: BaseException, path: Path, *, saving: bool, waited: float = 0.0) -> StoreError:
-    """Convert SQLite's `error` to a `StoreError` whose code says why.
+    """Convert SQLite's `error` to a `StoreError` with a code.
 
     `saving`: the statement was a write.
     """
@@ -104,9 +104,9 @@ def split_faults(rows: Sequence[str]) -> tuple[list[str], set[str]]:
 
 
 def find_damage(database: DatabaseFile) -> str | None:
-    """Describe the file's damage in a few words; None if it is intact or cannot be checked now.
+    """Describe the file's damage in a few words; None if intact, or if it cannot be checked now.
 
-    Reads the whole file.
+    Reads the complete file.
     """
     try:
         with contextlib.closing(database.connect()) as connection:
@@ -119,7 +119,7 @@ def find_damage(database: DatabaseFile) -> str | None:
 
 
 def find_unreadable_column(connection: apsw.Connection) -> str | None:
-    """Return the first column that should hold JSON and does not."""
+    """Return the first column whose JSON cannot be read."""
     for table in list_tables():
         for column, _ in table.json:
             text = f"sakti_unpacked({column})" if column in table.packed else column

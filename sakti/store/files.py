@@ -15,7 +15,7 @@ from sakti.core import resources
 from sakti.core.lazy import lazy_pattern
 
 SIDES = ("-wal", "-shm", "-journal")
-# File systems on which locks, or memory that processes share, may not hold: SQLite's WAL needs both.
+# File systems on which locks or shared memory may not work: SQLite's WAL needs both.
 _NETWORK = lazy_pattern(
     r"nfs4?|cifs|smb[23]?|smbfs|9p|afs|ceph|gfs2?|lustre|davfs2?|ncpfs|glusterfs|fuse\.(?!portal\b).+"
 )
@@ -39,7 +39,7 @@ def delete_database(path: Path) -> None:
 
 
 def get_size(path: Path) -> int:
-    """Return the size of a file in bytes, 0 for one that is missing or cannot be seen."""
+    """Return the size of a file in bytes, 0 if it is missing or inaccessible."""
     try:
         return path.stat().st_size
     except OSError:
@@ -80,7 +80,7 @@ def find_leftovers(path: Path) -> list[Path]:
 
 
 def is_process_running(pid: int) -> bool:
-    """Return whether a process of this machine runs; True if that is unknown."""
+    """Return whether a process of this machine is running; True if unknown."""
     if os.name != "posix":
         return True
     try:
@@ -93,7 +93,7 @@ def is_process_running(pid: int) -> bool:
 
 
 def is_owner_running(owner: str) -> bool:
-    """Return whether the process of a lease's owner (host:pid:uuid) runs; True if that is unknown."""
+    """Return whether the process of a lease's owner (host:pid:uuid) is running; True if unknown."""
     host, _, pid = owner.rpartition(":")[0].rpartition(":")
     return host != socket.gethostname() or not pid.isdigit() or is_process_running(int(pid))
 
@@ -104,7 +104,7 @@ def is_writable(path: Path) -> bool:
 
 
 def find_open_mode(path: Path) -> int | None:
-    """Return the mode of a file or folder of the user that others may read or write.
+    """Return the mode of a user's file or folder that others may read or write.
 
     None if they may not, or if it belongs to another user.
     """
@@ -120,7 +120,7 @@ def find_open_mode(path: Path) -> int | None:
 def make_private(path: Path) -> list[tuple[Path, int]]:
     """Remove others' permissions on the database's files; return changed files with their former modes.
 
-    If the database is in sakti's data folder, others may not write to that folder any more either.
+    If the database is in sakti's data folder, write permission of others on that folder is removed, too.
     """
     changed: list[tuple[Path, int]] = []
     folder = path.parent
@@ -145,7 +145,7 @@ def _is_ours(folder: Path) -> bool:
 
 
 def find_network_type(path: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
-    """Return the type of network file system that a path is on; None for a local or unknown one."""
+    """Return the type of network file system of a path; None for a local or unknown one."""
     try:
         lines = mounts.read_text("utf-8", "replace").splitlines()
         real = os.path.realpath(path)
@@ -156,7 +156,7 @@ def find_network_type(path: Path, mounts: Path = Path("/proc/mounts")) -> str | 
         _, mount, mount_type, *_ = [*line.split(" "), "", ""]
         mount = mount.replace("\\040", " ").replace("\\011", "\t").replace("\\134", "\\")
         inside = real == mount or real.startswith(mount.rstrip("/") + "/")
-        if inside and len(mount) >= len(best):  # of two on one place the later one is seen
+        if inside and len(mount) >= len(best):  # of two mounts at one place the later one is visible
             best, kind = mount, mount_type
     return kind if _NETWORK.fullmatch(kind) else None
 

@@ -1,6 +1,6 @@
-"""Remember imports from other programs: their files, their entries, and the message of each.
+"""Store the state of imports from other programs: files, entries, and the message of each entry.
 
-Raw SQL: every imported entry passes here.
+Raw SQL: every imported entry passes through here.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from sakti.store.threads import removal, threads
 
 IMPORTED = "imported"  # key in a message's metadata: the run that imported it
 ORIGIN = "origin"  # key in a thread's metadata: program, version, file and id
-THREAD = "thread:"  # before the id of a thread in `origins`
+THREAD = "thread:"  # prefix of a thread's id in `origins`
 
 
 _IMPORTED_BY = fn.json_extract(MessageRow.metadata, f"$.{IMPORTED}")
 
 
 class SourceState(Struct, frozen=True):
-    """File as it was last read, up to `offset`.
+    """State of a file when last read, up to `offset`.
 
     `head` is the hash of its beginning, `counts` the number of messages and threads in it.
     """
@@ -68,7 +68,7 @@ SOURCE = rows.Shape(ImportSourceRow, SourceState)
 
 
 class EntryOrigin(Struct, frozen=True):
-    """Thread and message that an entry became; no message: a thread, or the line of one."""
+    """Thread and message of an imported entry; without a message, the entry is a thread or a line of one."""
 
     thread_id: str
     message_id: str | None
@@ -82,22 +82,22 @@ class Tail(Struct, frozen=True):
 
 
 def get_source(db: Connection, program: str, path: str) -> SourceState | None:
-    """Return a file as it was last read."""
+    """Return the last read state of a file."""
     return next(iter(SOURCE.find(db, program=program, path=path)), None)
 
 
 def list_sources(db: Connection) -> list[SourceState]:
-    """Return all files that were read before."""
+    """Return all files that were read."""
     return SOURCE.find(db)
 
 
 def save_source(db: Database, state: SourceState) -> None:
-    """Store a file's state, and up to which offset it was read."""
+    """Save the state of a file, and the offset up to which it was read."""
     ImportSourceRow.replace(**SOURCE.values(state)).execute(db)
 
 
 def find_entries(db: Connection, program: str, ids: Sequence[str]) -> dict[str, EntryOrigin]:
-    """Return those of `ids` that were imported before."""
+    """Return those of `ids` that are already imported."""
     # SQL: one statement for all ids, which are one parameter
     matches = db.execute_sql(
         "SELECT o.entry_id, o.thread_id, o.message_id FROM json_each(?) j CROSS JOIN origins o"
@@ -122,7 +122,7 @@ def move_thread(db: Database, program: str, source_thread: str, thread_id: str) 
 
 
 def move_threads_back(db: Database, run: str, thread_id: str) -> None:
-    """Continue source threads that a run moved into a fork in the thread before it again."""
+    """Continue source threads in their previous thread, if a run moved them into a fork."""
     # SQL: reads JSON inside a column
     db.execute_sql(
         "UPDATE origins SET thread_id = t.before FROM (SELECT id, json_extract(metadata, '$.forked_from') AS before"
@@ -174,7 +174,7 @@ def remove_entry(db: Database, program: str, entry_id: str) -> None:
 
 
 def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
-    """Remove messages of a thread; a placeholder stays for each that others follow."""
+    """Remove messages of a thread; a placeholder replaces each one that others follow."""
     indexes = dict(rows.select(db, MessageRow, ("id", "message_index"), thread_id=thread_id))
     last = max((index for i, index in indexes.items() if i not in message_ids), default=-1)
     removed = [i for i in message_ids if i in indexes]
@@ -192,7 +192,7 @@ def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
 class RunPart(Struct, frozen=True):
     """Messages that one run added to a thread.
 
-    `is_new`: it made the thread, and no other run added to it; `continued`: the user went on in it here.
+    `is_new`: the run created the thread, and no other run added to it; `continued`: the user continued it here.
     """
 
     thread_id: str
@@ -203,7 +203,7 @@ class RunPart(Struct, frozen=True):
 
 
 def list_run_parts(db: Database, run: str) -> list[RunPart]:
-    """Return the threads to which a run added messages, with the numbers of these."""
+    """Return the threads to which a run added messages, with the numbers of messages."""
     row = OriginRow
     messages = fn.COUNT(row.message_id.distinct())
     listed = row.select(row.thread_id, messages).where(row.run_id == run).group_by(row.thread_id).tuples().execute(db)
@@ -235,7 +235,7 @@ def remove_messages(db: Database, run: str, thread_id: str) -> bool:
 
 
 def forget_run(db: Database, run: str, stays: Iterable[str]) -> None:
-    """Forget the entries of a run, except those of threads that stay, and the offsets of all sources."""
+    """Delete the entries of a run, except those of threads that stay, and the offsets of all sources."""
     for thread_id in {i for (i,) in rows.select(db, OriginRow, ("thread_id",), run_id=run)} - {*stays}:
         rows.delete(db, OriginRow, run_id=run, thread_id=thread_id)
     ImportSourceRow.update(offset=0, size=-1).execute(db)
@@ -254,7 +254,7 @@ def _remove_groups(db: Database, group_ids: Sequence[str]) -> None:
 
 
 def remove_imported_log(db: Database, record_id: str) -> bool:
-    """Remove the groups of a record if all were imported; return whether it was so."""
+    """Remove the groups of a record if all were imported; return whether they were."""
     listed = rows.select(db, GroupRow, ("id", "origin"), record_id=record_id)
     if any(origin != "import" for _, origin in listed):
         return False
@@ -269,7 +269,7 @@ def set_log_figures(db: Database, record_id: str, thread_id: str, now: int, figu
 
 
 def remove_pages(db: Database, actor: str) -> None:
-    """Remove the pages of working memory that `actor` wrote, unless they were changed since."""
+    """Remove the pages of working memory written by `actor`, unless they were changed since."""
     written = rows.select(db, WorkingMemoryRow, ("scope", "owner_id"), actor=actor)
     for scope, owner in written:
         authors = {a for (a,) in rows.select(db, WorkingMemoryRow, ("actor",), scope=scope, owner_id=owner)}
@@ -282,7 +282,7 @@ def remove_pages(db: Database, actor: str) -> None:
 
 
 class UnobservedThread(Struct, frozen=True):
-    """Imported thread with the tokens of its messages that were not observed yet."""
+    """Imported thread with the tokens of its unobserved messages."""
 
     id: str
     title: str
@@ -301,7 +301,7 @@ GROUP BY t.id ORDER BY t.updated_at"""
 
 
 def list_unobserved_threads(db: Connection, resource_id: str) -> list[UnobservedThread]:
-    """Return the imported threads of a workspace that have something to observe, the oldest first.
+    """Return the imported threads of a workspace with unobserved messages, the oldest first.
 
     A prompt at the end waits for its answer.
     """
@@ -310,5 +310,5 @@ def list_unobserved_threads(db: Connection, resource_id: str) -> list[Unobserved
 
 
 def get_origin(metadata: Json) -> str:
-    """Return the program that a thread came from, "" if it began here."""
+    """Return the program that a thread was imported from, "" if it began here."""
     return str(metadata.get(ORIGIN, {}).get("program", ""))

@@ -24,7 +24,7 @@ from sakti.store.models import LeaseRow
 LeaseKind: TypeAlias = Literal["observing", "reflecting", "turn"]
 EXPIRES_MS = 30_000
 HEARTBEAT_S = 10.0
-# A heartbeat this far in the future was written before the clock was set back: its expiry means nothing.
+# A heartbeat this far in the future was written before the clock was set back: its expiry is meaningless.
 CLOCK_SLACK_MS = 60_000
 
 
@@ -129,7 +129,7 @@ def list_leases(db: Database, record_id: str, now: int) -> list[Lease]:
 def clear_dead(db: Database, record_id: str, *, but: str = "") -> list[Lease]:
     """Delete the leases of a record held by ended processes of this machine, except `but`; return them.
 
-    After a crash a restart need not wait until they expire.
+    After a crash, a restart need not wait for their expiry.
     """
     leases = [lease for lease in _LEASE.find(db, record_id=record_id) if lease.owner != but]
     dead = {owner for owner in {lease.owner for lease in leases} if not files.is_owner_running(owner)}

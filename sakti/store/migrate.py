@@ -93,7 +93,7 @@ def _execute(db: Connection, *scripts: str) -> None:
 
 
 def _fetch_names(db: Connection, sql: str, *values: str) -> list[str]:
-    """Return the names that a question about the schema lists."""
+    """Return the names selected by a query about the schema."""
     # SQL: the schema itself, which no model describes
     return [name for (name,) in db.execute_sql(sql, values).fetchall()]
 
@@ -202,7 +202,7 @@ def upgrade(db: Database, path: Path | None, clock: Clock) -> list[str]:
 
 
 def _pack(db: Database) -> list[str]:
-    """Pack for a while; after a failure the database is complete all the same."""
+    """Pack for a while; a failure leaves the database complete."""
     try:
         packing.pack_all(db, PACK_S)
     except Exception as e:
@@ -234,7 +234,7 @@ def apply_steps(db: Database, clock: Clock, *, name: str, backup: Path | None = 
 
 @contextlib.contextmanager
 def _convert_failures(name: str, file: str, backup: Path | None) -> Generator[None]:
-    """Raise `MigrationError` for a failure that the step caused."""
+    """Raise `MigrationError` for a failure caused by the step."""
     try:
         yield
     except Exception as e:

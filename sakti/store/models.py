@@ -102,7 +102,7 @@ class PartsField(JsonField):
 
 
 def get_meta(model: type[Model]) -> Any:
-    """Return what peewee keeps of a model: its table's name, fields and key."""
+    """Return peewee's metadata of a model: its table's name, fields and key."""
     return getattr(model, "_meta")  # noqa: B009
 
 

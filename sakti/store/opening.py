@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 WAL_SAFE_FROM = (3, 51, 3)
 APPLICATION_ID = int.from_bytes(b"sakt", "big")
 CACHE_KB = 8_000
-COPY_LIMIT = 512 << 20  # bytes of a database that a copy is made of only to write to it
+COPY_LIMIT = 512 << 20  # largest database, in bytes, of which a copy is made only to write to it
 JOURNAL_LIMIT = 8 << 20  # bytes to which a write-ahead log is truncated
 ANOTHER = "name another file with SAKTI_DB"
 
@@ -283,7 +283,7 @@ def read_once(path: Path, fn: Callable[Concatenate[Connection, P], R], /, *args:
 
 
 def list_newest_threads(db: Connection, resource_id: str, limit: int, deleted: bool) -> list[tuple[str, str]]:
-    """Return ids and titles of a workspace's threads, the newest first, or of those that were deleted."""
+    """Return ids and titles of a workspace's threads, the newest first, or of its deleted ones."""
     which = "IS NOT NULL ORDER BY deleted_at" if deleted else "IS NULL ORDER BY updated_at"
     # SQL: runs without peewee, whose import takes 60 ms
     return list(db.execute_sql(f"{_HERE} {which} DESC LIMIT ?", (resource_id, limit)))

@@ -23,7 +23,7 @@ from sakti.store.search.folding import fold_text
 from sakti.store.search.index import PREVIOUS_LIMIT, TEXT_LIMIT, find_text_before, list_identifier_parts
 from sakti.store.threads import codec
 
-STEPS = ("rows", "messages", "trigrams")  # in this order: the new index holds rows in their new form only
+STEPS = ("rows", "messages", "trigrams")  # in this order: the new index only holds rows in their new form
 _ROWS = 50  # read at a time, fewer if their texts are long
 _LONG = 10_000  # characters of texts read at a time
 _STEP_S = 0.005  # other windows wait for the piece of work that a step belongs to
@@ -31,7 +31,7 @@ _TRIGRAMS, _NEW = "search_trigrams", "search_trigrams_new"
 
 
 class Progress(Struct, frozen=True):
-    """How much is packed: `done` of `total` rows, over all steps."""
+    """Progress of packing: `done` of `total` rows, over all steps."""
 
     done: int
     total: int
@@ -96,7 +96,7 @@ def _read_next(db: Database, sql: str, first: int) -> list[Any]:
 
 
 def _run_for_each(rows: Sequence[Any], do: Callable[[Any], object]) -> Sequence[Any]:
-    """Run `do` for at least one row, until the time of a step is over; return the rows it was run for."""
+    """Run `do` for at least one row, until the time of a step is over; return the processed rows."""
     end = time.perf_counter() + _STEP_S
     for number, row in enumerate(rows, 1):
         do(row)
@@ -118,7 +118,7 @@ def _save_progress(db: Database, step: str, packed: Sequence[Any]) -> None:
 
 
 class _OldRow(Struct, frozen=True):
-    """Row of search as an earlier version wrote it, with the number and the text of its message."""
+    """Row of search in the form of an earlier version, with the number and the text of its message."""
 
     pk: int
     kind: str
@@ -159,7 +159,7 @@ _PACK_ROW = "UPDATE search_docs SET text = ?, message_pk = ?, prev = ?, prev_pk 
 
 
 def _changes_terms(row: _OldRow) -> bool:
-    """Return whether the indexes need other terms for a row in its new form."""
+    """Return whether the new form of a row changes its terms in the indexes."""
     return row.idents != list_identifier_parts(row.text) or any(
         fold_text(t) != t for t in (row.text, row.prev, row.summary)
     )
@@ -202,7 +202,7 @@ def _pack_message(db: Database, values: tuple[int, str, str | bytes]) -> None:
 def _pack_trigrams(db: Database, first: int) -> None:
     batch = _read_next(db, "SELECT pk, length(text) FROM search_terms WHERE pk >= ? ORDER BY pk", first)
     done = _run_for_each(batch, lambda row: index_upkeep.fill(db, _NEW, row[:1]))
-    # as much as was added: FTS5 merges everything at once if too much remains
+    # in equal amounts, since FTS5 merges everything at once if too much remains
     end = time.perf_counter() + _STEP_S
     while index_upkeep.merge_some(db, _NEW) and time.perf_counter() < end:
         pass

@@ -1,7 +1,7 @@
 """Read and write rows by their peewee model, with each statement built once.
 
-The SQL is made of the models here, once a model: building it costs more than running it. Values of rows are made by the
-model's columns.
+The SQL is made of the models here, once per model: building it costs more than running it. The model's columns
+convert the values of rows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Shape(Generic[T]):
         return self._model.select(*(f.alias(name) for name, f in self._fields.items())).objects(self._kind)
 
     def find(self, db: Connection, /, **equal: Any) -> list[T]:
-        """Return the values of rows whose fields have these non-null values, in no certain order."""
+        """Return the values of rows whose fields have these non-null values, in undefined order."""
         return [self.of(row) for row in select(db, self._model, self._names, **equal)]
 
     def values(self, value: T) -> dict[str, Any]:
@@ -81,7 +81,7 @@ _NOTHING: Mapping[str, Any] = MappingProxyType({})
 def _fill(
     shared: Sequence[Any], varied: Iterable[tuple[int, str, Callable[[Any], Any]]], row: Mapping[str, Any]
 ) -> list[Any]:
-    """Return the values of a row: the shared ones, and those that it names itself."""
+    """Return the values of a row: its own, and the shared ones."""
     values = list(shared)
     for at, name, convert in varied:
         values[at] = convert(row[name])

@@ -1,6 +1,6 @@
 """Run searches one at a time on a separate thread and connection; cancelled ones stop at once.
 
-Raw SQL: executes what others have built.
+Raw SQL: executes statements built elsewhere.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-STEPS = 10_000  # of SQLite's machine, less than a millisecond
+STEPS = 10_000  # steps of SQLite's virtual machine, less than a millisecond
 
 
 class Stopped(SaktiError):
@@ -36,7 +36,7 @@ class _UntilCancelled:
     def execute_sql(self, sql: str, params: Any = None) -> Any:
         if self._cancelled.is_set():
             raise Stopped("The search was stopped.")
-        # SQL: executes a statement that others built
+        # SQL: executes a statement built elsewhere
         return self._db.execute_sql(sql, params)
 
     def connection(self) -> Any:
@@ -48,7 +48,7 @@ class Searcher:
 
     def __init__(self) -> None:
         self.pool = ThreadPoolExecutor(1, thread_name_prefix="sakti-searcher")
-        self._lock = threading.Lock()  # an interrupt hits the search that it is meant for, and no later one
+        self._lock = threading.Lock()  # an interrupt affects the current search, and no later one
         self._running: tuple[threading.Event, apsw.Connection] | None = None
 
     async def run(self, work: Callable[[threading.Event], R]) -> R:
@@ -70,7 +70,7 @@ class Searcher:
 
         def run(db: Connection, *args: P.args, **kwargs: P.kwargs) -> R:
             connection = db.connection()
-            # for a statement that begins just after an interrupt, which that one misses
+            # for a statement that begins just after an interrupt, and so misses it
             connection.set_progress_handler(cancelled.is_set, STEPS)
             with self._lock:
                 self._running = cancelled, connection

@@ -1,8 +1,8 @@
 """Find secrets by their names: `DB_PASS=…`, `--token …`, in pairs, table cells and prompts.
 
-Names alone would mask half of any program, so the value has to look like one too: no type, call, variable, path or
-placeholder. How strict that is depends on the name: a `key` is mostly something else, a `password` is not.
-`find_assigned_secrets` finds values directly behind their names, `find_apart` those in table cells, YAML blocks and
+Names alone would mask half of any program, so the value must look like a secret, too: no type, call, variable, path
+or placeholder. How strict that is depends on the name: a `key` is mostly something else, a `password` is not.
+`find_assigned_secrets` finds values directly after their names, `find_apart` those in table cells, YAML blocks and
 prompts.
 """
 
@@ -25,7 +25,7 @@ _REST = lazy_pattern(
 # More characters of a value, up to its closing quote or the end of its line.
 _TO_QUOTE = lazy_pattern(r"[^\s\"'`\\\0\u2400]{1,512}(?=\\?[\"'`])")
 _TO_LINE_END = lazy_pattern(r"(?:[(\[{]|[)\]}](?=\w))[^\s\"'`\\,;\0\u2400]{0,512}(?=[;,]?(?:[\s\0\u2400]|\Z))")
-# A shell's way to have a quote in a quoted value: 'a'"'"'b' or 'a'\''b'.
+# A shell's ways to include a quote in a quoted value: 'a'"'"'b' or 'a'\''b'.
 _TO_JOINED_QUOTE = lazy_pattern(r"[^\s'\"`\\]{0,200}(?:'(?:\\?\"'\\?\"|\\{1,2}')'[^\s'\"`\\]{0,200}){1,8}(?=')")
 _TO_TAG = lazy_pattern(r"[^\s<]{1,512}(?=</)")
 # Brackets of a placeholder, a format or a pattern.
@@ -37,10 +37,10 @@ _LINE_END = lazy_pattern(r"[\t\0\u2400]|[ ]{0,40}(?:\r?\n|\r|\Z)")
 _OPEN = lazy_pattern(r"[(\[{<]\Z")
 _CALLED = lazy_pattern(r"([A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)*)[(\[{]")
 _ALPHANUMERIC = lazy_pattern(r"[A-Za-z\d]+")
-_STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly behind a closing bracket
+_STUCK = lazy_pattern(r"[)\]}]\w")  # no language has a word directly after a closing bracket
 _SHOUTED = lazy_pattern(r"[!@#$%^&?~]")  # rare in calls
 _RUNS = lazy_pattern(r"[A-Za-z]+|\d+|[^A-Za-z\d]+")
-# What grep, a diff, `git blame` or `nl` print in front of a line; a file's name may have spaces.
+# Prefixes of lines printed by grep, diff, `git blame` or `nl`; a file's name may have spaces.
 _LINE_PREFIX = lazy_pattern(
     r"[^\0\u2400]{1,250}[\0\u2400](?:\d{1,7}[:=\0\u2400-])?|\^?[0-9a-f]{7,40}[ \t].{0,300}?\d\)[ \t]?"
     r"|(?:[^:]{1,100}:){0,2}?(?:[^:]{1,250}?[:=|-])?[ \t]{0,8}\d{1,7}[ \t]{0,8}[:=|\u2502-](?:\d{1,7}[:=-])?"
@@ -49,11 +49,11 @@ _LINE_PREFIX = lazy_pattern(
     r"|[^\s:]{1,250}:(?![/=])"
 )
 _LONGEST_PREFIX = 400  # characters
-_PREFIXES = 4  # of one line: a search may run over the output of another
+_PREFIXES = 4  # prefixes of one line: a search may run over the output of another
 _LINE_NUMBER = lazy_pattern(r"\d{1,7}:")
 _PREFIX_ENDS = ": |\u2502\0\u2400\t"  # between an unknown prefix and its line
 _BEFORE = lazy_pattern(r"[\w.-]{0,60}\Z")
-# ends of names that describe a secret instead of naming one
+# endings of names that describe a secret instead of naming one
 _ABOUT = lazy_pattern(
     r"(?:(?<!credential)s|name|names|id|ids|file|path|dir|folder|url|uri|type|types|field|fields|len|length|count|size"
     r"|class|prefix|suffix|regex|pattern|format|label|env|var|header|param|policy|manager|provider|arn|ref|hint|error"
@@ -78,7 +78,7 @@ _REFERENCE = lazy_pattern(
     r"[$%&@*~#!?+=.\\{<^:]|/(?!.*[+=])|[A-Za-z]:[\\/]|https?:|file:|env:|vault:|arn:|ref\+|op:|ssh-|urn:|data:"
 )
 _CHAIN = lazy_pattern(r"[A-Za-z_]\w*(?:(?:\.|::|->)[A-Za-z_]\w*)+[:.]?\Z|[a-z_]+(?:/[a-z_]+)+\Z|\w+\.\w+=\w+\.")
-# words, and names made of words, with a number behind them at most
+# words, and names made of words, with an optional number at the end
 WORDS = lazy_pattern(
     r"[A-Za-z]+\d{0,1}(?:[-_.:/+][A-Za-z]+\d{0,2})+[:.!?]?\Z|[A-Za-z]+(?:[-_.][A-Za-z0-9]{1,12})+[:.]?\Z"
 )
@@ -94,7 +94,7 @@ COMMON = frozenset(
     " username password1 12345678 123456789 mongodb rabbitmq minioadmin identifier authorization description".split()
 )
 
-# The end of a line and the beginning of the next, with what a search or a diff prints in front of it.
+# The end of a line and the beginning of the next, with the prefix of a search or a diff.
 _NEXT_LINE = r"[ \t]{0,8}(?:\r?\n|\\n)(?:[^\s:]{1,150}[:=-]\d{1,7}[:=-]|\d{1,7}[\t:-])?[ \t+>|-]{0,60}"
 _PLAIN = r"[^\s\"'`,;(){}<>\\\[\]|\0\u2400]"
 _VALUE = lazy_pattern(
@@ -121,13 +121,13 @@ _OPEN_LINE = lazy_pattern(
     r"|:[ \t]{1,4}[|>][\d+-]{0,2})\s{0,9}\Z",
     re.IGNORECASE,
 )
-_LONGEST_LINE = 200  # characters at the end of a line that are looked at
+_LONGEST_LINE = 200  # characters at the end of a line that are examined
 _SENTENCE = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)\\?[\"'`]?\]?[ \t]{0,4}(?::=|=>|[:=])[ \t]{0,4}\\?(?P<quote>[\"'])"
     r"(?P<value>[^\s\"'`\\]{1,64}(?: [^\s\"'`\\]{1,64}){3,11})\\?(?P=quote)"
 )
 _PHRASE_WORD = lazy_pattern(r"[a-z]{3,12}\Z")
-# Words of help texts and messages about passwords; hardly a passphrase has one.
+# Words of help texts and messages about passwords; passphrases rarely contain one.
 _PROSE = frozenset(
     "the and for with your you must not are has have was were will can this that from least enter please new old use"
     " used using when only characters character letters user users account login sign invalid incorrect wrong forgot"
@@ -139,7 +139,7 @@ _PROSE = frozenset(
 def find_environment_values(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the values of variables with secret names, longest first.
 
-    Paths and usual words are left out.
+    Paths and common words are left out.
     """
     values = {
         value
@@ -200,7 +200,7 @@ def find_assigned_secrets(text: str, lower: str) -> Iterator[tuple[str, int, int
 
 
 def _find_assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int] | None:
-    """Return the name before a value and the end of the value; None if they are no secret's."""
+    """Return the name before a value and the end of the value; None if it is no secret's name."""
     longer = _find_longer_end(text, match)
     if longer is None and match.end("value") - match.start("value") < LEAST:
         return None
@@ -217,7 +217,7 @@ def _find_assignment(text: str, at: int, match: re.Match[str]) -> tuple[str, int
 
 
 def _find_longer_end(text: str, match: re.Match[str]) -> int | None:
-    """Return the end of a value that has brackets or commas in it; None for any other."""
+    """Return the end of a value with brackets or commas; None for any other."""
     end = match.end("value")
     if match["quote"]:
         joined = _TO_JOINED_QUOTE.match(text, match.start("value")) if match["quote"] == "'" else None
@@ -264,18 +264,18 @@ def _is_assigned(text: str, match: re.Match[str], start: str, head: str, name: s
 
 
 def _is_secret_word(name: str, value: str) -> bool:
-    """Return whether the word behind a name, with only a space between them, is a secret."""
+    """Return whether the word after a name, separated only by a space, is a secret."""
     password = len(name) > len("pass") and PASSWORD.search(name.lower()) and TURN.search(value[:-1])
     likely = password or _is_random_variable(name, value)
     return bool(likely) and is_value(name, value, quoted=True, tight=False)
 
 
 def _is_end_of_value(text: str, match: re.Match[str], start: str) -> bool:
-    """Return whether a match is the whole value, not the beginning of code or of a sentence."""
+    """Return whether a match is the complete value, not the beginning of code or of a sentence."""
     sign, quoted = match["sign"], bool(match["quote"])
     if sign == ">" and start[-1:] != "<":
         return False
-    if sign == ":" and not quoted and _LINE_NUMBER.match(match["value"]):  # a file that a search names
+    if sign == ":" and not quoted and _LINE_NUMBER.match(match["value"]):  # a file named by a search
         return False
     behind = text[match.end("value") : match.end("value") + 1]
     if quoted:
@@ -284,12 +284,12 @@ def _is_end_of_value(text: str, match: re.Match[str], start: str) -> bool:
 
 
 def _is_random_variable(name: str, value: str) -> bool:
-    """Return whether a variable's name, as in `ENV AUTH_TOKEN …`, is in front of a random value."""
+    """Return whether a variable's name, as in `ENV AUTH_TOKEN …`, precedes a random value."""
     return bool(ENVIRONMENT.match(name)) and "_" in name and value[:2] != "0x" and len(TURN.findall(value)) >= 4
 
 
 def _is_mixed_value(name: str, value: str) -> bool:
-    """Return whether a value with brackets or commas in it is a password, not code or a list."""
+    """Return whether a value with brackets or commas is a password, not code or a list."""
     low = name.lower()
     strong = _STRONG.search(low) or PASSWORD.search(low) or ENVIRONMENT.match(name)
     random = any(map(str.isdigit, value)) and any(map(str.isalpha, value)) and not _is_code(value)
@@ -309,7 +309,7 @@ def _is_code(value: str) -> bool:
 
 
 def _is_cut_by_bracket(head: str, rest: str) -> bool:
-    """Return whether an unclosed bracket is within a random value, not behind a function's name."""
+    """Return whether an unclosed bracket is within a random value, not after a function's name."""
     if any(c in ")]}" for c in rest):
         return False
     turns = max((len(TURN.findall(run)) for run in _ALPHANUMERIC.findall(rest)), default=0)
@@ -329,7 +329,7 @@ def _is_jumbled(value: str) -> bool:
 
 
 def is_value(name: str, value: str, *, quoted: bool, tight: bool, line: bool = False) -> bool:
-    """Return whether a value is a secret; `line`: it is alone behind its name, as in YAML."""
+    """Return whether a value is a secret; `line`: it stands alone after its name, as in YAML."""
     low = name.lower().strip("-_")
     variable = tight and bool(ENVIRONMENT.match(name) or name.startswith("--"))
     if not _may_name_secret(low) or _is_ordinary_value(value, quoted=quoted):
@@ -363,7 +363,7 @@ def _is_likely(low: str, value: str, *, quoted: bool, variable: bool, line: bool
 
 
 def _is_plain_word(low: str, value: str) -> bool:
-    """Return whether a lower-case word, with a digit behind it at most, is a password and no name."""
+    """Return whether a lower-case word, with an optional digit at the end, is a password and no name."""
     word = value[:-1] if value[-1].isdigit() else value
     password = PASSWORD.search(low) or (len(value) >= 12 and low.endswith(("secret", "credential", "credentials")))
     return bool(password) and word.isalpha() and word.islower()
@@ -419,7 +419,7 @@ def _find_pairs(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
 
 
 def _find_name(text: str, lower: str, at: int) -> re.Match[str] | None:
-    """Return the name in front of a value, whose key is at `at`."""
+    """Return the name before a value, whose key is at `at`."""
     first = max(0, at - _LONGEST_PAIR)
     if not any(sign in lower[first:at] for sign in SIGNS):
         return None
@@ -443,7 +443,7 @@ def _is_pair(name: re.Match[str], value: re.Match[str]) -> bool:
 
 
 def _is_apart(text: str, at: int, match: re.Match[str]) -> bool:
-    """Return whether a value in a cell, in a block or behind a prompt is a secret."""
+    """Return whether a value in a cell, in a block or after a prompt is a secret."""
     start, head = split_before_name(text, at)
     name, value = head.rpartition(".")[2] + text[at : match.end("rest")], match["value"]
     random = TURN.search(value[:-1])

@@ -1,8 +1,8 @@
-"""Find secrets that their own form gives away: tokens with a prefix, private keys, headers, addresses.
+"""Find secrets by their form: tokens with a prefix, private keys, headers, addresses.
 
-A text without any of a form's signs (in lower case) is not searched for it: looking for a plain string is a hundred
-times faster, and most texts have no secret in them. Every pattern begins at its sign and is bounded, so that the time
-is linear in the length of the text.
+A text without the literal marker of a form (in lower case) is not searched for it: looking for a plain string is a
+hundred times faster, and most texts contain no secret. Every pattern begins at its marker and is bounded, so that the
+time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NAMED_HUGGINGFACE = (
     r"|(?<=--token ))hf_[A-Za-z0-9]{6,255}(?!\w)"
 )
 
-# kind, sign in lower case, pattern at the sign; the value is group 1 if there is one, else all of it
+# kind, marker in lower case, pattern at the marker; the value is group 1 if there is one, else the match
 _TOKENS: tuple[tuple[str, str, str], ...] = (
     *(("github", sign, r"gh[pousr]_[A-Za-z0-9]{16,255}") for sign in ("ghp_", "gho_", "ghu_", "ghs_", "ghr_")),
     ("github", "github_pat_", r"github_pat_\w{16,255}"),
@@ -89,7 +89,7 @@ _TOKENS: tuple[tuple[str, str, str], ...] = (
     ("django", "django-insecure-", r"django-insecure-[^\s\"'`\\]{20,255}"),
     ("sentry", "://", r"://([0-9a-f]{32}(?::[0-9a-f]{32})?)@[\w.-]{1,253}(?::\d{1,5})?/[\w/-]{0,99}\d"),
     ("kubernetes", "client-key-data", _KEY_DATA),
-    # crypt(5) and what web servers and frameworks keep: salt and digest have a fixed length
+    # crypt(5) and the formats of web servers and frameworks: salt and digest have a fixed length
     *(("hash", sign, r"\$(?:1|apr1)\$[./\w]{1,8}\$[./0-9A-Za-z]{22}(?![./\w])") for sign in ("$1$", "$apr1$")),
     *(("hash", f"$2{c}$", r"\$2[abxy]\$\d\d\$[./0-9A-Za-z]{53}(?![./\w])") for c in "abxy"),
     ("hash", "$5$", r"\$5\$(?:rounds=\d{1,9}\$)?[./\w]{1,16}\$[./0-9A-Za-z]{43}(?![./\w])"),
@@ -113,12 +113,12 @@ _COOKIE = (
 )
 _ADDRESS = r"://[^\s/:@\"'<>{}$]{0,100}:([^\s/@\"'`<>]{1,200})@(?=[\w\[{$.-])"
 _PORTS = "543[2-9]|6432|6543"  # of PostgreSQL and its poolers
-# host:port:database:user:password, the host in front of the sign (PostgreSQL's password file)
+# host:port:database:user:password, with the host before the marker (PostgreSQL's password file)
 _PGPASS = (
     rf":(?:{_PORTS}|\*):[^\s:]{{1,63}}:[^\s:\"']{{1,63}}:"
     r"((?:[^\s:\\\"'`]|\\[:\\]){4,200})[ \t\r]{0,4}(?:\n|\Z)"
 )
-_LONGEST_HOST = 500  # characters, with what a search prints in front of it
+_LONGEST_HOST = 500  # characters, with the prefix of a search
 _PGPASS_HOST = r"(?:[^\n]{1,200}[:-]\d{1,7}[:-]| {0,8}\d{1,7}[:\t]|[+\-<>]?[ \t]{0,8})?(?:[\w.-]{1,253}|\*)"
 _CURL = (
     r"curl(?:\.exe)?\b(?:(?!curl)[^\n|;&]){0,1000}?[ \t\"'](?:-[a-zA-Z#]{0,8}[uU]|--(?:proxy-)?user)[ \t=\\\"',]{0,6}"
@@ -134,7 +134,7 @@ _IDENTIFIED = (
     r"\\?([\"'])([^\s\"'\\;]{4,200})\\?\1"
 )
 _STATEMENT = r"(?i)\b(?:create|alter)\s+(?:or\s+replace\s+)?(?:user|role|login)\b|\bgrant\s"
-_LONGEST_STATEMENT = 400  # characters in front of its password
+_LONGEST_STATEMENT = 400  # characters before its password
 _GO_DSN = r"@(?:tcp|udp|unix)\("
 _GO_USER = r"(?<![\w./$%{}-])(?:[^\s\"'`:]{1,150}:\d{1,7}:)?([\w.$%{}-]{1,64}):([^\s\"'`]{1,128})\Z"
 _ORACLE = r"jdbc:oracle:(?:thin|oci\d?):[\w.$#-]{1,64}/([^\s\"'`@]{1,128})@"
@@ -146,13 +146,13 @@ _PHRASE = (
 _PEM = r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _PEM_END = r"-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----"
 _PEM_RUN = r"[A-Za-z0-9+/=]{24}"
-_PEM_PLAIN = r"(?:\s|\\[nr])++[A-Za-z0-9+/=][A-Za-z0-9+/=\s\\]{5,}"  # without a quote: no program's text
+_PEM_PLAIN = r"(?:\s|\\[nr])++[A-Za-z0-9+/=][A-Za-z0-9+/=\s\\]{5,}"  # no quotes: not the text of a program
 _PEM_CUT = r"[A-Za-z0-9+/=\s\\:.,-]*"
 
 
 @cache
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern when its sign is met for the first time: most are never needed."""
+    """Compile a pattern on the first occurrence of its marker: most are never needed."""
     return re.compile(pattern)
 
 
@@ -188,7 +188,7 @@ def _locate_password(match: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _locate_password_in_line(match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the place of the password of a line of PostgreSQL's password file; behind a host only."""
+    """Return the place of the password in a line of PostgreSQL's password file, after a host only."""
     text, at = match.string, match.start()
     first = max(0, at - _LONGEST_HOST)
     host = text[max(first, text.rfind("\n", first, at) + 1) : at]
@@ -214,12 +214,12 @@ def _locate_password_of_statement(match: re.Match[str]) -> tuple[int, int] | Non
 
 
 def _locate_password_in_dsn(match: re.Match[str]) -> tuple[int, int] | None:
-    """Return the place of the password in front of `@tcp(host:port)`."""
+    """Return the place of the password before `@tcp(host:port)`."""
     first = max(0, match.start() - 200)
     user = _compile(_GO_USER).search(match.string[first : match.start()])
     if user is None:
         return None
-    before, _, last = user[0].rpartition(":")  # a file's name may be in front of the user's
+    before, _, last = user[0].rpartition(":")  # a file's name may precede the user's
     if not last or before.endswith(last) or secret_names.is_placeholder(last):
         return None
     return first + user.start(2), first + user.end(2)

@@ -1,8 +1,8 @@
 """Mask keys, tokens and passwords in text: each is replaced by a mark such as `[secret:github:3f2a]`.
 
 A mark names the kind and four hexadecimal digits of a keyed hash, so that equal secrets have equal marks within one
-database; the key is random, one per database (`user_state`). Nothing here keeps a secret: a mark is only
-turned back if the text that is changed still contains the value (`reveal_marks`).
+database; the key is random, one per database (`user_state`). No secret is stored here: a mark is only replaced by its
+value if the text being edited still contains it (`reveal_marks`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _state = _MaskingState()
 
 
 def use_key(key: bytes) -> None:
-    """Make marks with this key, that of the opened database, from now on."""
+    """Use this key, that of the opened database, for marks from now on."""
     _state.key = key
     _state.clear()
 
@@ -127,13 +127,13 @@ def find_safe_cut(text: str) -> int:
 
 
 def mask_lines(text: str) -> str:
-    """Mask secrets in `text` and keep the number of its lines, so that line numbers still fit."""
+    """Mask secrets in `text` and keep the number of its lines, so that line numbers stay valid."""
     spans = find_secrets(text)
     return mask_secrets(_replace_spans(text, spans, lines=True)) if spans else text
 
 
 def mask_value(value: Any) -> Any:
-    """Mask every text of a JSON value; a text below a name is also judged as that name's value."""
+    """Mask every text of a JSON value; the text of a named field is also judged by its name."""
     return _mask_below(value, "")
 
 
@@ -195,15 +195,15 @@ def _iter_marks(value: Any) -> Iterator[str]:
 
 
 def find_all_marks(source: str) -> frozenset[str]:
-    """Return the marks of the secrets in a text, and those that it contains itself."""
+    """Return the marks of the secrets in a text, and the marks that it contains itself."""
     secret_marks = (make_mark(one.kind, source[one.start : one.end]) for one in find_secrets(source))
     return frozenset((*secret_marks, *find_marks(source)))
 
 
 def reveal_marks(text: str, source: str) -> str:
-    """Replace marks in `text` by the values that `source` holds, where `text` is to become part of it.
+    """Replace marks in `text` by their values in `source`, which `text` will become part of.
 
-    A mark of no value in `source`, of two values, or that `source` contains itself, stays.
+    A mark stays if it has no value in `source`, or two, or if `source` contains the mark itself.
     """
     new_marks = set(find_marks(text)) - set(find_marks(source))
     if not new_marks:
@@ -216,7 +216,7 @@ def reveal_marks(text: str, source: str) -> str:
     for name, candidates in values.items():
         if len(candidates) == 1:
             (value,) = candidates
-            if lines := value.count("\n"):  # `mask_lines` left as many empty lines
+            if lines := value.count("\n"):  # `mask_lines` left the same number of empty lines
                 text = text.replace(name + "\n" * lines, value)
             text = text.replace(name, value)
     return text
@@ -240,7 +240,7 @@ def find_secrets(text: str) -> list[Secret]:
 
 
 def _find_spans(text: str) -> list[secret_shapes.Span]:
-    # the one letter that becomes two in lower case: positions must stay
+    # the only letter that becomes two in lower case: positions must not change
     lower = (text.replace("İ", "I") if "İ" in text else text).lower()
     spans = [
         *_iter_environment_spans(text),
@@ -289,15 +289,15 @@ def _replace_spans(text: str, spans: list[Secret], *, lines: bool = False) -> st
     return "".join([*out, text[last:]])
 
 
-LONGEST = 16_384  # characters of a word without a blank that are buffered
+LONGEST = 16_384  # most characters of a word that are buffered
 
 
 class MaskedStream:
     """Mask secrets in streamed text: a word waits for its end, a multi-line key for its last line."""
 
     def __init__(self) -> None:
-        self._buffer = ""  # from the beginning of the unfinished line on
-        self._returned = 0  # characters of it, masked, that were returned
+        self._buffer = ""  # from the beginning of the unfinished line
+        self._returned = 0  # masked characters of it that were returned
 
     def feed(self, piece: str) -> str:
         """Add a piece and return the text that is complete; "" while a secret may have begun."""

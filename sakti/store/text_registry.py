@@ -1,4 +1,4 @@
-"""List every column that holds a user's words, once: removing, masking and checking go by this list.
+"""List every column that holds a user's words, once: removing, masking and checking use this list.
 
 The models give the kinds of the columns; this module adds the order in which rows are removed, referring tables first,
 and which rows belong to a thread or a task. A test fails for a table or a column that is not listed.
@@ -15,7 +15,7 @@ from msgspec import Struct, structs
 from sakti.core.lazy import lazy_imports
 from sakti.store.secrets import mask_secrets
 
-with lazy_imports:  # a question about tasks reads this module, and does without the models
+with lazy_imports:  # a query about tasks reads this module, but does not need the models
     from sakti.store import models
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ _ROWS = (
         task="kind = 'task' AND doc_id = ?1",
     ),
     OwnedRows("reindexing", thread="thread_id = ?1"),
-    # also what requests of later threads quote of this one: removed before its rows of `carry_over`
+    # also quotations of this thread in requests of later ones: removed before its rows of `carry_over`
     OwnedRows(
         "request_blocks",
         thread=(
@@ -136,7 +136,7 @@ _WITHOUT_MODEL = {
     "search_trigrams": TextTable("search_trigrams", texts=("text",)),
     "search_vocabulary": TextTable("search_vocabulary", texts=("term",)),
 }
-_GENERATED = {"tasks": ("state",)}  # columns that only the schema has
+_GENERATED = {"tasks": ("state",)}  # generated columns, which only the schema has
 
 
 @cache
@@ -158,7 +158,7 @@ def _map_text_fields() -> dict[tuple[str, str], models.TextField]:
 
 
 def mask_for_storage(table: str, column: str, text: str) -> str:
-    """Return `text` as a column may hold it: without keys, tokens and passwords.
+    """Return `text` in the form for a column: without keys, tokens and passwords.
 
     Raises `KeyError` for a column without texts.
     """

@@ -36,14 +36,14 @@ from sakti.store.tasks import graph
 from sakti.store.text_registry import mask_for_storage
 
 HISTORY_LIMIT = 5_000
-ANSWER = "answer:"  # before a thread's id: owner in `unsent` of the answer that is being written there
+ANSWER = "answer:"  # prefix of a thread's id: owner in `unsent` of the answer that is being written there
 NEWEST = 100  # messages compared with unsent texts: a window may end before it clears its draft
-UNTOUCHED_MS = 24 * 3_600_000  # after this an owner's process id may belong to another program
+UNTOUCHED_MS = 24 * 3_600_000  # after this time an owner's process id may belong to another program
 
 MARK_KEY = "mark_key"  # in ui_state
 _READ = f"SELECT value FROM ui_state WHERE key = '{MARK_KEY}'"
-_KEY = "workspace:"  # of ui_state, before the root
-# What belongs to threads, board and page. Approval rules stay: they are part of the trust in a folder.
+_KEY = "workspace:"  # prefix of the root in ui_state
+# Data of threads, board and page. Approval rules stay: they are part of the trust in a folder.
 _MOVED = (
     ThreadRow,
     MessageRow,
@@ -154,7 +154,7 @@ def take_unsent(db: Database, resource_id: str, owner: str, now: int) -> tuple[s
 
 
 def _is_abandoned(owner: str, age: int) -> bool:
-    """Return whether a window is closed, whose text was last changed `age` ms ago."""
+    """Return whether a window is closed whose text was last changed `age` ms ago."""
     if owner.startswith(ANSWER):
         return False
     return not owner or age > UNTOUCHED_MS or not files.is_owner_running(owner)
@@ -215,7 +215,7 @@ def use_mark_key(db: Database) -> None:
 
 
 def store_mark_key(db: Database) -> None:
-    """Store the key in use, or use the one that another process stored first."""
+    """Store the key in use, or use the key stored first by another process."""
     if _read_key(db) is None:
         value = mask_for_storage("ui_state", "value", secrets.key().hex())
         # SQL: runs before the schema of the file is known

@@ -1,5 +1,5 @@
 """Tasks of a workspace and their graph.
 
-`service` changes tasks with what `changes` shares, `queries` answers questions, `describe` finds and describes a task.
-`transfer` exports and imports JSON Lines, `beads` issues of that tracker.
+`service` changes tasks with helpers from `changes`, `queries` answers questions, `describe` finds and describes a
+task. `transfer` exports and imports JSON Lines; `beads` imports issues of that tracker.
 """

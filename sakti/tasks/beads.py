@@ -1,8 +1,8 @@
 """Import issues of beads (the `bd` tracker): its `issues.jsonl`, folder, or SQLite database.
 
-The issue as it was read is kept in the task's metadata, so an import can be repeated: it applies what changed in
-beads since and keeps what was changed here. Beads' terms are mapped to ours: `blocked` is computed here, so such an
-issue is open; an unknown type of issue becomes a task, an unknown edge `related`.
+The original issue is kept in the task's metadata, so an import can be repeated: it applies later changes in beads and
+keeps changes made here. Beads' terms are mapped to ours: `blocked` is computed here, so such an issue is open; an
+unknown issue type becomes a task, an unknown edge becomes `related`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Report(Struct):
 
 
 class DryRun(Exception):
-    """Report of a transaction that is to be rolled back."""
+    """Carries the report of a transaction that is rolled back."""
 
     def __init__(self, report: Report) -> None:
         super().__init__()
@@ -142,8 +142,8 @@ def _find_reason_to_skip(issue: Json, before: ImportedTask | None, is_twice: boo
 class _Import(Struct):
     """State of one import.
 
-    `tasks` maps the ids of all imported issues to their tasks; its events share `batch`, so that one undo takes them
-    back.
+    `tasks` maps the ids of all imported issues to their tasks. The events share `batch`, so that one undo reverts
+    them all.
     """
 
     db: Database
@@ -175,7 +175,7 @@ class _Import(Struct):
         return task.id
 
     def _update(self, before: ImportedTask, fields: Json) -> Task:
-        """Apply what changed in the source since the last import; changes made here stay."""
+        """Apply changes in the source since the last import; changes made here stay."""
         old = _to_fields(before.original, self.actor.now)
         changed = {k: v for k, v in fields.items() if v != old[k]}
         task = questions.get(self.db, before.task_id)
@@ -208,7 +208,7 @@ class _Import(Struct):
         return pairs
 
     def connect(self, pairs: Sequence[tuple[str, Json, Json]]) -> None:
-        """Remove the edges that issues no longer have, add those that are new."""
+        """Remove the edges that issues no longer have, and add new ones."""
         new: list[tuple[str, str, str, str]] = []
         was_there = {name for name, old, _ in pairs if old}
         for name, old, issue in pairs:
@@ -351,6 +351,6 @@ def _parse_time(value: Any, default: int) -> int:
 
 
 def describe(report: Report) -> Json:
-    """Convert the report to what `--json` prints."""
+    """Convert the report to the output of `--json`."""
     pairs = {"skipped": report.skipped, "notes": report.notes}
     return to_builtins(report) | {name: [{"id": i, "reason": why} for i, why in ids] for name, ids in pairs.items()}

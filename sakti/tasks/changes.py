@@ -1,6 +1,6 @@
-"""Share what every change of a task needs: valid values, actor, claim, edge checks, log and undo.
+"""Share helpers of all task changes: valid values, actor, claim, edge checks, log and undo.
 
-Errors are TaskErrors with a code. An undo goes through the log, newest first, and restores only the fields that a
+Errors are TaskErrors with a code. An undo goes through the log, newest first, and only restores the fields that a
 change touched.
 """
 
@@ -26,13 +26,13 @@ from sakti.store.tasks.rows import SOURCE_KEYS, TaskEvent
 from sakti.store.text_registry import mask_for_storage
 from sakti.tasks.describe import name_holder
 
-CLAIM_MS = 60 * 60 * 1000  # a chat renews its claim; it ends an hour after the last renewal
-SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell renews none
+CLAIM_MS = 60 * 60 * 1000  # a chat renews its claim; it expires an hour after the last renewal
+SHELL_CLAIM_MS = 24 * CLAIM_MS  # a shell never renews its claim
 REOPENED = {"status": "open", "closed_at": None, "close_reason": None, "summary": None, "claimed_at": None}
 NO_CLAIM = dict.fromkeys(("session_id", "claim_owner", "claimed_at", "claim_expires_at"))
 
-# What each field of a task takes part in, except those that are computed. export: lines of JSON; compare: versions of
-# a task differ by it; update: a command may set it; log: the log of changes has it; undo: an undo puts it back.
+# Uses of each task field, except computed ones. export: included in JSON Lines; compare: distinguishes versions of a
+# task; update: settable by a command; log: recorded in the change log; undo: restored by an undo.
 FIELD_USES = {
     "id": "export log",
     "resource_id": "log",
@@ -70,7 +70,7 @@ _BAD = lazy_pattern("[\x00\ud800-\udfff]")
 
 
 class CycleError(TaskError):
-    """Error for an edge that would close a cycle; `path` are the ids `a, b, …, a` of the tasks on it."""
+    """Error for an edge that would close a cycle; `path` are the ids `a, b, …, a` of its tasks."""
 
     code = "cycle"
 
@@ -82,10 +82,10 @@ class CycleError(TaskError):
 class Actor(Struct, frozen=True):
     """Actor of a change: who, where and when (Unix ms).
 
-    `session_id` holds the claims: a chat by the id of its thread, a shell's actor (`shell:NAME`) or the user
-    (`user:you`). `owner` is the process that runs the chat (host:pid:uuid): its claims end with it. A claim lasts
-    `lease_ms`. `thread_id` is the thread, `name` is written to the log. `also` are other holders that this one may
-    act for: the user, for the chat of the same window.
+    `session_id` owns the claims: the thread id of a chat, `shell:NAME` for a shell, or `user:you`. `owner` is the
+    process of the chat (host:pid:uuid): its claims end with it. A claim lasts `lease_ms`. `thread_id` is the thread,
+    `name` is written to the log. `also` are other holders that this actor may act for: the user, for the chat in the
+    same window.
     """
 
     resource_id: str
@@ -123,14 +123,14 @@ def find_difference(before: Task, after: Task) -> tuple[Json, Json]:
 
 
 def log(db: Database, actor: Actor, before: Task, after: Task, action: str, *, batch: str | None = None) -> None:
-    """Log which fields an action changed."""
+    """Log the fields changed by an action."""
     rows.add_event(db, after, action, actor.name, actor.now, find_difference(before, after), batch=batch)
 
 
 def apply_change(db: Database, actor: Actor, task: Task, action: str, **values: Any) -> Task:
     """Change fields and log the change; a shrunk task gets its full text back first."""
     if rows.unshrink(db, task.id, actor.now):
-        task = questions.get(db, task.id) or task  # so that undo brings the whole text back, not its beginning
+        task = questions.get(db, task.id) or task  # so that undo restores the complete text
     now, _ = rows.update(db, task.id, **values, updated_at=actor.now)
     log(db, actor, task, now, action)
     return now
@@ -142,7 +142,7 @@ def apply_change(db: Database, actor: Actor, task: Task, action: str, **values: 
 def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, count: bool = True) -> bool:
     """Add an edge; return False if it exists.
 
-    Raises `CycleError`, or `TaskError` (bad_parent). `count` as in `edges.add`.
+    Raises `CycleError`, or `TaskError` (bad_parent). `count`: see `edges.add`.
     """
     if task.id == target.id:
         what = "depend on itself" if kind == BLOCKS else "be a part of itself"
@@ -157,7 +157,7 @@ def connect(db: Database, actor: Actor, task: Task, target: Task, kind: str, *, 
 
 
 def refuse_epic_in_task(db: Database, child: Task, parent: Task) -> None:
-    """Refuse an epic as the child of a task that is not one: the direction is mixed up.
+    """Refuse an epic as the child of a task that is not one: the direction is probably wrong.
 
     The message advises the opposite edge if that is possible. Raises `TaskError` (bad_parent).
     """
@@ -182,9 +182,9 @@ def refuse_closed_parent(parent: Task) -> None:
 
 
 def refuse_open_parts(db: Database, resource_id: str, task_ids: Iterable[str]) -> None:
-    """Refuse a change after which a closed epic, one of the tasks or a parent of one, has an open child.
+    """Refuse a change that would give a closed epic an open child.
 
-    Raises `TaskError` (closed).
+    The epic is one of the tasks or a parent of one. Raises `TaskError` (closed).
     """
     for epic in store_graph.find_epics_to_reopen(db, resource_id, task_ids)[:1]:
         children = store_graph.list_open_children(db, [epic])[epic]
@@ -197,7 +197,7 @@ def refuse_open_parts(db: Database, resource_id: str, task_ids: Iterable[str]) -
 
 
 def reopen_epics(db: Database, actor: Actor, batch: str) -> list[Task]:
-    """Reopen the closed epics of a workspace with an open child, as imports may bring them; return them."""
+    """Reopen closed epics of a workspace that got an open child from an import; return them."""
     out: list[Task] = []
     while epics := store_graph.find_epics_to_reopen(db, actor.resource_id):
         for epic in questions.get_many(db, epics).values():
@@ -210,7 +210,7 @@ def reopen_epics(db: Database, actor: Actor, batch: str) -> list[Task]:
 def refuse_new_epic_in_task(parent: Task) -> None:
     """Refuse to create an epic as the child of a task that is not one.
 
-    It has no handle yet that the advice could use. Raises `TaskError` (bad_parent).
+    The advice cannot name it, as it has no handle yet. Raises `TaskError` (bad_parent).
     """
     if parent.type != "epic":
         raise TaskError(
@@ -227,7 +227,7 @@ def refuse_cycle(db: Database, task_id: str, on: str, kind: str) -> None:
 
 
 def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | None = None) -> str:
-    """Describe a cycle: its path, and which steps are containers that end after their children.
+    """Describe a cycle: its path, and the steps that are containers waiting for their children.
 
     `new` is a child and its parent that are about to be connected.
     """
@@ -239,7 +239,7 @@ def describe_cycle(db: Database, cycle: Sequence[str], new: tuple[str, str] | No
 
 
 def undelete(db: Database, task_id: str) -> Task:
-    """Undelete a task, unless it would close a cycle, or be an open part of a closed epic, by now."""
+    """Undelete a task, unless it would now close a cycle, or be an open part of a closed epic."""
     task, _ = rows.update(db, task_id, deleted_at=None)
     if cycle := store_graph.find_deadlock_at(db, task.id):
         raise CycleError(describe_cycle(db, cycle), cycle)
@@ -248,7 +248,7 @@ def undelete(db: Database, task_id: str) -> Task:
 
 
 def list_freed(db: Database, moved: dict[str, bool]) -> tuple[Task, ...]:
-    """Return the tasks that a change unblocks, of those whose state it changed."""
+    """Return the tasks unblocked by a change, from those whose state it changed."""
     ids = sorted(t for t, held in moved.items() if not held)
     return tuple(t for t in questions.get_many(db, ids).values() if t.status != "closed") if ids else ()
 
@@ -267,9 +267,9 @@ def make_handle(db: Database, resource_id: str, seed: str) -> str:
 def undo_changes(db: Database, actor: Actor, count: int = 1) -> list[tuple[str, Task]]:
     """Undo the last `count` changes of the workspace; return them as (action, task).
 
-    An import is one change, and so is an epic closed with its parts. A change with no effect any more (the deletion of
-    a task that was restored since) is passed over. Raises `TaskError`: nothing_to_undo, or what the previous state
-    would break.
+    An import is one change, and so is an epic closed with its parts. A change that no longer has any effect (the
+    deletion of a task that was restored since) is skipped. Raises `TaskError`: nothing_to_undo, or the rule that the
+    previous state would break.
     """
     out: list[tuple[str, Task]] = []
     while count and (newest := rows.list_newest_events(db, actor.resource_id, UNDOABLE, 1)):
@@ -314,7 +314,7 @@ def _undo_one(db: Database, actor: Actor, event: TaskEvent) -> Task | None:
         case "delete":
             return undelete(db, task_id) if task is None else None
         case _ if task is None:
-            return None  # it was deleted since, and not by a change that could be undone first
+            return None  # it was deleted later by something that cannot be undone first
         case "create" | "import":
             return rows.update(db, task_id, deleted_at=actor.now)[0]
         case "restore":
@@ -333,7 +333,7 @@ def _undo_edge(db: Database, actor: Actor, task: Task, values: Json) -> Task | N
     if values["add"]:
         return task if rows.remove_edge(db, task.id, on, kind)[0] else None
     if not questions.exists(db, on):
-        return None  # it was removed for good
+        return None  # it was purged
     if questions.get(db, on) is not None:
         refuse_cycle(db, task.id, on, kind)
     return task if rows.add_edge(db, task.id, on, kind, actor.now) else None
@@ -351,7 +351,7 @@ def _undo_restore(db: Database, actor: Actor, task: Task, before: Json) -> Task 
 
 
 def _restore_fields(db: Database, actor: Actor, task: Task, before: Json, after: Json) -> Task | None:
-    """Put back the fields that a change touched; changes made to other fields since stay."""
+    """Restore the fields that a change touched; later changes of other fields stay."""
     changes = {k: v for k, v in before.items() if k in _RESTORED and (k not in after or after[k] != v)}
     labels, metadata = changes.pop("labels", None), changes.pop("metadata", None)
     if labels is None and metadata is None and not changes:
@@ -380,7 +380,7 @@ def check_text(name: str, value: Any) -> None:
 
 
 def clean_title(value: Any) -> str:
-    """Return a title as one line of 1 to 500 characters, without secrets: as it is stored."""
+    """Return a title as stored: one line of 1 to 500 characters, without secrets."""
     title = " ".join(str(value or "").split())
     if not title:
         raise TaskError("A task needs a title.", code="empty_title")

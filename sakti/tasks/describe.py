@@ -21,7 +21,10 @@ _UUID = lazy_pattern(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) -> Task:
-    """Return the task that an id, a handle or an unambiguous prefix names. Raises `TaskError`."""
+    """Return the task named by an id, a handle or an unambiguous prefix.
+
+    Raises `TaskError`.
+    """
     query = text.strip()
     matches = questions.find_matching(db, resource_id, query, deleted=deleted) if query else []
     if not matches:
@@ -37,7 +40,7 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
 
 
 def name_holder(task: Task | TaskCard) -> str:
-    """Name the holder of a claim: a thread by its title, a shell's actor by name, never by id."""
+    """Name the holder of a claim: a thread by its title, a shell by its actor's name, never by id."""
     who = task.session_id or ""
     if task.holder_title is not None:
         return f'the thread "{task.holder_title}"' if task.holder_title else "an untitled thread"
@@ -47,7 +50,7 @@ def name_holder(task: Task | TaskCard) -> str:
 
 
 def name_claimant(task: Task | TaskCard) -> str | None:
-    """Name the holder as `--json` and cards do: a thread's title, else `shell:NAME` or `user:you`."""
+    """Name the holder for `--json` and cards: a thread's title, else `shell:NAME` or `user:you`."""
     if task.status != "in_progress" or task.session_id is None:
         return None
     if task.holder_title is not None:
@@ -56,7 +59,7 @@ def name_claimant(task: Task | TaskCard) -> str | None:
 
 
 def is_abandoned(task: Task | TaskCard) -> bool:
-    """Return whether the process that worked on the task has ended: others may claim it."""
+    """Return whether the process that worked on the task has ended, so that others may claim it."""
     if task.status != "in_progress" or task.claim_owner is None:
         return False
     return not files.is_owner_running(task.claim_owner)
@@ -66,7 +69,7 @@ def is_abandoned(task: Task | TaskCard) -> bool:
 
 
 def describe(task: Task) -> Json:
-    """Return a task as tools and `--json` show it."""
+    """Return a task in the form of tools and `--json`."""
     out: Json = {
         "id": task.id,
         "handle": task.handle,
@@ -89,7 +92,7 @@ def describe(task: Task) -> Json:
 
 
 def describe_all(db: Connection, tasks: Sequence[Task]) -> list[Json]:
-    """Return tasks with what each waits for: `blockedBy` (handles), `waitsForChildren` (how many)."""
+    """Return tasks with their obstacles: `blockedBy` (handles), `waitsForChildren` (number)."""
     why = describe_blockers(db, [t.id for t in tasks if t.held and t.status != "closed"])
     out: list[Json] = []
     for task in tasks:
@@ -100,8 +103,8 @@ def describe_all(db: Connection, tasks: Sequence[Task]) -> list[Json]:
     return out
 
 
-WAITING = 100  # of the waiting tasks in each state, the most urgent ones that count for what they wait for
-WALKED = 300  # tasks that are looked at for this
+WAITING = 100  # most urgent waiting tasks of each state that pass on their priority
+WALKED = 300  # most tasks visited for this
 
 
 class Urgency(Struct, frozen=True):
@@ -112,7 +115,7 @@ class Urgency(Struct, frozen=True):
 
 
 def find_urgent(db: Connection, resource_id: str, priority: int = 4) -> dict[str, Urgency]:
-    """Return the ready tasks that a more urgent task waits for, one of at least this priority."""
+    """Return the ready tasks that a more urgent task, of at least this priority, waits for."""
     reached = graph.find_waited_for(db, questions.list_waiting(db, resource_id, priority, WAITING), WALKED)
     priorities = questions.map_ready_priorities(db, reached) if reached else {}
     return {task: Urgency(*reached[task]) for task, p in priorities.items() if reached[task][0] < p}
@@ -133,7 +136,7 @@ def describe_blockers(db: Connection, task_ids: Iterable[str]) -> dict[str, tupl
 
 
 def list_blocker_titles(db: Connection, task_ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Return the titles of each task's blockers, its ancestors' blockers too."""
+    """Return the titles of each task's blockers, including those of its ancestors."""
     roots = list(task_ids)
     blockers = graph.find_reasons(db, roots) if roots else {}
     titles = questions.map_titles(db, {by for pairs in blockers.values() for _, by in pairs}) if blockers else {}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from sakti.core.types import Json
 
 
-COLUMN_LIMIT = 100  # cards of a column that are read; its title counts all
+COLUMN_LIMIT = 100  # most cards read per column; its title counts all
 CONTAINER_LIMIT = 50  # shown below the blocked tasks
 
 Steps = dict[str, list[tuple[str, str]]]  # a task → the tasks that it waits for, each with the reason
@@ -57,9 +57,9 @@ __all__ = [
 class BoardTask(Struct, frozen=True):
     """Row of the board. `held_by` names the holder; `since`: start of work or closing time (Unix ms).
 
-    `blocked_by` names own blockers by handle, inherited ones as "X (via EPIC)"; `blocker_titles` are the titles of
-    all of them; `waits_for_children` counts the open ones. `abandoned`: the process that worked on it has ended;
-    `urgent_for` names a more urgent task that waits for it, as `P0 t4k`.
+    `blocked_by` has handles of blockers, and inherited ones as "X (via EPIC)"; `blocker_titles` are all their titles;
+    `waits_for_children` counts the open ones. `abandoned`: the process that worked on it has ended; `urgent_for`
+    names a more urgent task that waits for it, as `P0 t4k`.
     """
 
     id: str
@@ -82,7 +82,7 @@ class Board(Struct, frozen=True):
     """Columns of the board.
 
     `counts` are those of all tasks: ready, blocked, in progress, closed today; None if the columns contain all of
-    them. `containers` are open, unblocked tasks that end after their open children.
+    them. `containers` are open, unblocked tasks that wait for their open children.
     """
 
     ready: tuple[BoardTask, ...] = ()
@@ -95,7 +95,10 @@ class Board(Struct, frozen=True):
 
 
 def load_board(db: Connection, resource_id: str, midnight: int, limit: int = COLUMN_LIMIT) -> Board:
-    """Return the board; `midnight` (Unix ms) is when today began. At most `limit` cards a column."""
+    """Return the board; `midnight` (Unix ms) is the start of today.
+
+    Each column has up to `limit` cards.
+    """
     ready, blocked, working = (
         questions.list_cards(db, resource_id, state, limit) for state in ("ready", "blocked", "in_progress")
     )
@@ -168,7 +171,7 @@ def explain(db: Connection, resource_id: str, text: str) -> Json:
 
 
 def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
-    """Return what each task waits for, nearest first, and the task in which the shortest chain ends."""
+    """Return the tasks that each task waits for, nearest first, and the end of the shortest chain."""
     steps: Steps = {}
     frontier, working = [start], ""
     while frontier:
@@ -184,7 +187,7 @@ def _search_chain(db: Connection, start: str) -> tuple[Steps, str]:
 
 
 def _find_blockers(db: Connection, tasks: Sequence[str]) -> Steps:
-    """Return what each of these waits for: blockers, its own and its ancestors', then open children."""
+    """Return the obstacles of each task: its blockers, those of its ancestors, then open children."""
     blockers = graph.find_reasons(db, tasks)
     names = questions.map_handles(db, {via for pairs in blockers.values() for via, _ in pairs})
     children = graph.list_open_children(db, tasks)
@@ -232,10 +235,10 @@ class Branch(Struct, frozen=True):
 
 
 def build_tree(db: Connection, resource_id: str, text: str, *, depth: int = 8, limit: int = 200) -> tuple[Branch, ...]:
-    """Return the dependency tree of a task, at most `limit` lines.
+    """Return the dependency tree of a task, up to `limit` lines.
 
-    First what it waits for or is a part of, then what is a part of it or waits for it, both transitively; then what
-    is only related.
+    First the tasks that it waits for or is a part of, then its parts and the tasks waiting for it, all transitively;
+    then merely related ones.
     """
     root = find(db, resource_id, text)
     out = [_branch(0, "", root)]
@@ -270,10 +273,10 @@ def _find_neighbours(
 
 
 def list_ready(db: Connection, resource_id: str, limit: int) -> Json:
-    """Return the ready tasks, most urgent first, by the priority of a task or of one that waits for it.
+    """List the ready tasks, most urgent first, by their own priority or that of a waiting task.
 
-    `for` is the handle of the more urgent task, `forPriority` its priority. A container is offered once its children
-    are done, as ready to close; a task whose chat has ended is offered again, with `claimEnded`.
+    `for` is the handle of the more urgent task, `forPriority` its priority. A container is listed as ready to close
+    once its children are done. A task whose chat has ended is listed again, with `claimEnded`.
     """
     tasks, urgent, freed = _find_startable(db, resource_id, limit)
     finished = graph.find_containers(db, [t.id for t in tasks if t.status == "open"])
@@ -292,7 +295,6 @@ def list_ready(db: Connection, resource_id: str, limit: int) -> Json:
 
 
 def list_startable(db: Connection, resource_id: str, limit: int) -> list[Task]:
-    """Return the first claimable tasks in the order of `list_ready`."""
     return _find_startable(db, resource_id, limit)[0]
 
 
@@ -334,7 +336,7 @@ def show_task(db: Connection, resource_id: str, text: str) -> Json:
 
 
 def _find_blocking(db: Connection, task: Task) -> list[Json]:
-    """Return the open tasks that block a task; `via` is the ancestor that waits for one."""
+    """Return the open tasks that block a task; `via` is the ancestor that waits for one of them."""
     pairs = graph.find_reasons(db, [task.id])[task.id]
     tasks = questions.get_many(db, {t for pair in pairs for t in pair})
     return [describe(tasks[by]) | ({"via": tasks[via].handle} if via != task.id else {}) for via, by in pairs]

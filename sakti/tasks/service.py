@@ -1,6 +1,6 @@
 """Change tasks. Every change is one transaction with an event in the log.
 
-The functions take the open database first: they run through `Store.write` or `Store.read`. Errors are `TaskError`
+The functions take the open database first: call them through `Store.write` or `Store.read`. Errors are `TaskError`
 with a sentence and a code. A task claimed by another holder is changed only with `force`.
 """
 
@@ -69,16 +69,16 @@ __all__ = [
 
 DAY_MS = 24 * 60 * 60 * 1000
 FIRST_DECAY_MS, SECOND_DECAY_MS = 30 * DAY_MS, 90 * DAY_MS
-DECAY_AT_ONCE = 10  # old tasks that shrink after a close: its caller waits
+DECAY_AT_ONCE = 10  # most old tasks shrunk after a close, since its caller waits
 
 
 # --- fields -----------------------------------------------------------------------------------------------
 
 
 class NewTask(Struct, frozen=True):
-    """Fields and edges of a task that is to be created.
+    """Fields and edges of a task to create.
 
-    `message_id` is the user's message behind it, or the answer whose tool call creates it.
+    `message_id` is the user's message that led to it, or the answer whose tool call creates it.
     """
 
     id: str
@@ -102,7 +102,7 @@ class NewTask(Struct, frozen=True):
 
 
 def create(db: Database, actor: Actor, new: NewTask) -> Task:
-    """Create a task with its edges and link it to the user's message behind it."""
+    """Create a task with its edges and link it to the user's message that led to it."""
     new.check()
     title = clean_title(new.title)
     if questions.exists(db, new.id):
@@ -124,7 +124,7 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
     )
     others = [(new.parent, PARENT)] if new.parent else []
     others += [(other, BLOCKS) for other in new.depends_on]
-    targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]  # the new one is none of them
+    targets = [(find(db, actor.resource_id, text), kind) for text, kind in others]  # the new task is not one of them
     rows.insert(db, task)
     _connect_new(db, actor, task, targets)
     if origin := _find_origin(db, new.message_id):
@@ -190,7 +190,7 @@ def _clean_fields(fields: Json) -> Json:
 
 
 def _check_epics(db: Database, task: Task, type: str) -> None:
-    """Refuse a type that would make an epic the child of a task that is not one."""
+    """Refuse a type change that would make an epic the child of another kind of task."""
     parts = [(a, b) for a, b, kind in store_graph.list_edges_of(db, task.id) if kind == PARENT]
     others = questions.get_many(db, {t for pair in parts for t in pair} - {task.id})
     for child, parent in parts:
@@ -217,7 +217,7 @@ def set_labels(
 
 
 def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
-    """Claim a task; return it and the handle of the task that was active before, if another was."""
+    """Claim a task; return it and the handle of a different task that was active before."""
     task = find(db, actor.resource_id, text)
     expires = actor.now + actor.lease_ms
     if not rows.claim(db, task, actor.session_id, actor.owner, actor.thread_id, actor.now, expires):
@@ -230,7 +230,7 @@ def claim(db: Database, actor: Actor, text: str) -> tuple[Task, str | None]:
     claimed = questions.get(db, task.id)
     assert claimed is not None
     if task.status == "in_progress" and task.session_id == actor.session_id:
-        return claimed, previous  # a renewal is no change
+        return claimed, previous  # a renewal does not count as a change
     log(db, actor, task, claimed, "takeover" if task.status == "in_progress" else "claim")
     return claimed, previous
 
@@ -273,7 +273,7 @@ def get_active_task(db: Database, thread_id: str, session_id: str) -> Task | Non
 
 
 def _end_work(db: Database, actor: Actor, task: Task, following: str | None = None) -> None:
-    """End the work on a task in the threads that had it active; `following` becomes active there."""
+    """End the work on a task in the threads where it was active; `following` becomes active there."""
     for thread_id in {actor.thread_id, task.thread_id, task.session_id} - {None}:
         thread = thread_store.get(db, str(thread_id))
         if thread and thread.metadata.get("active_task_id") == task.id:
@@ -288,7 +288,7 @@ def close(
 ) -> tuple[Task, tuple[Task, ...]]:
     """Close a task; return it and the tasks that this unblocked, directly or through a parent.
 
-    With `force` an epic's open parts are closed with it. Tasks that were closed long ago are shrunk on the way
+    With `force` an epic's open parts are closed with it. A few tasks that were closed long ago are shrunk as well
     (`decay`).
     """
     task = find(db, actor.resource_id, text)
@@ -313,7 +313,7 @@ def close(
 
 
 def _list_open_parts(db: Database, task: Task) -> list[Task]:
-    """Return the open tasks that are a part of one, directly or through others, the innermost first."""
+    """Return the open parts of a task, direct and indirect, the innermost first."""
     ids: dict[str, None] = {}
     level = [task.id]
     while level := list(chain.from_iterable(store_graph.list_open_children(db, level).values())):
@@ -325,7 +325,7 @@ def _list_open_parts(db: Database, task: Task) -> list[Task]:
 def _close_one(
     db: Database, actor: Actor, task: Task, reason: str, summary: str, batch: str | None
 ) -> tuple[Task, dict[str, bool]]:
-    """Close a task and log it; return it, and the tasks whose state this changed."""
+    """Close a task and log it; return it, and the tasks whose state changed."""
     _end_work(db, actor, task)
     ended = {"status": "closed", "close_reason": reason, "summary": summary, "closed_at": actor.now}
     unclaimed = NO_CLAIM | {"claimed_at": task.claimed_at}
@@ -380,7 +380,7 @@ def depend(
 ) -> Task:
     """Add an edge (default `blocks`), or remove one (without a type: all between the two tasks).
 
-    Adding an edge that exists changes nothing.
+    Adding an existing edge changes nothing.
     """
     task, target = find(db, actor.resource_id, text), find(db, actor.resource_id, on)
     if kind is not None:
@@ -397,7 +397,7 @@ def depend(
 
 
 def _remove_edges(db: Database, task: Task, target: Task, kind: str | None) -> list[str]:
-    """Remove the edges of a type, of all types without one; return their types.
+    """Remove the edges of a type, or of all types if None; return their types.
 
     Raises `TaskError` (not_found).
     """
@@ -439,7 +439,10 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
 
 
 def delete(db: Database, actor: Actor, text: str, *, force: bool = False) -> tuple[Task, tuple[Task, ...]]:
-    """Delete a task; return it and the tasks that this unblocked. The row stays: undo restores it."""
+    """Delete a task; return it and the tasks that this unblocked.
+
+    The row stays, so undo can restore it.
+    """
     task = find(db, actor.resource_id, text)
     check_claim(actor, task, "delete", force=force)
     _end_work(db, actor, task)
@@ -468,8 +471,8 @@ def restore(db: Database, actor: Actor, text: str) -> Task:
 def decay(db: Database, resource_id: str, now: int, limit: int = 50) -> int:
     """Shrink tasks that were closed long ago; return how many.
 
-    After 30 days the description is cut, after 90 days only the beginning of the summary is shown. The whole text is
-    kept, found by search, and brought back by `restore`.
+    After 30 days the description is cut, after 90 days only the beginning of the summary is shown. The complete text
+    is stored, remains searchable, and can be brought back by `restore`.
     """
     due = questions.list_due_to_shrink(db, resource_id, now - FIRST_DECAY_MS, now - SECOND_DECAY_MS, limit)
     for task in due:

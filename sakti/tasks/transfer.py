@@ -1,6 +1,6 @@
 """Export and import tasks as JSON Lines, with labels, edges and message ids.
 
-Edges of an import are admitted into the graph one by one, except those that would break it.
+The edges of an import are added to the graph one by one; invalid ones are left out.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class RefusedEdge(Struct, frozen=True):
 
 
 class Gate:
-    """Edges of a workspace, checked one by one; `coming` are the edges that will be checked."""
+    """Checks the edges of a workspace one by one; `coming` are the edges to check."""
 
     def __init__(self, db: Connection, resource_id: str, coming: Iterable[Edge]) -> None:
         self._db = db
@@ -56,7 +56,7 @@ class Gate:
         self._epics = questions.list_ids_of_type(db, resource_id, "epic")
 
     def admit(self, edge: Edge) -> RefusedEdge | None:
-        """Return the reason to refuse an edge, or admit it and return None."""
+        """Add an edge and return None, or return the reason to refuse it."""
         task, on, kind = edge
         if kind not in (BLOCKS, PARENT):
             return RefusedEdge("a task cannot depend on itself") if task == on else None
@@ -71,7 +71,7 @@ class Gate:
 
 
 class LeftOutEdge(Struct, frozen=True):
-    """Edge that was not imported: the handles of its tasks, its type, and why."""
+    """Edge that was not imported: the handles of its tasks, its type, and the reason."""
 
     task: str
     on: str
@@ -80,7 +80,7 @@ class LeftOutEdge(Struct, frozen=True):
 
 
 class DifferingTask(Struct, frozen=True):
-    """Task that is not the same here and in the import, which was not taken: its handle, and why."""
+    """Task that differs from the import, which was not applied: its handle, and the reason."""
 
     task: str
     reason: str
@@ -89,9 +89,9 @@ class DifferingTask(Struct, frozen=True):
 class ImportResult(Struct, frozen=True):
     """Result of an import.
 
-    How many tasks and edges were added, how many tasks were replaced by their newer version, how many stay as they
-    are, those that differ or were deleted here, the edges that were left out, the closed epics that have an open part
-    and were opened for it, and how many tasks belong to another workspace of the database.
+    Number of tasks and edges added, tasks replaced by a newer version, unchanged tasks, tasks that differ or were
+    deleted here, edges left out, closed epics reopened for an open part, and number of tasks that belong to another
+    workspace of the database.
     """
 
     tasks: int
@@ -105,10 +105,10 @@ class ImportResult(Struct, frozen=True):
 
 
 class _SortedImport(Struct):
-    """Lines of an import, sorted by what becomes of them."""
+    """Lines of an import, sorted by their outcome."""
 
     added: list[tuple[Task, Json, int]] = []
-    newer: list[tuple[Task, Task, Json, int]] = []  # the task here, and as it is in the import
+    newer: list[tuple[Task, Task, Json, int]] = []  # the task here and in the import
     same: int = 0
     elsewhere: int = 0
     differing: list[DifferingTask] = []
@@ -117,7 +117,7 @@ class _SortedImport(Struct):
 def export(db: Database, resource_id: str) -> list[Json]:
     """Return all tasks of the workspace, oldest first, with their full text and without claims.
 
-    `based_on`: the `updated_at` of the imported version that a task was made from, so that it can go back.
+    `based_on`: the `updated_at` of the imported version of a task, so that it can be exported back.
     """
     versions = rows.map_versions(db, resource_id)
     edges: dict[str, list[Json]] = {}
@@ -162,15 +162,15 @@ def _number_lines(lines: Iterable[Json | str]) -> Iterator[tuple[int, Json]]:
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a JSON Lines text at line feeds alone: other Unicode line ends may be inside its strings."""
+    """Split a JSON Lines text at line feeds only: its strings may contain other Unicode line ends."""
     return text.split("\n")
 
 
 def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> ImportResult:
     """Add the tasks of an export (lines or objects), in one transaction.
 
-    A task that exists is replaced by a newer version if it was not changed here since. A refused value refuses all of
-    them; an edge that would be a deadlock is left out and reported.
+    An existing task is replaced by a newer version if it was not changed here since. An invalid value refuses the
+    import; an edge that would be a deadlock is left out and reported.
     """
     try:
         read = _sort_lines(db, actor, lines)
@@ -197,14 +197,14 @@ def import_tasks(db: Database, actor: Actor, lines: Iterable[Json | str]) -> Imp
 
 
 def _link(db: Database, actor: Actor, task: Task, line: Json) -> None:
-    """Link a task to those messages of a line that exist here."""
+    """Link a task to the messages of a line that exist here."""
     for message in line.get("messages") or ():
         if message_store.get(db, str(message)) is not None:
             rows.add_link(db, task.id, str(message), "reference", actor.now)
 
 
 def _sort_lines(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _SortedImport:
-    """Add the tasks that do not exist yet, and tell of the others which version is the newer one.
+    """Add new tasks, and determine the newer version of the others.
 
     Raises `TaskError` with the number of a refused line.
     """
@@ -232,7 +232,7 @@ def _sort_lines(db: Database, actor: Actor, lines: Iterable[Json | str]) -> _Sor
 
 
 def _is_out_of_reach(db: Database, actor: Actor, task_id: str, here: Task | None, out: _SortedImport) -> bool:
-    """Return whether a task belongs to another workspace, or was deleted here, and note it."""
+    """Return whether a task belongs to another workspace, or was deleted here, and record it."""
     workspace, handle = questions.find_place(db, task_id) or (actor.resource_id, "")
     if workspace != actor.resource_id:
         out.elsewhere += 1
@@ -244,7 +244,7 @@ def _is_out_of_reach(db: Database, actor: Actor, task_id: str, here: Task | None
 
 
 def _find_changes(here: Task, other: Task) -> Json:
-    """Return the fields of an imported version that differ; the texts of a shrunk task are not compared."""
+    """Return the fields that differ in an imported version, except texts of a shrunk task."""
     status = "open" if here.status == "in_progress" else here.status
     local = {name: getattr(here, name) for name in COMPARED} | {"status": status}
     local["metadata"] = {k: v for k, v in here.metadata.items() if k not in rows.SOURCE_KEYS}
@@ -255,7 +255,7 @@ def _find_changes(here: Task, other: Task) -> Json:
 
 
 def _explain_kept(db: Database, here: Task, other: Task, line: Json) -> str:
-    """Return why an imported version is not taken; "" if it is newer, and nothing was changed here since."""
+    """Return why an imported version is refused; "" if it is newer and nothing was changed here since."""
     if other.updated_at <= here.updated_at:
         return "the one here is newer" if other.updated_at < here.updated_at else "changed at the same moment"
     based_on = line.get("based_on")
@@ -264,7 +264,7 @@ def _explain_kept(db: Database, here: Task, other: Task, line: Json) -> str:
 
 
 def _replace(db: Database, actor: Actor, here: Task, newer: Task, batch: str) -> None:
-    """Give a task the fields of a newer version."""
+    """Replace the fields of a task by those of a newer version."""
     values = _find_changes(here, newer)
     rows.unshrink(db, here.id, actor.now)
     if "labels" in values:
@@ -290,7 +290,7 @@ def _read_edges(db: Database, actor: Actor, task: Task, line: Json, number: int)
 
 
 def _connect(db: Database, actor: Actor, wanted: list[Edge]) -> tuple[int, tuple[LeftOutEdge, ...]]:
-    """Add the edges that are allowed; return how many, and those that were left out."""
+    """Add the allowed edges; return their number, and the edges left out."""
     gate, added = Gate(db, actor.resource_id, wanted), 0
     out: list[tuple[Edge, str]] = []
     for edge in wanted:
@@ -336,7 +336,7 @@ def _make_task(db: Database, actor: Actor, line: Json) -> Task:
 
 
 def _choose_handle(db: Database, actor: Actor, line: Json) -> str:
-    """Return the handle that a line names if it is free here, else a new one."""
+    """Return the handle in a line if it is free here, else a new one."""
     handle = str(line.get("handle") or "")
     if handle and len(handle) <= 40 and not questions.has_handle(db, actor.resource_id, handle):
         return handle

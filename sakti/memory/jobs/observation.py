@@ -1,7 +1,7 @@
-"""Observe a thread: turn messages into groups of the log, one observation of a thread at a time.
+"""Observe a thread: turn messages into groups of the log, one observation per thread at a time.
 
-In the background groups are buffered, to be activated later; while a caller waits they go into the log at once. The
-lease holds across windows.
+In the background, groups are buffered for a later activation; if a caller waits, they enter the log at once. The
+lease also excludes other windows.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ HARMLESS = ("busy", "conflict", "lease_lost")  # codes: another window did the w
 
 
 class _ObservationRun(Struct, frozen=True):
-    """One run of the job: its events, the user's focus, and the groups made so far."""
+    """One run of the job: its events, the user's focus, and the groups so far."""
 
     operation: Operation
     focus: str
@@ -79,7 +79,7 @@ class Observation:
     def _is_due(self, messages: Sequence[Message], *, at_end: bool) -> bool:
         """Return whether these messages are enough for a background observation."""
         window, numbers = self.state.window, self.state.numbers
-        # a backlog is always caught up with in the background, whatever the interval
+        # a backlog is always reduced in the background, whatever the interval
         behind = self.state.phase is Phase.CATCHING_UP
         if numbers.buffer is None and not behind:
             return False
@@ -89,13 +89,13 @@ class Observation:
             return False
         boundary = window.record.last_buffered_at_tokens
         crossed = policy.has_crossed_interval(window.pending, boundary, interval, numbers.threshold)
-        # a long prompt that the last observation left out may be an interval's worth by itself
+        # a long prompt left out of the last observation may fill an interval by itself
         return behind or crossed or tokens >= interval
 
     async def now(self, messages: Sequence[Message], focus: str = "", into: list[Group] | None = None) -> bool:
-        """Observe `messages`, right behind the cursor, slice by slice; False if nothing was observed.
+        """Observe `messages`, directly after the cursor, slice by slice; False if nothing was observed.
 
-        `into` gets the groups made. The work continues when the caller is cancelled, unless it is stopped.
+        The new groups are added to `into`. The work continues if the caller is cancelled, unless it is stopped.
         """
         if not messages or self.running() is not None:
             return False
@@ -104,7 +104,7 @@ class Observation:
     def begin_now(
         self, messages: Sequence[Message], focus: str = "", into: list[Group] | None = None
     ) -> asyncio.Task[bool]:
-        """Begin to observe as `now` does, while nothing else runs."""
+        """Begin to observe like `now`, if nothing else is running."""
         self.state.signal(Signal.WAIT)
         return self._begin(list(messages), "observation", focus, [] if into is None else into)
 
@@ -112,7 +112,7 @@ class Observation:
         self, messages: list[Message], name: Literal["observation", "buffering"], focus: str, groups: list[Group]
     ) -> asyncio.Task[bool]:
         self.task = asyncio.create_task(self._run(messages, name, focus, groups))
-        self.task.add_done_callback(lambda _task: self.state.notify())  # only now it no longer runs
+        self.task.add_done_callback(lambda _task: self.state.notify())  # the job counts as running until this point
         return self.task
 
     async def join(self) -> None:
@@ -175,7 +175,7 @@ class Observation:
         window, operation, buffering = state.window, run.operation, run.is_buffering
 
         stored: tuple[int, int] | None = None
-        before: list[LogLine] = []  # read before the request is written, which shows the log as it is then
+        before: list[LogLine] = []  # read before the request, which shows the log in this state
 
         def begin(db: Database) -> None:
             nonlocal stored, before
@@ -187,7 +187,7 @@ class Observation:
 
         async with self.leases.hold(window.record.id, "observing", window.thread.id, begin) as held:
             state.failpoint("buffer.begin" if buffering else "observe.begin")
-            if stored != state.window.revision:  # another window observed some of it before the lease was ours
+            if stored != state.window.revision:  # another window observed some messages before this one got the lease
                 await state.refresh()
             if not buffering and state.window.ready():
                 return  # buffered groups go into the log first
@@ -204,7 +204,7 @@ class Observation:
     def _load_pending(self, messages: list[Message]) -> list[Message]:
         """Return the messages not yet observed by another window.
 
-        Raises `MemoryFailure` (conflict) if there are no such messages.
+        Raises `MemoryFailure` (conflict) if there are none.
         """
         ids = {m.id for m in messages}
         pending = [m for m in self.state.window.find_uncovered_messages() if m.id in ids]
@@ -243,7 +243,7 @@ class Observation:
         await finish_commit(commit())
 
     def _name_thread(self, group: Group) -> Json:
-        """Return the title that a group in a log of several threads keeps for its thread."""
+        """Return the title that a group in a shared log stores for its thread."""
         window = self.state.window
         if window.record.scope != "resource":
             return {}
@@ -272,21 +272,21 @@ class Observation:
         )
 
     def _load_earlier(self, index: int) -> tuple[list[Group], list[str]]:
-        """Return the groups before a message, and the texts of the log that are this thread's past."""
+        """Return the groups before a message, and the texts of the log about this thread's past."""
         window = self.state.window
         earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < index)]
         if window.record.scope != "resource":
             return earlier, [g.text for g in earlier]
-        ancestry = shared.get_lineage(window.thread)  # other threads' work does not belong to this thread's state
+        ancestry = shared.get_lineage(window.thread)  # work in other threads does not belong to this thread's state
         texts = [shared.select_lineage_text(g, ancestry) for g in earlier]
         return [g for g in earlier if shared.is_of_lineage(list_spans(g), ancestry)], texts
 
 
-WITHOUT_MODEL_S = 1.0  # the longest time that a job takes once its model is given up
+WITHOUT_MODEL_S = 1.0  # longest time of a job without its model
 
 
 def _find_newest_task(groups: Sequence[Group]) -> tuple[str | None, str | None] | None:
-    """Return task and suggested response of the newest group that has one."""
+    """Return task and suggested response of the newest group that has them."""
     last = next((g for g in reversed(groups) if g.current_task or g.suggested_response), None)
     return None if last is None else (last.current_task, last.suggested_response)
 
@@ -296,9 +296,9 @@ def _find_newest_timezone(groups: Sequence[Group]) -> str:
 
 
 class Patience:
-    """Time that a turn may wait for jobs; one that outlasts it is not waited for again.
+    """Time that a turn may wait for jobs; a job that exceeds it is not waited for again.
 
-    When it is over, `give_up_model` may let a job end without its model; it returns whether it did.
+    When it is over, `give_up_model` may let a job end without its model, and returns whether it did.
     """
 
     def __init__(self, limit: float = TURN_WAIT_S, give_up_model: Callable[[], bool] = lambda: False) -> None:
@@ -307,7 +307,7 @@ class Patience:
         self._late: asyncio.Task[object] | None = None
 
     def renew(self) -> None:
-        """Restore the complete time for a new turn."""
+        """Restore the full time for a new turn."""
         self._left = self.limit
 
     @property
@@ -316,7 +316,10 @@ class Patience:
         return self._late is not None and not self._late.done()
 
     async def wait(self, task: asyncio.Task[object]) -> bool:
-        """Wait for a job within the turn's remaining time; return whether it ended. It may go on."""
+        """Wait for a job within the turn's remaining time; return whether it ended.
+
+        The job may continue.
+        """
         if task is not self._late:
             started = time.monotonic()
             await asyncio.wait([task], timeout=max(0.0, self._left))
@@ -339,10 +342,10 @@ def _must_wait(state: MemoryState, observation: Observation) -> bool:
 
 
 async def wait_for_messages(state: MemoryState, observation: Observation, patience: Patience) -> None:
-    """Wait while pending messages exceed `block_after`, or the threshold with nothing buffered or running.
+    """Wait while too many messages are pending.
 
-    It ends when that no longer holds, when nothing more can be done, or with the turn's patience. Groups buffered here
-    or in another window are activated on the way.
+    That is more than `block_after`, or the threshold with nothing buffered or running. The wait also ends if nothing
+    more can be done, or with the turn's patience. Groups buffered here or in another window are activated meanwhile.
     """
     may_join_others = True
     while _must_wait(state, observation):
@@ -366,7 +369,7 @@ async def wait_for_messages(state: MemoryState, observation: Observation, patien
 
 
 def _select_next_messages(state: MemoryState) -> list[Message]:
-    """Return the messages that can be observed at once; empty while some are buffered."""
+    """Return the messages that can be observed at once; empty while groups are buffered."""
     if state.window.ready():
         return []
     numbers, messages = state.numbers, state.window.find_uncovered_messages()

@@ -17,7 +17,7 @@ from sakti.store import files, leases
 from sakti.store.database import Database, Store
 from sakti.store.memory import Group, ResultLease
 
-# Names of the figures in the events: tokens to read, tokens that were read, tokens written.
+# Names of the numbers in the events: tokens to read, tokens that were read, tokens written.
 _FIELDS = {
     "observation": ("tokens_to_observe", "tokens_observed", "observation_tokens"),
     "buffering": ("tokens_to_buffer", "tokens_buffered", "buffered_tokens"),
@@ -25,7 +25,10 @@ _FIELDS = {
 
 
 class Operation(Struct, frozen=True):
-    """One job: its kind, record and settings; `tokens` go in, `started` in Unix ms."""
+    """One job: its kind, record and settings.
+
+    `tokens` are its input, `started` is in Unix ms.
+    """
 
     cycle_id: str
     name: Literal["observation", "buffering"]
@@ -102,16 +105,16 @@ class Operation(Struct, frozen=True):
         )
 
 
-POLL_S = 0.1  # between two looks at another window's lease
+POLL_S = 0.1  # seconds between two checks of another window's lease
 
 
 class Leases(Struct, frozen=True):
-    """Leases of one engine; `owner` is its name in them, `patience` the seconds it waits for others."""
+    """Leases of one engine; `owner` is its name in them, `patience` the seconds to wait for others."""
 
     store: Store
     owner: str
     patience: float = PATIENCE_S
-    _ended: set[str] = field(default_factory=set[str])  # operations whose leases went with their last result
+    _ended: set[str] = field(default_factory=set[str])  # operations whose lease was released with their last result
 
     @contextlib.asynccontextmanager
     async def hold(
@@ -121,9 +124,9 @@ class Leases(Struct, frozen=True):
         thread_id: str = "",
         start: Callable[[Database], None] | None = None,
     ) -> AsyncGenerator[ResultLease]:
-        """Hold a lease for the time of the block; `start` runs in the transaction that acquires it.
+        """Hold a lease during the block; `start` runs in the transaction that acquires it.
 
-        Raises `MemoryFailure` (busy) when another window holds it: then nothing was written.
+        Raises `MemoryFailure` (busy) if another window holds it: then nothing was written.
         """
         held = ResultLease(kind, self.owner, self.store.ids.new(), thread_id)
 
@@ -160,7 +163,7 @@ class Leases(Struct, frozen=True):
         self._ended.add(held.operation_id)
 
     async def _release(self, record_id: str, held: ResultLease) -> None:
-        with contextlib.suppress(SaktiError, RuntimeError):  # a closed store has no leases to give back
+        with contextlib.suppress(SaktiError, RuntimeError):  # a closed store has no leases to release
             await asyncio.shield(
                 self.store.write(
                     leases.release,
@@ -173,7 +176,7 @@ class Leases(Struct, frozen=True):
             )
 
     async def _keep_renewing(self, record_id: str, held: ResultLease) -> None:
-        # real seconds on purpose: other processes look at this row, whatever clock tests inject here
+        # real seconds on purpose: other processes read this row, whatever clock tests inject here
         while True:
             await asyncio.sleep(leases.HEARTBEAT_S)
             with contextlib.suppress(SaktiError):
@@ -206,7 +209,7 @@ class Leases(Struct, frozen=True):
 
     @contextlib.asynccontextmanager
     async def turn(self, thread_id: str) -> AsyncGenerator[None]:
-        """Hold the thread's turn lease for a manual operation; a running turn of the same owner is enough.
+        """Hold the thread's turn lease for a manual operation; a running turn of the same owner suffices.
 
         Raises `MemoryFailure` (busy) while another window runs a turn.
         """

@@ -21,14 +21,15 @@ from sakti.store.database import Database
 from sakti.store.memory import Add, Group, UndoReflection
 
 TAIL_MS, TAIL_LINES = 24 * policy.HOUR, 50
-LEAST_SHARE = 0.25  # of the input's tokens, which a reflection may always have: well above `quality.TOKEN_SHARE`
+LEAST_SHARE = 0.25  # least share of the input that a reflection may keep: well above `quality.TOKEN_SHARE`
 UNDO_INTERVALS = 5  # after an undo the log has to grow by this fraction (1/5) of its threshold
 
 
 class ReflectionUndone(Struct, frozen=True):
     """Undone reflection.
 
-    Its generation, how many groups it had merged, and how many of its lines had been corrected (they go with it).
+    Its generation, the number of groups that it had merged, and the number of its lines that had been corrected,
+    which are lost.
     """
 
     group_id: str
@@ -40,8 +41,8 @@ class ReflectionUndone(Struct, frozen=True):
 def select_groups(active: Sequence[Group], reflect_at: int, now: int) -> list[Group]:
     """Return the older part of a log to condense.
 
-    Reflections that fill more than half of the threshold `reflect_at` go alone, first; else everything goes but the
-    newest observations.
+    Reflections that fill more than half of the threshold `reflect_at` are condensed first, by themselves; otherwise
+    everything except the newest observations.
     """
     reflections = [g for g in active if g.kind == "reflection"]
     if len(reflections) > 1 and _count_tokens(reflections) > reflect_at / 2:
@@ -50,7 +51,7 @@ def select_groups(active: Sequence[Group], reflect_at: int, now: int) -> list[Gr
 
 
 def _count_recent(active: Sequence[Group], reflect_at: int, now: int) -> int:
-    """Return how many groups stay: 24 hours or 50 lines, if they fit a third of the threshold."""
+    """Return how many groups to keep: 24 hours or 50 lines, if they fit a third of the threshold."""
     count, rows, tokens = 0, 0, 0
     for group in reversed([g for g in active if g.kind == "observation"]):
         is_recent = now - group.created_at < TAIL_MS or rows < TAIL_LINES
@@ -76,7 +77,7 @@ class Reflection:
         return self.task if self.task is not None and not self.task.done() else None
 
     def start(self) -> None:
-        """Start in the background from the log's share of the threshold on; the result is buffered."""
+        """Start in the background at a share of the log's threshold; the result is buffered."""
         state, numbers = self.state, self.state.numbers
         if numbers.reflect_from is None or state.phase in RESTING:
             return
@@ -84,7 +85,7 @@ class Reflection:
             self.begin(1)
 
     def begin(self, level: int, *, whole: bool = False) -> bool:
-        """Start at a level; False if one is running or buffered, or there is nothing (new) to condense.
+        """Start at a compression level; False if one is running or buffered, or nothing new can be condensed.
 
         `whole`: at the user's request the complete log is condensed, however small it is.
         """
@@ -101,13 +102,13 @@ class Reflection:
             return False
         state.signal_reflection(ReflectionSignal.BEGIN)
         self.task = asyncio.create_task(self._run(groups, level, tokens, state.window.record.corrections))
-        self.task.add_done_callback(lambda _task: state.notify())  # only now it no longer runs
+        self.task.add_done_callback(lambda _task: state.notify())  # the job counts as running until this point
         return True
 
     async def settle(self, patience: Patience) -> None:
         """Wait before a request for a due reflection, then activate it.
 
-        It waits above `reflect_block_after`, or at the threshold if there is no background work, and at most for the
+        It waits above `reflect_block_after`, or at the threshold without background work, for no longer than the
         turn's patience.
         """
         state = self.state
@@ -127,7 +128,7 @@ class Reflection:
             await asyncio.wait([running])
 
     async def undo(self, generation: int | None = None) -> ReflectionUndone:
-        """Undo a reflection, the newest by default; one that is being made from it is discarded.
+        """Undo a reflection, the newest by default; a running one that is based on it is discarded.
 
         Raises `MemoryFailure`: not_found, conflict.
         """
@@ -175,7 +176,7 @@ class Reflection:
             ids = [g.id for g in groups]
             memory_store.require_condensable(
                 db, window.record.id, ids, corrections
-            )  # else the model would be asked in vain
+            )  # otherwise the model call would be wasted
             before = self.worker.read_inputs(db, window.record.id, ids)
 
         async with self.leases.hold(window.record.id, "reflecting", start=begin) as held:

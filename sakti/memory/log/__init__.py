@@ -1,1 +1,1 @@
-"""Text of the log: `parse` cleans answers, `lines` reads rows, `dates` shows distances. Pure."""
+"""Text of the log: `parse` cleans answers, `lines` parses rows, `dates` adds distances. Pure."""

@@ -1,7 +1,7 @@
-"""Compute with dates in the log: their distance, and the gaps between them. Pure; times in UTC ms.
+"""Compute with dates in the log: distances to today, and gaps between them. Pure; times in UTC ms.
 
-The log dates observations absolutely, so that it never has to be rewritten; the distance to today is added when it is
-rendered, computed from the day, so it changes once a day.
+The log has absolute dates, so that it never has to be rewritten. The distance to today is added when it is rendered;
+it is computed from the day, so it changes once a day.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sakti.core.lazy import lazy_pattern
 
-# The characters that \s and String.trim know there. Python's \s also has 0x1c-0x1f and 0x85, and not 0xfeff.
+# The characters of \s and String.trim in JavaScript. Python's \s also has 0x1c-0x1f and 0x85, and lacks 0xfeff.
 SPACE = "\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
 S = f"[{SPACE}]"
 _SPACES = re.sub(r"\u2000-\u200a", "".join(map(chr, range(0x2000, 0x200B))), SPACE)
@@ -39,7 +39,7 @@ def encode_utf16(text: str) -> bytes:
 
 
 def cut(text: str, limit: int) -> str:
-    """Return the first `limit` UTF-16 units; drop a surrogate pair across the end."""
+    """Return the first `limit` UTF-16 units; a surrogate pair across the end is dropped."""
     if count_utf16(text) <= limit:
         return text
     head = encode_utf16(text)[: 2 * limit].decode("utf-16-le", "surrogatepass")
@@ -238,7 +238,7 @@ _RELATIVE = lazy_pattern(
 
 
 def resolve_relative(text: str, time: int, timezone: str | None) -> str:
-    """Return the dates that "tomorrow" or "vor 3 Tagen" mean, said at `time`: "Jan 16, 2026"."""
+    """Return the dates, such as "Jan 16, 2026", of "tomorrow" or "vor 3 Tagen", relative to `time`."""
     today = datetime.fromtimestamp(time / 1000, load_zone(timezone)).date()
     days = (_count_days_ahead(match, today.weekday()) for match in _RELATIVE.finditer(text))
     dates = (today + timedelta(days=ahead) for ahead in days if ahead is not None)
@@ -246,7 +246,7 @@ def resolve_relative(text: str, time: int, timezone: str | None) -> str:
 
 
 def _count_days_to_weekday(match: re.Match[str], weekday: int) -> int:
-    """Return the days to the next or last weekday of a name; 1 to 7 either way."""
+    """Return the days to the next or last weekday of that name; 1 to 7 in either direction."""
     target = _WEEKDAYS[(match["english"] or match["german"]).casefold()]
     if match["which"].casefold().startswith(("last", "letzte", "vergangene")):
         return -((weekday - target - 1) % 7 + 1)
@@ -281,7 +281,6 @@ def format_day(time: int, timezone: str | None) -> str:
 
 
 def format_clock(time: int, timezone: str | None) -> str:
-    """Format the local time: `14:30`."""
     return datetime.fromtimestamp(time / 1000, load_zone(timezone)).strftime("%H:%M")
 
 

@@ -30,12 +30,12 @@ _PATH = lazy_pattern(
     rf"(?<![\w./-])((?:[\w.@~-]+/)+[\w.@-]*\.\w{{1,8}}|/?(?:[\w.@~-]+/)+[\w.@-]+\.\w{{1,8}}|[\w@-][\w.@-]*\.(?:{_EXTENSION}))"
     r"(?::(\d+)(?:-(\d+))?)?(?![\w/])"
 )
-# The beginning of a line that was noted without a model: sign, time, and who said it.
+# The beginning of a line noted without a model: symbol, time, and speaker.
 _HEAD = lazy_pattern(
     r"(?P<sign>\* (?:(?:🔴|🟡|🟢|✅)\ufe0f? )?)\((?P<hour>\d{1,2}):(?P<minute>\d\d)\) "
     r"(?P<speaker>(?:User|Agent)(?: [a-z]+){0,2}: )"
 )
-SITTING = 30  # minutes after a time in which lines need none
+SITTING = 30  # minutes within which the lines share a time
 _FIELD = lazy_pattern(r"\s*([A-Za-z][\w -]{0,30}):\s+(\S.*)")
 _LINES = lazy_pattern(r"\blines?\s+(\d+)(?:\s*[-–]\s*(\d+))?")
 
@@ -73,7 +73,7 @@ def iter_rows(text: str) -> Iterator[LogRow]:
 _Parsed: TypeAlias = tuple[str, Priority, int, str, tuple[str, ...], tuple[str, ...]]
 
 
-@lru_cache(4_096)  # a log is read again with each observation, nearly as it was
+@lru_cache(4_096)  # each observation parses the log again, mostly unchanged
 def _parse_line(raw: str) -> _Parsed | None:
     match = _LINE.fullmatch(raw)
     if match is None or not match["content"].strip():
@@ -86,7 +86,7 @@ def _parse_line(raw: str) -> _Parsed | None:
 
 
 def apply_corrections(text: str, changes: Mapping[int, str | None]) -> str:
-    """Apply corrections to a log: line number → other content, or None for a removed line.
+    """Apply corrections to a log: line number → new content, or None for a removed line.
 
     A date header without lines is removed, too.
     """
@@ -106,7 +106,7 @@ def apply_corrections(text: str, changes: Mapping[int, str | None]) -> str:
 
 
 def _match_numbered(raw: str) -> re.Match[str] | None:
-    """Return the parts of a line that counts; None for blank lines and date headers."""
+    """Return the parts of a numbered line; None for blank lines and date headers."""
     match = None if _is_header(raw) else _LINE.fullmatch(raw)
     return match if match is not None and match["content"].strip() else None
 
@@ -116,12 +116,12 @@ def _is_header(line: str) -> bool:
 
 
 def _has_line_below(lines: Sequence[str]) -> bool:
-    """Return whether the first line with text is no date header."""
+    """Return whether the first non-empty line is no date header."""
     return next((not _is_header(line) for line in lines if line.strip()), False)
 
 
 def with_high_priority(text: str, numbers: Collection[int]) -> str:
-    """Return a log whose lines of these numbers are important."""
+    """Mark the lines of these numbers in a log as important."""
     out = text.split("\n")
     at = [n for n, raw in enumerate(out) if raw.strip() and not _HEADER.fullmatch(raw.strip()) and _parse_line(raw)]
     for number in numbers:
@@ -132,7 +132,7 @@ def with_high_priority(text: str, numbers: Collection[int]) -> str:
 
 
 def with_sections(text: str, sections: Iterable[tuple[str, str]]) -> tuple[str, dict[str, str]]:
-    """Append the lines of sections (name, line) to a log, without those it has already.
+    """Append the lines of sections (name, line) to a log, except those that it already has.
 
     Also return the section of each line, by the line's content.
     """
@@ -156,10 +156,10 @@ def parse_fields(content: str) -> dict[str, str]:
 
 
 def share_heads(text: str) -> str:
-    """Return a log without the heads and times of lines that the line above has as well.
+    """Remove speakers and times from a log that repeat those of the line above.
 
-    Of what one speaker says in a row the first line has the head, and the others are nested below it. A time holds for
-    half an hour. Marked lines stay, as marks name times; so do those that a model wrote.
+    The first of several consecutive lines of a speaker keeps the speaker, and the others are nested below it. A time
+    holds for half an hour. Marked lines stay, since marks name times; so do those that a model wrote.
     """
     out: list[str] = []
     shown, above = -SITTING, ""
@@ -180,7 +180,7 @@ def share_heads(text: str) -> str:
 
 
 def find_references(text: str) -> tuple[list[str], list[str]]:
-    """Return the files that a line names, and the line numbers ("12" or "12-40")."""
+    """Return the files named in a line, and the line numbers ("12" or "12-40")."""
     files: dict[str, None] = {}
     numbers: dict[str, None] = {}
     for path, first, last in _PATH.findall(text):

@@ -1,7 +1,7 @@
 """Parse the answer of an Observer or Reflector leniently, then clean it for storing. Pure.
 
 `parse_*`, `sanitize_observation_lines`, `detect_degenerate_repetition` and the anchors conform to the golden vectors.
-`clean` is a step of our own after them: no tag ever reaches the store.
+`clean` is a separate step after them, so that no tag ever reaches the store.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHORTEST, _WINDOW, _SAMPLES, _WINDOW_SHARE = 2_000, 200, 50, 0.4
 
 
 class Parsed(Struct, frozen=True):
-    """Parsed answer; `degenerate`: it repeats itself endlessly and holds nothing."""
+    """Parsed answer; `degenerate`: it repeats itself endlessly and has no content."""
 
     observations: str
     current_task: str | None = None
@@ -37,7 +37,7 @@ class Parsed(Struct, frozen=True):
 
 
 def detect_degenerate_repetition(text: str) -> bool:
-    """Return whether a model got stuck: the same windows or lines over and over, or one endless line."""
+    """Return whether a model got stuck: repeated windows or lines, or one endless line."""
     data = dates.encode_utf16(text)
     size = len(data) // 2
     if size < _SHORTEST:
@@ -113,7 +113,7 @@ _OTHER_TAGS = "observations|current-task|suggested-response|thread-title"
 
 
 def take_sections(text: str, names: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
-    """Split the sections of these names off an answer; return the rest, and (name, line) of their lines.
+    """Split the named sections off an answer; return the rest, and their lines as (name, line).
 
     An unclosed section ends where the next one begins; a tag without its counterpart is removed.
     """
@@ -204,7 +204,7 @@ _HIDDEN = lazy_pattern(
 
 
 def _drop_impossible_time(match: re.Match[str]) -> str:
-    """Return the beginning of a line without its time if no clock shows it."""
+    """Remove an impossible time from the beginning of a line."""
     clock = _CLOCK.fullmatch(match["time"])
     hours = range(1, 13) if clock and clock["half"] else range(24)
     return match[0] if clock and int(clock["hour"]) in hours else match["head"]
@@ -213,8 +213,8 @@ def _drop_impossible_time(match: re.Match[str]) -> str:
 def clean(text: str) -> str:
     """Clean a log for storing.
 
-    No tags of ours, anchors, control characters, lone surrogates, impossible times or surrounding code fence; list
-    signs become `*`; at most one empty line in a row.
+    Removes our tags, anchors, control characters, lone surrogates, impossible times and a surrounding code fence;
+    bullets become `*`; consecutive empty lines become one.
     """
     text = _OUR_BLOCKS.sub("", text)
     text = strip_ephemeral_anchor_ids(text)

@@ -2,7 +2,7 @@
 
 Pure.
 
-Every pattern looks at a bounded part of a line, so that the time for any line grows with its length only.
+Every pattern examines a bounded part of a line, so that the time is linear in the length of the line.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Kind: TypeAlias = Literal[
     "url", "quote", "path", "host", "hash", "date", "number", "version", "symbol", "name", "speaker"
 ]
 
-WORD = 200  # characters of a word that are looked at
+WORD = 200  # characters of a word that are examined
 _LONG = lazy_pattern(rf"(?<!\S)(\S{{{WORD}}})\S+")
 _URL = lazy_pattern(r"\b[a-z][a-z0-9+.-]{1,12}://[^\s)>\]\"'`]{1,200}", re.IGNORECASE)
 _QUOTED = lazy_pattern(r"`([^`\n]{2,200})`|\"([^\"\n]{3,200})\"|“([^”\n]{3,200})”")
@@ -86,7 +86,7 @@ QUANTITY = lazy_pattern(
 )
 _VERSION = lazy_pattern(r"(?<![\w./:-])v?\d{1,9}\.\d{1,9}(?:\.\d{1,9}){0,4}(?:[-+][\w.]{1,40})?(?![\w/%])")
 NUMBER = lazy_pattern(FIGURE, re.IGNORECASE)
-_COUNTS = lazy_pattern(r"\s[^\W\d_]{3,40}")  # a single digit counts if it counts something, or is set
+_COUNTS = lazy_pattern(r"\s[^\W\d_]{3,40}")  # a single digit counts if it precedes a noun, or is assigned
 _IS_VALUE = lazy_pattern(
     r"(?:\b(?:(?-i:[A-Z][a-z]+)|to|from|is|are|at|of|after|every|auf|ist|von|nach|alle)|[=:])\s$", re.IGNORECASE
 )
@@ -121,13 +121,13 @@ CLOCK = lazy_pattern(
     r"(?<![\d:.])(?P<h>\d{1,2}):(?P<min>\d\d)(?::\d\d)?(?![\d:])\s?(?P<half>[ap]\.?m\b)?", re.IGNORECASE
 )
 _NAME = lazy_pattern(r"(?<![\w'’./@#-])[A-ZÄÖÜØÅÉ][a-zà-öø-ÿß]{2,40}(?![\w.@/-]*[\w@/])")
-_BEGINS = lazy_pattern(r"(?:^|[.!?:;|*(\[\"“„→>–—/]|->)\s*$")  # the next word has a capital anyway
+_BEGINS = lazy_pattern(r"(?:^|[.!?:;|*(\[\"“„→>–—/]|->)\s*$")  # the next word has a capital in any case
 _TITLE = lazy_pattern(r"\b(?:Herrn?|Frau|Dr\.|Prof\.|Kolleg(?:e|in|en))\s$")
 _GERMAN = frozenset(
     "die des ein eine einen einem von zu zum noch nur nie ergänzte las fand hat "
     "alle vorher waren es wurde werden dass möchte keine beim bis nach seit aus sich noch als wie".split()
 )
-# Who or what anybody may name without having heard of it.
+# Names that need no source: everybody knows them.
 _COMMON = frozenset(
     """user agent assistant observer english german deutsch englisch french spanish monday tuesday wednesday thursday
     friday saturday sunday internet unicode ascii boolean regex readme primary secondary next goal""".split()
@@ -146,7 +146,7 @@ _NO_PERSON = lazy_pattern(
 
 
 class Claim(Struct, frozen=True):
-    """Exact claim of a line, as it is written there."""
+    """Exact claim of a line, in its spelling there."""
 
     kind: Kind
     text: str
@@ -166,12 +166,12 @@ _KINDS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 
 
 def iter_claims(content: str) -> Iterator[Claim]:
-    """Yield everything in a line that can be checked; nothing twice."""
+    """Yield all claims of a line that can be checked, without duplicates."""
     rest = original = cut(content)
     for match in _URL.finditer(rest):
         yield Claim("url", match[0].rstrip(".,;:"))
     rest = _URL.sub(_replace_by_blanks, rest)
-    for match in _QUOTED.finditer(rest):  # complete, before the paths inside it are removed
+    for match in _QUOTED.finditer(rest):  # the complete quotation, before the paths inside it are removed
         yield Claim("quote", match[0])
     rest = _QUOTED.sub(_replace_by_blanks, rest)
     for path in lines.find_references(rest)[0]:
@@ -192,7 +192,7 @@ def iter_claims(content: str) -> Iterator[Claim]:
 
 
 def cut(text: str) -> str:
-    """Cut overlong words, which patterns would take too long for."""
+    """Cut overlong words, on which patterns would take too long."""
     return _LONG.sub(r"\1", text)
 
 

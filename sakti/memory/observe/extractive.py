@@ -1,7 +1,7 @@
 """Observe without a model: take lines from the messages word for word.
 
-It takes milliseconds and is deterministic. The user's instructions go first and may take much of the room, traces of
-work get what is left; all of it in the order in which it happened.
+It takes milliseconds and is deterministic. The user's instructions come first and may take much of the room; traces
+of work get the rest. The lines are in chronological order.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ from sakti.memory.statements.sentences import (
 )
 
 NAME = "extractive"
-# (least weight, tokens of the log per token of messages, room where there are few): what lines of that weight may take,
-# with what those above them left. What the user states is noted whole while the log has room for it.
+# (least weight, tokens of the log per token of messages, least room): the room for lines of that weight, together
+# with the rest of the room above. The user's statements are noted in full while the log has room.
 STATED = 7.0
-TALK = 6.0  # what the agent says where it only talks
+TALK = 6.0  # weight of the agent's sentences in a conversation without tools
 ROOMS = ((STATED, 0.5, 60), (TALK, 0.4, 40), (4.0, 0.15, 40), (0.0, 0.06, 20))
 LONG, LONG_SHARE = 400, 0.2
-LINE_TOKENS = 12  # sign, time and speaker of a line
-LINE_CHARACTERS = MAX_LINE // 2  # of the texts that share a line: storing cuts a line at MAX_LINE
+LINE_TOKENS = 12  # symbol, time and speaker of a line
+LINE_CHARACTERS = MAX_LINE // 2  # of the texts that share a line: storing cuts lines at MAX_LINE
 STATED_CHARACTERS, SENTENCE_CHARACTERS, COMMAND_CHARACTERS, FILES = 2_000, 400, 120, 12
-# Of an output: characters and lines at its beginning, and as many at its end, and characters of a line.
+# Of an output: characters and lines at its beginning and at its end, and characters of a line.
 OUTPUT, OUTPUT_LINES, OUTPUT_LINE, STEP_LINES = 200_000, 2_000, 2_000, 50
-QUOTED_LINES = 300  # of a quotation
+QUOTED_LINES = 300  # most lines of a quotation
 OF_THE_MODE = 5.5  # least weight of a call that fills a key of the mode
-LABELLED = 3  # messages that begin with the same name
-CHARACTERS = 4  # of a token, about
-TASK_SENTENCES = 200  # sentences of a message that may state the task
-CANDIDATES = 20_000  # sentences of one observation
+LABELLED = 3  # number of messages with the same label
+CHARACTERS = 4  # characters per token, approximately
+TASK_SENTENCES = 200  # most sentences of a message that may state the task
+CANDIDATES = 20_000  # most sentences of one observation
 
 _ERROR = lazy_pattern(
     r"\b(?:[A-Z]\w*(?:Error|Exception)\b|error(?:\[\w+\])?:|fatal:|panic:|traceback|E\d{3,}\b|FAILED|FAIL\b|"
@@ -89,9 +89,9 @@ _CHANGES_FILES = lazy_pattern(r"write|edit|create|patch|replace|insert|save|rena
 
 
 class CandidateLine(Struct, frozen=True):
-    """Sentence that could be kept: higher `weight` first.
+    """Candidate sentence: higher `weight` first.
 
-    Those of one message with the same beginning (`lead`, `sign`) share a line.
+    Candidates of one message with the same beginning (`lead`, `sign`) share a line.
     """
 
     order: int
@@ -116,7 +116,7 @@ class ExtractiveObserver:
         return await run_in_slices(self.steps(request))
 
     def steps(self, request: ObserveInput) -> Generator[None, None, ObserveResult]:
-        """Do the work of `observe` in steps; each takes a small part of a slice however long a message is."""
+        """Do the work of `observe` in steps; each takes a small part of a slice, however long a message is."""
         count = self._counter.count
         size = sum(m.tokens for m in request.messages) or sum(count(m.text) for m in request.messages)
         chosen: list[CandidateLine] = []
@@ -141,7 +141,7 @@ class ExtractiveObserver:
                     room -= cost
                     remaining = max(0, remaining - cost)
             above = least
-            room = min(room, usual)  # of the log's room, only the user's statements get more
+            room = min(room, usual)  # only the user's statements may exceed the usual room
         chosen.extend(_iter_omitted(candidates, chosen))
         chosen.sort(key=lambda c: c.order)
         task = yield from _find_task(request)
@@ -172,7 +172,7 @@ class ExtractiveObserver:
 
 
 def _iter_omitted(candidates: Sequence[CandidateLine], chosen: Sequence[CandidateLine]) -> Iterator[CandidateLine]:
-    """Yield a line for each message whose own statements had no room, or only in part: it can be recalled."""
+    """Yield a line for each message whose own statements were omitted or cut: it can be recalled."""
     ids = {(c.order) for c in chosen}
     missing = [c for c in candidates if c.weight >= STATED and c.order not in ids]
     for message, rest in itertools.groupby(sorted(missing, key=lambda c: c.order), key=lambda c: c.message):
@@ -185,12 +185,12 @@ def _count_more(count: int, noun: str) -> str:
     return f"… {count} more {noun}{'' if count == 1 else 's'}"
 
 
-Found = tuple[float, str, str, str]  # weight, sign, lead, text
-Step = Found | None  # None: looked at, nothing found
+Found = tuple[float, str, str, str]  # weight, symbol, lead, text
+Step = Found | None  # None: nothing found
 
 
 def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Facts]]:
-    """Yield what each part of the messages tells, with the facts of a tool's call."""
+    """Yield the steps of each part of the messages, with the facts of tool calls."""
     reader = _PartReader(messages)
     for message in messages:
         for part in message.parts:
@@ -200,11 +200,11 @@ def _read_steps(messages: Sequence[Message]) -> Iterator[tuple[Message, Step, Fa
 
 
 class _PartReader:
-    """Reads the parts of messages in order: results belong to calls, and answers to questions."""
+    """Reads the parts of messages in order: results follow calls, and answers follow questions."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._calls: dict[str, ToolCallPart] = {}
-        self._is_question = False  # whether the agent's last words were a question
+        self._is_question = False  # whether the agent's last text was a question
         self._labels = {role: _label_of(messages, role) for role in ("user", "assistant")}
         self._only_talks = not any(isinstance(part, ToolCallPart) for message in messages for part in message.parts)
 
@@ -236,7 +236,7 @@ class _PartReader:
 
     def _read_result(self, part: ToolResultPart) -> tuple[Iterator[Step], Facts]:
         call = self._calls.pop(part.call_id, None)
-        if part.name == "agent":  # the findings of a child are lines of the log already
+        if part.name == "agent":  # the findings of a child are already in the log
             return iter(()), {}
         return _iter_tool_steps(call, part), read_facts(call, part)
 
@@ -273,13 +273,13 @@ def _iter_own_words(piece: QuotedPiece, answers: bool, label: str) -> Iterator[S
         bare = sentence.removeprefix(label)
         sentence_kind = "remark" if last and piece.opens else classify_sentence(bare)
         if is_list and not (last and piece.opens) and sentence_kind in ("remark", "chatter"):
-            sentence_kind = "statement"  # an item of a list states something
+            sentence_kind = "statement"  # a list item is a statement
         weight, sign, lead = _weigh_own(bare, sentence_kind, answers=answers, opens=piece.opens)
         yield weight, sign, lead, sentence
 
 
 def _weigh_own(sentence: str, sentence_kind: Kind, *, answers: bool, opens: bool) -> tuple[float, str, str]:
-    """Return weight, sign and lead of a sentence of the user."""
+    """Return weight, symbol and lead of a sentence of the user."""
     exact = 0.5 if SPECIFIC.search(sentence) else 0.0
     match sentence_kind:
         case "statement":
@@ -296,7 +296,7 @@ def _weigh_own(sentence: str, sentence_kind: Kind, *, answers: bool, opens: bool
 
 
 def _fit_lines(step: Found, message_id: str) -> Iterator[Step]:
-    """Yield a sentence of the user as it fits lines: in several parts what is stated, else its beginning."""
+    """Yield a sentence of the user cut to lines: a statement in several parts, other sentences shortened."""
     weight, sign, lead, text = step
     while weight >= STATED and len(text) > STATED_CHARACTERS:
         cut = (
@@ -308,7 +308,7 @@ def _fit_lines(step: Found, message_id: str) -> Iterator[Step]:
 
 
 def _begin(text: str, message_id: str) -> str:
-    """Return a text of the user, or its beginning and how much more can be recalled."""
+    """Return the beginning of a user's text, with a note of how much more can be recalled."""
     text = _join_lines(text)
     left_out = len(text) - SENTENCE_CHARACTERS
     if left_out <= 0:
@@ -346,9 +346,9 @@ def _select_lines(text: str) -> Iterator[str]:
 
 
 def _iter_shell_steps(command: str, output: str) -> Iterator[Step]:
-    """Yield the steps of a command that the user ran, told like the agent's commands.
+    """Yield the steps of a command run by the user, in the form of the agent's commands.
 
-    The output counts as nobody's statement.
+    The output is nobody's statement.
     """
     result = ToolResultPart("", "bash", output, is_error="[exit code " in output[-40:])
     for step in _iter_tool_steps(ToolCallPart("", "bash", {"command": command}), result):
@@ -374,7 +374,7 @@ def _weigh_agents(sentence: str, *, last: bool) -> Found:
 
 
 def _iter_talk_steps(text: str, label: str) -> Iterator[Step]:
-    """Yield the sentences of an agent that uses no tools; statements among them weigh more."""
+    """Yield the sentences of an agent that uses no tools; statements weigh more."""
     for sentence, last in _with_last(step_by_step(text)):
         if not sentence:
             yield None
@@ -388,7 +388,7 @@ def _iter_talk_steps(text: str, label: str) -> Iterator[Step]:
 
 
 def _informs(sentence: str) -> bool:
-    """Return whether a sentence tells the user something; work on files is a trace of it."""
+    """Return whether a sentence informs the user; sentences about work on files are traces of work."""
     return (
         classify_sentence(sentence) == "statement"
         and classify_agent_sentence(sentence) != "intent"
@@ -397,7 +397,7 @@ def _informs(sentence: str) -> bool:
 
 
 def _with_last(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each text with whether it is the last one."""
+    """Yield each text with a flag for the last one."""
     before = ""
     for text in texts:
         yield (before, False) if text else ("", False)
@@ -406,7 +406,7 @@ def _with_last(texts: Iterator[str]) -> Iterator[tuple[str, bool]]:
 
 
 class _OutputSummary(Struct):
-    """Lines of an output that tell of its outcome."""
+    """Lines of an output that show its outcome."""
 
     first: str = ""
     error: str = ""
@@ -440,7 +440,7 @@ def _iter_tool_steps(call: ToolCallPart | None, result: ToolResultPart) -> Itera
 
 
 def _describe_outcome(command: str, target: str, tool: str, output: _OutputSummary, *, bad: bool) -> Found:
-    """Return the line on a command, or on a failed use of a tool."""
+    """Describe the outcome of a command, or of a failed tool call."""
     outcome = output.tests or output.named_error or output.error or (output.first if bad else "")
     failed = bad or (bool(output.error) and not output.tests)
     summary = (
@@ -452,7 +452,7 @@ def _describe_outcome(command: str, target: str, tool: str, output: _OutputSumma
 
 
 def _find_task(request: ObserveInput) -> Generator[None, None, str | None]:
-    """Return what the user last asked for, in their own words."""
+    """Return the user's last request, in their own words."""
     for message in reversed(request.messages):
         if message.role != "user":
             continue
@@ -476,11 +476,11 @@ def _iter_own_sentences(message: Message) -> Iterator[str]:
 def _log(chosen: Sequence[CandidateLine], timezone: str) -> tuple[str, dict[str, list[Facts]]]:
     """Write the log; sentences of a message with the same beginning share a line.
 
-    So do files of one tool in a row. Also return the facts of each line, by the line's content.
+    So do consecutive files of one tool. Also return the facts of each line, by the line's content.
     """
     lines: dict[tuple[str, str, str, int], list[CandidateLine]] = {}
     sizes: dict[tuple[str, str, str], int] = {}
-    run = ""  # the key under which files of the same tool still gather
+    run = ""  # key that collects consecutive files of one tool
     for candidate in chosen:
         tool = not candidate.lead.endswith(":")
         listed = candidate.lead == "Agent changed" or (tool and candidate.sign == "🟢")
@@ -506,7 +506,7 @@ def _log(chosen: Sequence[CandidateLine], timezone: str) -> tuple[str, dict[str,
 
 
 def _explain_dates(line: str, lead: str, time: int, timezone: str) -> str:
-    """Add the date that relative words of the user, as `tomorrow`, mean."""
+    """Add the date that the user's relative words, such as `tomorrow`, mean."""
     if not lead.startswith("User ") or lead.startswith(("User ran", "User quoted")):
         return line
     meant = dates.resolve_relative(line, time, timezone)
@@ -539,9 +539,9 @@ SLICE = 0.005  # seconds
 
 
 async def run_in_slices(work: Generator[None, None, T], now: Callable[[], float] = thread_time) -> T:
-    """Return the result of `work`, giving way to the event loop after each slice.
+    """Return the result of `work`, yielding to the event loop after each slice.
 
-    `work` yields between its steps, each of which should take much less than a slice. `now` gives seconds.
+    `work` yields between its steps, each of which should take much less than a slice. `now` returns seconds.
     """
     begun = now()
     while True:

@@ -46,13 +46,13 @@ _TIMES = {"k": 1_000, "thousand": 1_000, "tausend": 1_000} | {
 _GROUPED = lazy_pattern(r"[1-9]\d{0,2}(?:,\d{3}){1,6}|[1-9]\d{0,2}(?:\.\d{3}){1,6}")
 _FLOAT = lazy_pattern(r"\d+(?:\.\d+)?")
 _LETTERS = lazy_pattern(r"[^\W\d_]{2,60}")
-_RECALL = lazy_pattern(r"… \d+ more \w+, recall \S+")  # the Observer's own words, no claims
-KEPT_SHARE = 0.7  # of a line's words: so many in one line of the reflection, and it was kept in other words
+_RECALL = lazy_pattern(r"… \d+ more \w+, recall \S+")  # the Observer's own words, which are no claims
+KEPT_SHARE = 0.7  # share of a line's words in one line of the reflection that counts as kept in other words
 LISTED = 100
-PIECE = 1_000  # characters that are read, and remembered, together
-NEAR, ROUGHLY = 0.02, 0.06  # shares by which figures may differ: of other units, of what is said to be rough
-NEAR_WORDS = 2  # behind a number
-ENDINGS = 3  # letters by which words for the same may differ at their ends
+PIECE = 1_000  # characters that are parsed and cached together
+NEAR, ROUGHLY = 0.02, 0.06  # tolerance of figures in other units, and of approximate figures
+NEAR_WORDS = 2  # words after a number
+ENDINGS = 3  # letters by which the endings of equal words may differ
 _ROUGH = lazy_pattern(
     r"(?:\b(?:about|around|roughly|approx\w*|nearly|almost|some|over|ca\.?|circa|etwa|rund)|[~≈])\s?$", re.I
 )
@@ -69,7 +69,7 @@ _OFFSETS = {
 _MONTHS = {name: n + 1 for n, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split())} | {
     "mär": 3, "mai": 5, "okt": 10, "dez": 12,
 }  # fmt: skip
-# What anybody may call by its name who has seen a trace of it.
+# Names allowed if the source shows a trace of the thing.
 _TRACES = {
     "python": (".py", "pip", "pytest"), "typescript": (".ts", "tsc"), "javascript": (".js", "node", "npm"),
     "rust": (".rs", "cargo"), "java": (".java", "gradle"), "docker": ("dockerfile", "container", "compose"),
@@ -90,13 +90,13 @@ class _SourcePiece(Struct, frozen=True):
     relative: tuple[re.Match[str], ...]
 
 
-@lru_cache(2_048)  # the log before is a part of every source
+@lru_cache(2_048)  # the previous log is part of every source
 def _read_piece(piece: str) -> _SourcePiece:
     numbers: set[float] = set()
     for match in NUMBER.finditer(HASH.sub(" ", piece)):
         numbers |= parse_figures(match[0])
         major = match[0].partition(".")[0]
-        numbers |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # of 15.4 is 15 known
+        numbers |= {float(major)} if len(major) > 1 and major.isdigit() else set()  # 15.4 also proves 15
     return _SourcePiece(
         frozenset(numbers),
         tuple(_read_amounts(piece)),
@@ -121,8 +121,8 @@ def _read_amounts(piece: str) -> Iterator[tuple[str, float]]:
 class EvidenceSource:
     """Source that lines are checked against.
 
-    `said`: its texts by speaker, where known; `days`: when they were said; `clocks`: at what times ("14:30"). Call
-    `ready` before any check.
+    `said`: its texts by speaker, if known; `days`: their dates; `clocks`: their times ("14:30"). Call `ready` before
+    any check.
     """
 
     def __init__(
@@ -138,20 +138,20 @@ class EvidenceSource:
         self._weekdays = {d.weekday() for d in self._days}
 
     def ready(self) -> None:
-        """Normalise the texts for looking up words; once."""
+        """Normalise the texts for word lookups; once."""
         if self._ready:
             return
         self._text = normalize_text("\n".join(self._raw))
         self._close = self._text.replace(" ", "")
         words = set(self._text.split())
-        self._words = words | {w.strip(_MARKS) for w in words}  # covers most lookups without reading everything
+        self._words = words | {w.strip(_MARKS) for w in words}  # answers most lookups without reading all texts
         self._letters = {word for piece in words for word in _LETTERS.findall(piece)}
         self._sorted = sorted(self._letters)
         self.voices.ready()
         self._ready = True
 
     def read(self) -> None:
-        """Parse figures and dates once, when the first line needs them."""
+        """Parse figures and dates when the first line needs them."""
         if self._read:
             return
         self._figures |= {float(WORDS[w]) for w in self._letters & WORDS.keys()}
@@ -183,7 +183,7 @@ class EvidenceSource:
                 if match["day"]:
                     self._weekdays.add(day.weekday())
 
-    # --- looking up ---------------------------------------------------------------------------------------------
+    # --- lookups ---------------------------------------------------------------------------------------------
 
     def has(self, words: str) -> bool:
         """Return whether the words occur, ignoring case and spaces."""
@@ -200,7 +200,7 @@ class EvidenceSource:
         return self.supports(claim, "")
 
     def _stands_alone(self, words: str) -> bool:
-        """Return whether the words occur where no letter, digit or sign of a figure continues them."""
+        """Return whether the words occur without an adjacent letter, digit or sign of a figure."""
         at = self._text.find(words)
         while at >= 0:
             before, behind = self._text[max(0, at - 1) : at], self._text[at + len(words) : at + len(words) + 2]
@@ -215,7 +215,7 @@ class EvidenceSource:
         return False
 
     def supports(self, claim: Claim, content: str) -> bool:
-        """Return whether the source supports a claim of a line with that content."""
+        """Return whether the source supports a claim in a line with that content."""
         match claim.kind:
             case "path":
                 return self.has(claim.text.removeprefix("./"))
@@ -259,7 +259,7 @@ class EvidenceSource:
         return quoted[0] == "`" and all(self.has(part) for part in re.findall(r"[\w.-]+", inside))
 
     def _has_amount(self, text: str, share: float) -> bool:
-        """Return whether a figure occurs, or one that rounds to it; with a unit also in a related unit."""
+        """Return whether a figure, or one that rounds to it, occurs; with a unit, also in related units."""
         quantity = QUANTITY.search(text)
         for kind, amount in iter_amounts(quantity) if quantity else ():
             reach = max(share, NEAR) * amount
@@ -349,7 +349,7 @@ def parse_weekday(match: re.Match[str]) -> int:
 
 
 def parse_days(match: re.Match[str]) -> set[tuple[int, int]]:
-    """Return (month, day) of a date, both ways if it is ambiguous; empty if it has no day."""
+    """Return (month, day) of a date, in both orders if it is ambiguous; empty if it has no day."""
     g = match.groupdict()
     for month, day in (("m", "d"), ("m2", "d2"), ("m3", "d3"), ("m4", "d4")):
         if g[month] is not None:
@@ -416,7 +416,7 @@ def _list_counts(line_claims: Sequence[Claim]) -> list[str]:
 
 
 def _iter_speech_flags(content: str, voices: Voices, *, verbatim: bool) -> Iterator[str]:
-    """Yield the words of a line that its source attributes to another, does not decide, or does not prove."""
+    """Yield words that the source attributes to another speaker, leaves undecided, or does not prove."""
     if not verbatim and (words := voices.find_misattributed(content)):
         yield f"speaker: {words}"
     if words := voices.find_undecided(content):
@@ -426,13 +426,13 @@ def _iter_speech_flags(content: str, voices: Voices, *, verbatim: bool) -> Itera
 
 
 def _list_words_near(content: str, number: str) -> list[str]:
-    """Return the words at a number: the noun that it counts or belongs to is among them."""
+    """Return the words around a number: the noun that it counts or belongs to is among them."""
     before, behind = re.split(rf"(?<![\d.,]){number}(?!\d)", f"{content} ", maxsplit=1)
     return [*before.split()[-1:], *behind.split()[:NEAR_WORDS]]
 
 
 class Dropped(Struct, frozen=True):
-    """Important lines and paths of a reflection's input that it lost, at most a hundred of each."""
+    """Important lines and paths that a reflection lost, up to a hundred of each."""
 
     lines: tuple[str, ...]
     paths: tuple[str, ...]
@@ -460,7 +460,7 @@ def list_words_by_line(text: str) -> list[set[str]]:
 def is_represented(content: str, have: Sequence[set[str]], counts: Mapping[str, int] | None = None) -> bool:
     """Return whether most words of a line occur in one of the lines `have`.
 
-    `counts`: in how many lines of the log each word occurs; what many lines say counts less.
+    `counts`: number of log lines with each word; frequent words count less.
     """
     weights = {
         word: 1 / max(1, counts.get(word, 1) if counts else 1) for word in _WORD.findall(normalize_text(content))

@@ -1,6 +1,6 @@
 """Observe with a model, and check its answer before it becomes part of the log.
 
-Models repeat the prompt's examples, note their own task, give wrong dates, and repeat lines of the log.
+Models repeat the prompt's examples, record their own task, give wrong dates, and repeat lines of the log.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from sakti.memory.window import split_into_slices
 from sakti.store.log.lines import UNVERIFIED
 from sakti.store.log.replacements import Earlier, remove_marks
 
-LINES = 500  # of an answer; real ones have a few dozen
-TAIL = 400  # lines of the log's end that are not noted again
-LARGE_INPUT = 500  # tokens of messages that are worth a line
+LINES = 500  # most lines of an answer; real ones have a few dozen
+TAIL = 400  # last lines of the log that an answer must not repeat
+LARGE_INPUT = 500  # tokens of messages that must yield a line
 _HEADER = lazy_pattern(r"(?P<indent>\s*)Date:\s*(?P<date>.*\S)?\s*")
 _OWN_TASK = lazy_pattern(
     r"\b(?:(?:extract|writ|not|record|produc|creat|mak)\w* (?:the |new |all |any )*observations?|"
@@ -36,8 +36,8 @@ _OWN_TASK = lazy_pattern(
     r"answer with these tags|the log so far)\b",
     re.IGNORECASE,
 )
-# How a model speaks of its answer. Users may say the same of observations that they made: only for lines, for which the
-# messages show it.
+# How a model describes its answer. Users may use the same words for their own observations, so lines are checked
+# against the messages.
 _OWN_ANSWER = lazy_pattern(
     r"\b(?:(?:output|provid|list|return|giv|generat|condens|compress|summari[sz]|compil|format|respond with|reply with|"
     r"answer with|here are|below are|following|only)\w* "
@@ -52,7 +52,7 @@ _OBSERVING = lazy_pattern(r"obser[vw]|beobacht", re.IGNORECASE)
 
 
 def cut_lines(text: str, limit: int = LINES) -> str:
-    """Cut an answer of too many lines; its last lines, which hold the task, stay."""
+    """Cut an answer of too many lines; its last lines, with the task, stay."""
     rows = text.split("\n", limit)
     if len(rows) <= limit:
         return text
@@ -62,7 +62,7 @@ def cut_lines(text: str, limit: int = LINES) -> str:
 def check_lines(text: str, request: ObserveInput) -> str:
     """Return the lines of an answer that may be stored, under dates of the observed messages.
 
-    Left out are lines of the prompt, lines about the Observer's own task, and lines that the log's end has already.
+    Lines of the prompt, lines about the Observer's own task, and lines already at the end of the log are left out.
     """
     seen = {(x.time, remove_marks(x.content).removesuffix(UNVERIFIED)) for x in _iter_last_rows(request.log)}
     out: list[str] = []
@@ -95,7 +95,7 @@ def is_instruction(text: str) -> bool:
 
 
 def with_doubts(text: str, doubted: Iterable[int]) -> str:
-    """Mark important lines of these numbers as unverified, for the model to see."""
+    """Mark important lines of these numbers as unverified for the model."""
     numbers = set(doubted)
     changes = {
         row.line: row.content + UNVERIFIED
@@ -110,7 +110,7 @@ def _iter_last_rows(log: str) -> Iterable[lines.LogRow]:
 
 
 def _clamp_date(date: str, request: ObserveInput) -> str:
-    """Return a date as one of the days of the observed messages: the nearest."""
+    """Return the date of the observed messages that is nearest to a date."""
     days = {dates.format_day(m.created_at, request.timezone): m.created_at for m in request.messages}
     if not days or date in days:
         return date
@@ -121,7 +121,7 @@ def _clamp_date(date: str, request: ObserveInput) -> str:
 
 
 def _is_own_task(content: str, said: str) -> bool:
-    """Return whether a line speaks of the Observer's task, unless the messages speak of it in these words."""
+    """Return whether a line is about the Observer's task, unless the messages use these words."""
     task, answer = _OWN_TASK.search(content), _OWN_ANSWER.search(content)
     if task is not None and normalize_text(task[0]) not in said:
         return True
@@ -141,13 +141,13 @@ def _prompt_lines() -> frozenset[str]:
 
 # A model whose window is smaller than this gets the condensed instructions.
 SMALL_WINDOW = 16_000
-# The end of the log is at most so much of what is observed: in small windows it would be most of the input.
+# Largest size of the log's end relative to the messages: in small windows it would fill most of the input.
 PREVIOUS_SHARE = 0.4
 _REPLACES = lazy_pattern(r" ?\[replaces:? ?O\d{1,5}(?:(?:,| and)? ?O\d{1,5}){0,9}\]")
 _ANCHORED = lazy_pattern(r"^\s*\[(O\d{1,5}(?:-N\d{1,5})?)\]", re.MULTILINE)
 _NESTED = lazy_pattern(r"^(\s+)\[O\d+-N\d+\]\s", re.MULTILINE)  # only complete lines are replaced
 _ANCHOR = lazy_pattern(r"O\d{1,5}")
-# What stands round the messages in a prompt, and what times, roles and names of tools add to them.
+# Tokens of a prompt besides the messages, and those added by times, roles and tool names.
 FRAME_TOKENS, TRANSCRIPT_SHARE, LEAST_ROOM = 300, 0.85, 500
 
 
@@ -170,7 +170,7 @@ def build_system_prompt(mode: str, *, condensed: bool, want_title: bool) -> str:
 def take_replaced(text: str, shown: str) -> tuple[str, dict[str, list[Earlier]]]:
     """Remove `[replaces O3]` from lines; return for each line's content the shown lines that it names.
 
-    An anchor counts as those that `inject_anchor_ids` gives the lines of `shown`.
+    Anchors are those that `inject_anchor_ids` gives to the lines of `shown`.
     """
     anchors = _ANCHORED.findall(parse.inject_anchor_ids(shown))
     by_anchor = {
@@ -190,7 +190,7 @@ def take_replaced(text: str, shown: str) -> tuple[str, dict[str, list[Earlier]]]
 
 
 def _continue(request: ObserveInput, results: Sequence[ObserveResult]) -> ObserveInput:
-    """Return the request for the next slice: log and state as the slices before it left them."""
+    """Return the request for the next slice, with log and state after the slices before it."""
     if not results:
         return request
     return structs.replace(
@@ -204,7 +204,7 @@ def _continue(request: ObserveInput, results: Sequence[ObserveResult]) -> Observ
 class ModelObserver:
     """Observer that asks a model.
 
-    `previous_tokens`: how much of the log's end it gets. `window`: its context window, None if unknown.
+    `previous_tokens`: tokens of the log's end in the prompt. `window`: its context window, None if unknown.
     """
 
     def __init__(self, model: MemoryModel, *, previous_tokens: int, window: int | None = None) -> None:
@@ -218,7 +218,7 @@ class ModelObserver:
         return self._model.full_name
 
     def prompt(self, request: ObserveInput) -> str:
-        """Write the prompt: the log's end, the current state, the new messages."""
+        """Write the prompt: the end of the log, the current state, the new messages."""
         count = self._model.counter.count
         log = _NESTED.sub(r"\1", parse.inject_anchor_ids(self._cut_log(request)))
         state = [
@@ -240,7 +240,7 @@ class ModelObserver:
         )
 
     def _compute_result_limit(self, request: ObserveInput) -> int:
-        """Return the tokens of each result, so that an exchange larger than the model's window fits."""
+        """Return the token limit of each result, so that a large exchange fits the model's window."""
         room = self._compute_room(request)
         if room is None or sum(m.tokens for m in request.messages) <= room:
             return RESULT_TOKENS
@@ -253,9 +253,9 @@ class ModelObserver:
         return log_tail(request.log, min(self._previous_tokens, int(size * PREVIOUS_SHARE)), self._model.counter.count)
 
     async def observe(self, request: ObserveInput) -> ObserveResult:
-        """Return the observations of the messages, in slices where the model's window does not hold them all.
+        """Return the observations of the messages, in slices if they exceed the model's window.
 
-        Raises as a single slice does.
+        Raises the errors of a single slice.
         """
         results: list[ObserveResult] = []
         for piece in self._divide(request):
@@ -277,7 +277,7 @@ class ModelObserver:
         return split_into_slices(list(divided), room)
 
     def _compute_room(self, request: ObserveInput) -> int | None:
-        """Return the tokens of messages that the model's window has room for; None: unknown."""
+        """Return the tokens of messages that fit the model's window; None: unknown."""
         if self._window is None:
             return None
         system = build_system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
@@ -287,8 +287,7 @@ class ModelObserver:
     async def _observe(self, request: ObserveInput) -> ObserveResult:
         """Observe one slice.
 
-        Raises `MemoryFailure` (malformed) when the answer is unusable twice, `ProviderError` when the model is
-        unavailable.
+        Raises `MemoryFailure` (malformed) if two answers are unusable, `ProviderError` if the model is unavailable.
         """
         system = build_system_prompt(request.mode, condensed=self._condensed, want_title=request.want_title)
         prompt = self.prompt(request)
@@ -316,4 +315,4 @@ class ModelObserver:
                     categories=categories,
                     replaces=replaces,
                 )
-        raise MemoryFailure(f"{self.name} gave no usable observations twice.", code="malformed")
+        raise MemoryFailure(f"{self.name} returned no usable observations in two attempts.", code="malformed")

@@ -1,8 +1,8 @@
 """Separate the user's own words in a message from quotations: pages, logs, mails, code. Pure.
 
-Quoted text may say anything, so in doubt it is a quotation: after "here is the log:" everything, unless fences,
-quotation marks, `>`, a blank line behind a single quoted line, or the user's question or opinion end it. A list of
-requirements is the user's. One pass over the lines; patterns look at the beginnings of lines.
+Quoted text may contain anything, so doubtful text counts as a quotation. After "here is the log:" everything is one,
+unless fences, quotation marks, `>`, a blank line after a single quoted line, or the user's question or opinion end
+it. A list of requirements is the user's. One pass over the lines; patterns examine the beginnings of lines.
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ from msgspec import Struct
 from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Message, OutputPart
 
-LINE_LIMIT = 300  # characters of a line that are looked at
-TYPED = 100_000  # characters of a message that are looked at; the rest is a quotation
-BLOCK_CHARACTERS, BLOCK_LINES = 1_500, 25  # a paragraph above this is pasted unless it is a list or lays down rules
-STATING_SHARE = 0.6  # of such a paragraph's lines or sentences
-RULES = 20_000  # characters of a line that may hold many statements
-SENTENCE = 200  # characters of a typed statement
+LINE_LIMIT = 300  # characters of a line that are examined
+TYPED = 100_000  # characters of a message that are examined; the rest counts as a quotation
+BLOCK_CHARACTERS, BLOCK_LINES = 1_500, 25  # a longer paragraph is pasted unless it is a list or states rules
+STATING_SHARE = 0.6  # share of stating lines or sentences in such a paragraph
+RULES = 20_000  # characters of a line that may contain many statements
+SENTENCE = 200  # most characters of a typed statement
 NOTE, NOTES_SHARE = (
     100,
     0.8,
-)  # characters of a typed note, which may do without a verb; share of a paragraph's sentences
-MACHINE_SHARE = 0.2  # of a paragraph's lines: with more of them it is the output of a program
-ENUMERATED = 8  # commas of a sentence that enumerates
-WRAPPED, WRAPPED_SHARE = 50, 0.25  # characters of a line that is broken within a sentence; share of a paragraph's lines
-LOG_LINES = 3  # so many in a row that look like a log are one
-SHORT_QUOTE = 14  # characters of a quotation that is part of the user's sentence
-QUOTE = 2_000  # characters between two quotation marks
-SHELL = "shell"  # the key of a message's metadata that names the command whose output it is
+)  # most characters of a typed note, which needs no verb; share of notes in a paragraph
+MACHINE_SHARE = 0.2  # share of a paragraph's lines: above it, a program wrote the paragraph
+ENUMERATED = 8  # commas of a sentence that counts as an enumeration
+WRAPPED, WRAPPED_SHARE = (
+    50,
+    0.25,
+)  # characters of a wrapped line; share of such lines in a paragraph
+LOG_LINES = 3  # this many consecutive lines that look like a log are one
+SHORT_QUOTE = 14  # most characters of a quotation that is part of the user's sentence
+QUOTE = 2_000  # most characters between two quotation marks
+SHELL = "shell"  # key of a message's metadata with the command that produced the output
 
 _FENCE = lazy_pattern(r"[ \t]{0,8}(?:```|~~~)")
 _MARKED = lazy_pattern(r"[ \t]{0,8}(?:>|\|\s?>)")
@@ -56,7 +59,7 @@ _HERE = lazy_pattern(
     rf"(?![^:\n.!?]{{0,80}}\b{_OWN_NOUN}\b)[^:\n.!?]{{0,120}}:(?=\s|$)",
     re.IGNORECASE,
 )
-# "here is my CI output, why?" and a blank line: what follows is that output.
+# "here is my CI output, why?" and a blank line: the output follows.
 _OUTPUT = (
     r"(?:logs?|log ?file|output|console|terminal|stderr|stdout|trace(?:back)?|stack ?trace|backtrace|errors?|"
     r"error message|exception|dump|diff|protokoll|ausgabe|fehlermeldung)"
@@ -67,7 +70,7 @@ _SHOWN = lazy_pattern(
     re.IGNORECASE,
 )
 _NAMED = lazy_pattern(rf"(?P<before>|[^:\n]{{1,200}}?\b){_NOUN}{_OF}\s?:(?=\s|$)", re.IGNORECASE)
-# "the output has to have three parts: …" speaks of an output, "look at this output: …" gives one.
+# "the output has to have three parts: …" describes an output, "look at this output: …" introduces one.
 _WANTED = lazy_pattern(
     r"\b(?:need|must|should|want|print|write|add|put|include|contain|produce|generate|has|have|braucht?|soll\w*|"
     r"muss|schreib\w*)\b(?!.*\b(?:this|following|diese[rsnm]?|folgende[rsnm]?)\s\S{0,20}$)",
@@ -96,7 +99,7 @@ _QUOTED = lazy_pattern(
         + [rf"(?<!\w)'(?:[^'\n]|(?<=\w)'(?=\w)){{2,{QUOTE}}}'(?!\w)"]
     )
 )
-# Begins a paragraph behind a quotation in which the user asks or judges.
+# The beginning of a paragraph after a quotation in which the user asks or judges.
 _OWN_AGAIN = lazy_pattern(
     r"(?:(?:but|and|so|ok|well|no|hm+|aber|und|also|nein)[, ]+)*(?:(?:i|we|ich|wir)(?:['’](?:d|m|ve|ll|re))? \w|"
     r"(?:can|could|would|should|shall|do|what|why|how|is|are) (?:you|we|i|is|are|do|does|did|was|that|this)\b|please\b|"
@@ -107,7 +110,7 @@ _OWN_AGAIN = lazy_pattern(
     r"[^.!?\n]{0,100}\b(?:really|actually|in fact|instead|wirklich|eigentlich|tatsächlich|stattdessen)\b)",
     re.IGNORECASE,
 )
-# The end of a mail; what follows it may be the user's again.
+# The end of a mail; the text after it may be the user's again.
 _SIGN_OFF = lazy_pattern(
     r"(?:(?:best|kind|warm) regards|regards|best(?: wishes)?|cheers|bye|thanks|thank you|sincerely|yours|"
     r"(?:viele|liebe|beste|schöne|mit freundlichen|mit besten) grü(?:ß|ss)en?|gr[uü](?:ß|ss)e?|lg|vg|mfg|danke)"
@@ -125,7 +128,7 @@ _CODE = lazy_pattern(
     r"[{};\\]\s*$|^\s*(?:def|class|import|from \w+ import|function|const|let|var|return|if \(|for \(|"
     r"#include|<\w+)\b|=>|==|^\s*<[/!\w]"
 )
-# Lines that programs write, or that are written for them.
+# Lines written by programs, or for programs.
 _OUTPUT_LINE = lazy_pattern(
     "|".join(
         (
@@ -148,12 +151,12 @@ _DIFF = lazy_pattern(r"diff --git |@@ -\d|(?:\+{3}|-{3}) [ab]/")
 _SPEAKER = lazy_pattern(r"\s*(?:[\[\d][\d.,:/ APM\]-]{4,24})?([^\W\d][\w .-]{0,30}):\s")
 _GOES_ON = lazy_pattern(r"[a-zà-ÿ(]")
 _LETTER = lazy_pattern(r"\b(?:e-?mails?|mails?|letter|brief|nachricht)\b", re.IGNORECASE)
-ANNOUNCED = 1  # the line that announces a quotation counts as one of it
+ANNOUNCED = 1  # the line that announces a quotation counts as part of it
 _SEVERAL = lazy_pattern(r"[.!?]\s+\S")
 
 
 class QuotedPiece(Struct, frozen=True):
-    """Part of a message; `own`: the user's words, `opens`: they only introduce the quotation that follows."""
+    """Part of a message; `own`: the user's words, `opens`: they only introduce the next quotation."""
 
     text: str
     own: bool
@@ -161,9 +164,9 @@ class QuotedPiece(Struct, frozen=True):
 
 
 def split_shell_report(message: Message) -> tuple[str, str] | None:
-    """Return the command that the user ran and its output, for a message that reports one.
+    """Return the command and the output that a message reports for the user's shell; else None.
 
-    Older messages have it in a text, with the command among their metadata.
+    Older messages have the output in a text, and the command in their metadata.
     """
     ran = next((p for p in message.parts if isinstance(p, OutputPart)), None)
     if ran is not None:
@@ -226,31 +229,31 @@ def _iter_lines(text: str) -> Iterator[tuple[str, bool]]:
 
 
 class _Quotation:
-    """Quotation that nothing marks, in the lines of a text; `lines` counts its own, 0 outside of one."""
+    """Unmarked quotation in the lines of a text; `lines` is its number of lines, 0 outside of one."""
 
     def __init__(self, text: Sequence[str]) -> None:
         self._text = text
         self.lines, self._is_mail = 0, False
 
     def begin(self, number: int, *, is_mail: bool) -> None:
-        """Begin a quotation with a line, unless marks delimit what follows."""
+        """Begin a quotation with a line, unless marks delimit the following text."""
         self.lines, self._is_mail = int(not _is_delimited(self._text, number + 1)), is_mail
 
     def count(self, line: str) -> None:
-        """Count a line of the quotation, if there is one and the line is not blank."""
+        """Count a non-blank line of the current quotation."""
         self.lines += bool(self.lines and line.strip())
 
     def end_before(self, number: int) -> None:
-        """End the quotation if a paragraph of the user's own begins with a line."""
+        """End the quotation if a paragraph by the user begins with a line."""
         if self.lines and _ends_quotation(self._text, number, self.lines, self._is_mail):
             self.lines = 0
 
 
 def _ends_quotation(lines: Sequence[str], number: int, quoted: int, is_mail: bool) -> bool:
-    """Return whether a paragraph behind an unmarked quotation is the user's.
+    """Return whether a paragraph after an unmarked quotation is the user's.
 
-    `quoted`: its lines so far and the one that announces it. A single line ends at the blank line behind it, a longer
-    quotation where the user asks or judges in the last paragraph; a mail only behind its sign-off.
+    `quoted`: its lines so far and the line that announces it. A single line ends at the next blank line. A longer
+    quotation ends at a last paragraph in which the user asks or judges, a mail only after its sign-off.
     """
     if number == 0 or lines[number - 1].strip() or not lines[number].strip():
         return False
@@ -297,7 +300,7 @@ def _iter_parts(line: str) -> Iterator[tuple[str, bool, bool]]:
 def _find_quotation_start(line: str) -> int | None:
     """Return the offset in a line at which a quotation begins: after the colon of "here is the log:".
 
-    None where it is a setting, as in "log: debug".
+    None for a setting such as "log: debug".
     """
     head = line[:LINE_LIMIT]
     ends = [m.end() for p in (_HERE, _SAYS) if (m := p.search(head))]
@@ -323,7 +326,7 @@ def _split_off_quotes(line: str) -> Iterator[tuple[str, bool]]:
 
 
 def _is_delimited(lines: Sequence[str], number: int) -> bool:
-    """Return whether the text at a line, empty ones aside, is delimited by itself."""
+    """Return whether the next non-empty line starts a text with its own delimiters."""
     following = next((line for line in lines[number : number + 4] if line.strip()), "")
     return bool(_FENCE.match(following) or _MARKED.match(following))
 
@@ -371,7 +374,7 @@ def _is_typed(block: Sequence[str]) -> bool:
 
 
 def _is_noted(sentences: Sequence[str]) -> bool:
-    """Return whether most sentences are short notes or state something."""
+    """Return whether most sentences are short notes or statements."""
     notes = sum(len(part) <= NOTE for part in sentences)
     stating = sum(len(part) <= SENTENCE and _STATING.search(part) is not None for part in sentences)
     return len(sentences) > 1 and (notes >= NOTES_SHARE * len(sentences) or stating >= STATING_SHARE * len(sentences))
@@ -395,7 +398,7 @@ def _is_transcript(block: Sequence[str]) -> bool:
 
 
 def _is_wrapped(block: Sequence[str]) -> bool:
-    """Return whether sentences of a block go on from line to line."""
+    """Return whether sentences of a block continue on the next line."""
     going_on = sum(
         len(line) >= WRAPPED and _GOES_ON.match(following) is not None for line, following in itertools.pairwise(block)
     )

@@ -1,4 +1,4 @@
-"""Check who said what a log line attributes: the user, the agent, or only a text that was read. Pure."""
+"""Check who said what a log line attributes: the user, the agent, or a text that was read. Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sakti.memory.observe.claims import WORDS, cut
 from sakti.memory.statements.reading import stem_word
 from sakti.memory.statements.sentences import find_speaker, iter_units, step_by_step
 
-Voice: TypeAlias = Literal["user", "agent", "text", "agreed"]  # agreed: what the agent said before the user's yes
+Voice: TypeAlias = Literal["user", "agent", "text", "agreed"]  # agreed: the agent's text before the user's yes
 Said: TypeAlias = tuple[Voice, str]
 
-COVERED = 0.6  # share of a sentence's words that another one said in one sentence
+COVERED = 0.6  # share of a sentence's words in one sentence of another speaker
 AGREED = 600  # characters at the end of an answer that a yes agrees to
-SENTENCES = 20_000  # of each voice that are looked at
+SENTENCES = 20_000  # most sentences of each voice
 
 STATES = lazy_pattern(
     r"(?:the )?(?P<who>user|agent|assistant)(?: \([^)]{1,60}\))? (?:also |now |then |explicitly |always |never )*"
@@ -32,7 +32,7 @@ STATES = lazy_pattern(
     r"forbids?|likes?|uses?|needs?)\b:?(?: that\b| to\b)?",
     re.IGNORECASE,
 )
-# What a user decides has to be theirs, in their words.
+# A decision needs the user's own words.
 _DECIDES = lazy_pattern(
     r"(?:the )?user (?:also |now |then |explicitly )*(?:approve[ds]?|agree[ds]?|accept(?:s|ed)|confirm(?:s|ed)|"
     r"allow(?:s|ed)|permit(?:s|ted)|want(?:s|ed)|decide[ds]?|forb[ia]de?s?|authori[sz]e[ds]?)\b",
@@ -55,7 +55,11 @@ _RESULT = lazy_pattern(
     r"erfolgreich|abgeschlossen|fertig|bestanden|green|grün|ok)\b|✓|✔",
     re.IGNORECASE,
 )
-PERMITTED, WISHED, RESULT_SHARE = 0.6, 0.5, 0.6  # shares of a line's words: that the user said, that the source has
+PERMITTED, WISHED, RESULT_SHARE = (
+    0.6,
+    0.5,
+    0.6,
+)  # least shares of a line's words
 _WORD = lazy_pattern(r"\w[\w'’-]{0,60}")
 _FUNCTION = frozenset(
     """a an the this that these those it its is are was were be been being am to of in on at by for from with as and or
@@ -95,7 +99,7 @@ class Voices:
                     self._decisions.append((sentence, words))
 
     def is_verbatim(self, content: str) -> bool:
-        """Return whether a line attributes nothing, or only what the speaker did say, word for word."""
+        """Return whether a line attributes nothing, or only literal words of the speaker."""
         states = STATES.match(content)
         if states is None:
             return True
@@ -105,7 +109,7 @@ class Voices:
     def find_misattributed(self, content: str) -> str | None:
         """Return the words that a line attributes to the wrong speaker; None without a contradiction.
 
-        An example: "User stated: never run tests" where only a file says that.
+        Example: "User stated: never run tests" if only a file says that.
         """
         states = STATES.match(content)
         if states is None:
@@ -124,7 +128,7 @@ class Voices:
         return None
 
     def find_undecided(self, content: str) -> str | None:
-        """Return the words of a decision that no user sentence has with the same polarity."""
+        """Return the words of a decision that no sentence of the user has with the same polarity."""
         decides = _DECIDES.match(content)
         text = next(_iter_sayings(content, decides.end()), "") if decides else ""
         if not (words := _collect_words(text)):
@@ -137,13 +141,13 @@ class Voices:
                 PERMITTED,
                 PERMITTED,
             )
-        else:  # wishes are more often noted in other words
+        else:  # wishes are more often rephrased
             is_same, share, least = _is_negated(content) == _is_negated(best[0]), WISHED, WISHED / 2
         is_said = heard >= share * len(words) and len(words & best[1]) >= least * len(words)
         return None if is_said and is_same else " ".join(text.split())[:80]
 
     def find_unproven(self, content: str) -> str | None:
-        """Return the words of a good result of work of which the source has no trace."""
+        """Return the words of a reported success that the source does not show."""
         who = STATES.match(content)
         if not _RESULT.search(content) or (who is not None and who["who"].casefold() == "user"):
             return None
@@ -156,7 +160,7 @@ class Voices:
     def binds(self, number: str, near: Iterable[str]) -> bool:
         """Return whether a sentence with a number has one of the words near it.
 
-        True where the source lacks the number or all these words: then the line says it in other words.
+        True if the source lacks the number or all these words: then the line is a paraphrase.
         """
         forms = {number, *(stem_word(word) for word, value in WORDS.items() if str(value) == number)}
         having = self._having.values()
@@ -165,7 +169,7 @@ class Voices:
         return not words or not places or any(n in h.get(word, ()) for h, n in places for word in words)
 
     def _measure_coverage(self, voice: Voice, words: frozenset[str]) -> float:
-        """Return the largest share of the words that one sentence contains."""
+        """Return the largest share of the words in a single sentence."""
         common: Counter[int] = Counter()
         for word in words:
             common.update(set(self._having[voice].get(word, ())))
@@ -173,7 +177,7 @@ class Voices:
 
 
 def is_checked(content: str) -> bool:
-    """Return whether a line reports a decision of the user or a good result, which need a source."""
+    """Return whether a line reports a decision of the user or a success, which needs a source."""
     return _DECIDES.match(content) is not None or _RESULT.search(content) is not None
 
 
@@ -203,18 +207,18 @@ def iter_message_sayings(messages: Iterable[Message]) -> Iterator[Said]:
 
 
 def _is_negated(text: str) -> bool:
-    """Return whether a sentence denies something; two negations make none ("never without asking")."""
+    """Return whether a sentence is negated; two negations cancel out ("never without asking")."""
     return len(_NEGATED.findall(text)) % 2 == 1
 
 
 def iter_log_sayings(log: str) -> Iterator[Said]:
-    """Yield what the lines of a log say, by speaker."""
+    """Yield the statements of log lines, by speaker."""
     for row in lines.iter_rows(log):
         yield find_speaker(row.content, row.priority) or "text", row.content
 
 
 def _iter_sayings(content: str, start: int) -> Iterator[str]:
-    """Yield the sentences of a line after the words that attribute them."""
+    """Yield the sentences of a line after its attribution."""
     for unit in iter_units(content):
         if text := content[max(start, unit.start) : unit.start + len(unit.text)].strip():
             yield text
@@ -228,7 +232,7 @@ def _iter_sentences(voice: Voice, text: str) -> Iterator[str]:
                 yield line[:1_000]
 
 
-@lru_cache(8_192)  # most of a log was in the log before
+@lru_cache(8_192)  # most of a log was there before
 def _collect_words(text: str) -> frozenset[str]:
     folded = (match[0].casefold().replace(",", "") for match in _WORD.finditer(cut(text)))
     return frozenset(stem_word(word) for word in folded if word not in _FUNCTION)

@@ -17,10 +17,10 @@ from sakti.memory.modes import FieldType
 
 Facts: TypeAlias = Mapping[str, list[str]]  # values by key
 
-_ANSWERED = ("ask_user", "present_plan")  # calls whose results have words of the user
+_ANSWERED = ("ask_user", "present_plan")  # calls whose results contain words of the user
 SEARCHES = ("grep", "glob", "memory-search", "websearch")
-MOST, LONGEST = 12, 200  # values of a key, characters of one
-LOOKED_AT = 100_000  # characters at the end of a result
+MOST, LONGEST = 12, 200  # most values of a key, most characters of a value
+LOOKED_AT = 100_000  # characters at the end of a result that are searched
 
 _SEARCH_COMMAND = lazy_pattern(r"\s*(?:git grep|grep|rg|ag|find|fd)\s")
 _SENTENCE_END = lazy_pattern(r"[.?!:;]+(?=\s)")
@@ -37,7 +37,7 @@ _COVERAGE = lazy_pattern(
 
 
 def with_user_answers(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the messages with answers to questions, and changes of a plan, as statements of the user."""
+    """Return the messages, with answers to questions and changed plans as statements of the user."""
     return tuple(out for message in messages for out in _split_answers(message))
 
 
@@ -58,12 +58,12 @@ def _split_answers(message: Message) -> Iterator[Message]:
 
 def _state_answer(answer: Json) -> str:
     text = " ".join(str(answer["question"]).split()).rstrip("?.!: ").replace('"', "'")
-    question = _SENTENCE_END.sub(",", text)  # so that question and answer are one sentence
+    question = _SENTENCE_END.sub(",", text)  # question and answer become one sentence
     return f'My decision on "{question}" is: {", ".join(filter(None, [*answer["choices"], answer["text"]]))}.'
 
 
 def read_facts(call: ToolCallPart | None, result: ToolResultPart) -> Facts:
-    """Return the values that a call and its result show, by key."""
+    """Return the values in a call and its result, by key."""
     arguments: Json = (call.arguments if call is not None else None) or {}
     command, text = str(arguments.get("command") or ""), result.content[-LOOKED_AT:]
     query = _query(result.name, arguments, command)
@@ -81,7 +81,7 @@ def read_facts(call: ToolCallPart | None, result: ToolResultPart) -> Facts:
 def fill_keys(
     lines: Mapping[str, Sequence[Facts]], declared: Mapping[str, FieldType], sections: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, Json]]:
-    """Return the section and the values of declared keys of each line that has some, by its content."""
+    """Return the section and the values of declared keys for each line that has some, by its content."""
     by_key = {name.replace("-", "_"): name for name in sections}
     fields = {content: values for content, facts in lines.items() if (values := _select(facts, declared))}
     categories = {c: by_key[key] for c, values in fields.items() for key in reversed(values) if key in by_key}
@@ -126,7 +126,7 @@ def _is_empty(result: ToolResultPart, text: str) -> bool:
 
 
 def _find_output_facts(text: str) -> dict[str, list[str]]:
-    """Return errors, frames of a stack, tests and their results from the output of a command."""
+    """Return errors, stack frames, tests and their results from the output of a command."""
     return {
         "error_type": [m[1] for m in _ERROR_TYPE.finditer(text)][-1:],
         "stack_trace": [":".join(filter(None, m.groups())) for m in _FRAME.finditer(text)],

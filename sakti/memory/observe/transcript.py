@@ -28,18 +28,18 @@ from sakti.memory.observe.quoting import iter_pieces, split_shell_report
 
 RESULT_TOKENS = 10_000
 _ROLES = {"user": "User", "assistant": "Assistant", "tool": "Tool result", "main agent": "Main agent, not the user"}
-# Base64 and the like, in one line or in many, keys and encrypted messages, control characters: nothing to learn from
-# them, and a great many tokens.
+# Base64, keys and encrypted messages, on one or several lines, and control characters: no information, but a great
+# many tokens.
 _ENCODED = lazy_pattern(
     r"-----BEGIN (?P<name>[A-Z0-9 ]+)-----(?:(?!-----).)*-----END (?P=name)-----|"
     r"(?:^[ \t]*(?=[^\n]{0,75}[0-9+])[A-Za-z0-9+/]{60,76}[ \t\r]*\n){5,}[A-Za-z0-9+/=]*|"
     r"[A-Za-z0-9+/=_-]{400,}|[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]{8,}",
     re.DOTALL | re.MULTILINE,
 )
-# What a file says whose text was loaded as instructions, of a command or a skill: nobody said it.
+# Marker of a file whose text was loaded as instructions, by a command or a skill: nobody said it.
 _LOADED = ('<command name="', '<skill name="')
 _RAW = lazy_pattern(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f\ufffd]")
-_RAW_SHARE = 0.05  # of a text's characters: so many and it is no text
+_RAW_SHARE = 0.05  # share of such characters from which a text counts as binary
 
 
 def divide(message: Message, limit: int, count: Callable[[str], int]) -> list[Message]:
@@ -57,9 +57,9 @@ def divide(message: Message, limit: int, count: Callable[[str], int]) -> list[Me
 
 
 def _split(text: str, limit: int, count: Callable[[str], int]) -> list[str]:
-    """Split a text between its lines; a line that is too long, anywhere."""
+    """Split a text between lines; a line that is too long, anywhere."""
     chunks, size = [""], 0
-    width = max(1, limit // 3)  # characters; hardly one has more than three tokens
+    width = max(1, limit // 3)  # characters; hardly any has more than three tokens
     for line in text.splitlines(keepends=True):
         for piece in (line[start : start + width] for start in range(0, len(line), width)):
             tokens = count(piece)
@@ -76,8 +76,8 @@ def format_messages(
 ) -> str:
     """Format the messages, oldest first, with a `Date:` line before each day.
 
-    Thinking, markers and sakti's own context parts are left out; `count` gives the tokens of a text, `limit` is that of
-    each result, call and file.
+    Thinking, markers and sakti's own context parts are left out; `count` returns the tokens of a text; `limit` is the
+    most tokens of each result, call and file.
     """
     out: list[str] = []
     day, images = "", 0
@@ -138,7 +138,7 @@ def _format_result(result: ToolResultPart, count: Callable[[str], int], limit: i
 
 
 def _mark_quotations(text: str) -> str:
-    """Mark what a user only quotes line by line, so that nothing in it can end the quotation."""
+    """Mark the lines that a user quotes, so that nothing in them can end the quotation."""
     out: list[str] = []
     for piece in iter_pieces(text):
         if piece.own:
@@ -160,7 +160,7 @@ def _note(match: re.Match[str]) -> str:
 
 
 def cut(text: str, limit: int, count: Callable[[str], int], *, tail: bool = False) -> str:
-    """Cut `text` to its first (or last) `limit` tokens, with a note of how many are missing."""
+    """Cut `text` to its first (or last) `limit` tokens, with a note on the missing tokens."""
     if len(text) <= limit or (total := count(text)) <= limit:
         return text  # a token has at least one character
     low, high = 0, len(text)

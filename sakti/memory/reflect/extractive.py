@@ -1,7 +1,8 @@
 """Condense a log without a model: drop repeated sentences and traces of work, keep the rest verbatim.
 
-A mark orders what is dropped, it never drops a sentence by itself: while there is room for work there is room for
-what was replaced. A line that replaces another one ranks at least as high and goes after it.
+Marks affect the order in which sentences are dropped, but never drop a sentence by themselves: while there is room
+for work there is room for replaced statements. A line that replaces another one ranks at least as high and is dropped
+later.
 """
 
 from __future__ import annotations
@@ -33,19 +34,20 @@ from sakti.memory.statements.sentences import (
 )
 from sakti.store.log.replacements import MARK, NOTE, Earlier, add_marks, find_end, format_moment
 
-# Ranks, in the order in which sentences are dropped. Of one rank the oldest goes first, so that of two values the newer
-# one stays; of statements without an exact value, the one with the fewest meaningful words per token.
+# Ranks, in the order in which sentences are dropped. Within a rank the oldest is dropped first, so that the newer of
+# two values stays; for statements without an exact value, the one with the fewest meaningful words per token.
 TRACE, DOUBTFUL, OUTCOME, ASKED, WORK, DONE, STATED, EXACT = range(8)
 # Work and statements are dropped only down to these shares of the log's limit, so that the next reflection is not due
 # at once. If no limit is known, work is dropped down to the target, and statements down to that share of the input.
 ENDED_SHARE, WORK_SHARE, STATED_SHARE = 0.75, 0.9, 0.89
 
-# What a sentence costs beside its own tokens. If that is little, the shortest stay, which say too little to answer a
-# question about them: LoCoMo, evidence in the log and the window, any: 6 tokens 61.8 %, 12 63.8 %, 20 to 30 about 65 %.
+# Cost of a sentence besides its own tokens. If it is low, the shortest sentences stay, which say too little to answer
+# a question about them: LoCoMo, evidence in the log and the window, any: 6 tokens 61.8 %, 12 63.8 %, 20 to 30 about
+# 65 %.
 LINE_TOKENS = 20
-OF_AGENT = 0.85  # weight of the agent's words against the user's
+OF_AGENT = 0.85  # weight of the agent's words relative to the user's
 OF_OTHERS = 0.5  # weight of a line's sentences besides the best one
-STATES = 3  # words of a clause that states something without a value
+STATES = 3  # words of a clause that can be a statement without a value
 
 _CLOCK = lazy_pattern(r"\((\d{1,2}:\d{2})\)")
 _TIME = lazy_pattern(r"\(\d{1,2}:\d{2}\)\s*")
@@ -55,30 +57,30 @@ _DECORATION = lazy_pattern(
 
 
 class _LogSentence(Struct):
-    """Sentence of a line, with the text between it and the next one."""
+    """Sentence of a line, with the text up to the next one."""
 
     text: str
     behind: str
     rank: int
     tokens: int
-    worth: float = 0.0  # meaningful words per token; of statements only
+    worth: float = 0.0  # meaningful words per token; only for statements
     dropped: bool = False
     replaced: bool = False
 
     @property
     def order(self) -> int:
-        """Return the rank at which it is dropped: a replaced statement goes with work."""
+        """Return its rank for dropping; a replaced statement ranks like work."""
         return min(self.rank, WORK) if self.replaced else self.rank
 
 
 class _DigestLine(Struct):
-    head: str  # sign, time and speaker
+    head: str  # symbol, time and speaker
     units: list[_LogSentence]
     tokens: int  # of the head
     header: str  # the date line above it
     sign: str
     is_users: bool
-    notes: list[str]  # the words of older lines that it replaces
+    notes: list[str]  # words of older lines that the line replaces
     pinned: bool = False
 
     @property
@@ -87,12 +89,12 @@ class _DigestLine(Struct):
 
     @property
     def lists_files(self) -> bool:
-        """Return whether its units are names of files that the agent changed."""
+        """Return whether its units are names of files changed by the agent."""
         return self.head.rstrip().endswith("Agent changed")
 
 
 class _DropTargets(Struct, frozen=True):
-    """Tokens of the log down to which sentences are dropped, by their rank."""
+    """Sizes of the log, in tokens, down to which sentences of each rank are dropped."""
 
     trace: int
     ended: int
@@ -129,7 +131,7 @@ class ExtractiveReflector:
         return await asyncio.to_thread(self.condense, request)  # a long log takes a tenth of a second
 
     def condense(self, request: ReflectInput) -> ReflectResult:
-        """Condense as `reflect` does, in the calling thread."""
+        """Condense like `reflect`, in the calling thread."""
         before = sum(self._counter.count(t) for _, t in request.groups)
         lines = self._read_lines("\n".join(t for _, t in request.groups), {_strip_line(p) for p in request.pinned})
         _set_worth(lines)
@@ -138,7 +140,7 @@ class ExtractiveReflector:
         for unit in (u for line in lines for u in line.units if u.replaced):
             unit.tokens = self._counter.count(unit.text + unit.behind)
         targets = _DropTargets.of(request, before)
-        while self._drop_down_to(targets, lines):  # dropping changes which lines share a head: count again
+        while self._drop_down_to(targets, lines):  # dropping changes which lines share a speaker: count again
             pass
         out = _write(lines)
         if not out or self._counter.count(out) >= before:
@@ -190,7 +192,7 @@ class ExtractiveReflector:
 def _divide(
     content: str, lead: re.Match[str] | None, tool: re.Match[str] | None
 ) -> tuple[str, Sequence[tuple[str, str]]]:
-    """Return the beginning of a line's content, and its sentences or files with the text behind each."""
+    """Return the beginning of a line's content, and its sentences or files with the text after each."""
     if lead is not None:
         return lead[0], list(split_sentences(content[lead.end() :]))
     if tool is not None and tool["files"]:
@@ -200,10 +202,10 @@ def _divide(
 
 
 def _set_worth(lines: Sequence[_DigestLine]) -> None:
-    """Set the worth of statements: of a line's best one in full, of its others half.
+    """Set the worth of statements: the best one of a line counts fully, the others half.
 
     A word counts more the fewer lines have it, so that repeated topics are dropped before single ones. One good
-    sentence is enough to find its message by, so a log covers many messages rather than a few of them completely.
+    sentence is enough to find its message, so a log covers many messages rather than a few of them completely.
     """
     frequency = Counter(word for line in lines for word in collect_content_words(" ".join(u.text for u in line.units)))
 
@@ -234,7 +236,7 @@ def _rank(sign: str, lead: re.Match[str] | None, tool: re.Match[str] | None, tex
 
 
 def _rank_of_work(text: str, *, is_agents: bool) -> int:
-    """Return the rank of a line by the agent, or of one without a speaker."""
+    """Return the rank of a line by the agent or without a speaker."""
     if is_agents and (sentence_kind := classify_agent_sentence(text)) != "work":
         return DOUBTFUL if sentence_kind == "intent" else OUTCOME
     return WORK if SPECIFIC.search(text) else OUTCOME
@@ -265,7 +267,7 @@ def _drop_seen(keyed: Iterable[tuple[_DigestLine, _LogSentence, object]]) -> Non
 
 
 def _work_key(line: _DigestLine, unit: _LogSentence) -> str:
-    """Return the file or the command that a unit names; empty for others."""
+    """Return the file or command named in a unit; empty for others."""
     if line.lists_files:
         return f"file {unit.text}"
     match = TOOL.match(unit.text)
@@ -273,7 +275,7 @@ def _work_key(line: _DigestLine, unit: _LogSentence) -> str:
 
 
 def _rank_replaced(lines: Sequence[_DigestLine]) -> None:
-    """Mark sentences that later lines replace, and rank those lines at least as high."""
+    """Mark sentences replaced by later lines, and rank those lines at least as high."""
     for number, newer in enumerate(lines):
         for words in newer.notes:
             _mark_words(lines[:number], Earlier(words, *_get_moment(newer)))
@@ -286,7 +288,7 @@ def _rank_replaced(lines: Sequence[_DigestLine]) -> None:
 
 
 def _mark_words(lines: Sequence[_DigestLine], replaced: Earlier) -> None:
-    """Mark replaced words in older lines; what is done or pinned stays as it is."""
+    """Mark replaced words in older lines; finished and pinned lines stay as they are."""
     for line in (line for line in lines if line.sign != "done" and not line.pinned):
         for unit in line.units:
             if find_end(unit.text, replaced.text) is not None:
@@ -294,14 +296,14 @@ def _mark_words(lines: Sequence[_DigestLine], replaced: Earlier) -> None:
 
 
 def _count_statements(text: str) -> int:
-    """Return how many clauses of a sentence state something by themselves."""
+    """Count the clauses of a sentence that are statements by themselves."""
     return sum(bool(c.values) or len(c.words) >= STATES for c in split_clauses(MARK.sub("", text)))
 
 
 def _raise_newer(lines: Sequence[_DigestLine], older: _LogSentence, date: str, times: Sequence[str]) -> None:
-    """Raise later lines of the times that marks name to the rank of the sentence that they end.
+    """Raise the lines at the times named in marks to the rank of the sentences that they replace.
 
-    The agent's lines of such a minute end nothing, and requests end no statement unless a note says so.
+    The agent's lines of such a minute replace nothing, and requests replace no statement unless a note says so.
     """
     for newer in (line for line in lines if format_moment(*_get_moment(line), date) in times):
         if newer.notes or newer.sign == "high" or (newer.is_users and older.rank < STATED):

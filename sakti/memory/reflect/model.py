@@ -1,4 +1,4 @@
-"""Condense the log with a model, at higher compression levels while the answer is not small enough."""
+"""Condense the log with a model, at higher compression levels until the answer is small enough."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sakti.memory.observe.model import build_system_prompt
 from sakti.memory.protocol import ReflectInput, ReflectResult, join_results
 
 LEVELS = 4
-MORE_LEVELS = 3  # above the level it starts at
-UNUSABLE_LIMIT = 1  # answers that are not usable: after one the model is asked again, at a higher level
+MORE_LEVELS = 3  # levels tried above the first one
+UNUSABLE_LIMIT = 1  # unusable answers after which the model is asked again, at a higher level
 # Tokens of a prompt besides the log, and of the anchors added to it.
 FRAME_TOKENS, LOG_SHARE, LEAST_ROOM = 300, 0.85, 500
 
@@ -32,9 +32,9 @@ class ModelReflector:
         return self._model.full_name
 
     async def reflect(self, request: ReflectInput) -> ReflectResult:
-        """Condense the log, in slices where the model's window does not hold it.
+        """Condense the log, in slices if it exceeds the model's window.
 
-        A slice that cannot be made smaller stays as it is. Raises as a single slice does when none can.
+        A slice that cannot be made smaller stays as it is. If none can, the errors of a single slice are raised.
         """
         pieces = self._divide(request)
         if len(pieces) == 1:
@@ -88,7 +88,7 @@ class ModelReflector:
         )
 
     async def _reflect(self, request: ReflectInput) -> ReflectResult:
-        """Ask at higher levels until an answer meets the target; return that answer, else the smallest one.
+        """Ask at higher levels until an answer meets the target; return it, or else the smallest one.
 
         Raises `MemoryFailure` (not_smaller, malformed) if no answer is smaller than its input.
         """
@@ -116,10 +116,10 @@ class ModelReflector:
             return structs.replace(best, calls=tuple(calls))
         if unusable == len(calls):
             raise MemoryFailure(
-                f"{self.name} gave no usable reflection in {len(calls)} attempts: the log stays.", code="malformed"
+                f"{self.name} returned no usable reflection in {len(calls)} attempts: the log stays.", code="malformed"
             )
         raise MemoryFailure(
-            f"{self.name} gave nothing smaller than the log ({before} tokens) in {len(calls)} attempts.",
+            f"{self.name} returned nothing smaller than the log ({before} tokens) in {len(calls)} attempts.",
             code="not_smaller",
         )
 
@@ -158,7 +158,7 @@ def label_log(request: ReflectInput) -> str:
         name = request.labels.get(group_id, "")
         if name != before:
             out.append(f"## {name or shared.NO_THREAD}")
-        size = text.count("\n") + 2  # with the empty line behind it
+        size = text.count("\n") + 2  # with the empty line after it
         out += anchored[:size]
         anchored, before = anchored[size:], name
     return "\n".join(out)

@@ -1,7 +1,7 @@
 """Finish a Reflector's answer: check it against its input, and restore lines that it lost.
 
-An answer without enough of its input is refused, and the log stays as it is. In a log of several threads each thread's
-lines are condensed apart, so that they keep their thread.
+An answer without enough of its input is refused, and the log stays as it is. In a shared log, the lines of each
+thread are condensed separately, so that they keep their thread.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from sakti.store.log.replacements import NOTE, remove_marks
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import Section, Span
 
-# Below these shares an answer is no reflection: of the input's important lines, with lost lines of the user put back,
-# and of its tokens; of an input below SMALL_INPUT tokens a smaller share is enough.
+# Below these shares an answer is no reflection: the share of the input's important lines (after lost lines of the
+# user are restored), and of its tokens; a smaller share suffices for an input below SMALL_INPUT tokens.
 IMPORTANT_SHARE, TOKEN_SHARE = 0.6, 0.15
 SMALL_INPUT, SMALL_SHARE = 1_000, 0.05
-# An answer itself has at least this share of them: what is put back makes no reflection of junk.
+# Least share of them in the answer itself: restored lines do not turn junk into a reflection.
 ANSWER_SHARE = 0.3
-LONGEST, LONGEST_TASK = 4, 10_000  # times the characters of its input, and those of a task besides
-SEVERAL = 5  # important lines whose share is looked at
-ENDED_SHARE = 0.6  # of a line's text that is replaced: the line has ended
+LONGEST, LONGEST_TASK = 4, 10_000  # times the characters of its input; most characters of a task
+SEVERAL = 5  # number of important lines from which their share is checked
+ENDED_SHARE = 0.6  # share of a line's replaced text from which the line counts as ended
 
 
 def check_length(text: str, request: ReflectInput) -> None:
@@ -48,7 +48,7 @@ def check_length(text: str, request: ReflectInput) -> None:
 
 
 def check_answer(have: int, important: int, tokens: int, before: int) -> None:
-    """Raise `MemoryFailure` (below_floor) for a Reflector's answer with next to nothing of its input."""
+    """Raise `MemoryFailure` (below_floor) for an answer that keeps next to nothing of its input."""
     share = TOKEN_SHARE if before >= SMALL_INPUT else SMALL_SHARE
     if tokens < share * before or (important >= SEVERAL and have < ANSWER_SHARE * important):
         raise _make_floor_error(f"{have} of {important} important lines and {tokens} of {before} tokens")
@@ -65,7 +65,7 @@ def _make_floor_error(kept: str) -> MemoryFailure:
 
 
 def select_important_lines(inputs: Sequence[str], replaced: Sequence[ReplacedWords]) -> list[lines.LogRow]:
-    """Return the important lines of a log and what ends older ones, without those that were replaced."""
+    """Return the important lines of a log and lines that replace older ones, without replaced lines."""
     ended = [one.text.casefold() for one in replaced]
     rows = (row for text in inputs for row in lines.iter_rows(text))
     important = (row for row in rows if row.priority == "high" or NOTE.search(row.content))
@@ -73,7 +73,7 @@ def select_important_lines(inputs: Sequence[str], replaced: Sequence[ReplacedWor
 
 
 def _is_ended(content: str, ended: Sequence[str]) -> bool:
-    """Return whether replaced words are most of what a line says after its speaker."""
+    """Return whether most words of a line after its speaker were replaced."""
     least = ENDED_SHARE * len(content.partition(": ")[2] or content)
     return any(len(words) >= least and words in content for words in ended)
 
@@ -81,9 +81,9 @@ def _is_ended(content: str, ended: Sequence[str]) -> bool:
 def find_lost_lines(
     text: str, important: Sequence[lines.LogRow], replaced: Sequence[ReplacedWords] = ()
 ) -> list[lines.LogRow]:
-    """Return the important lines that no line of a reflection has, in these or in other words.
+    """Return the important lines missing from a reflection, also in other words.
 
-    Of a line that replaces an older one, the words that the older one does not have must be there.
+    For a line that replaces an older one, the words that the older one lacks must be present.
     """
     have = list_words_by_line(text)
     contents = [remove_marks(row.content) for row in important]
@@ -99,7 +99,7 @@ def find_lost_lines(
 
 
 def find_unlike_lines(text: str, lost: Sequence[lines.LogRow]) -> list[lines.LogRow]:
-    """Return the lost lines to which no line of a reflection comes near: it may sum up parallel ones."""
+    """Return the lost lines that no line of a reflection resembles: it may combine parallel ones."""
     have = list_words_by_line(text)
     return [row for row in lost if not is_represented(remove_marks(row.content), have)]
 
@@ -118,11 +118,11 @@ def restore_lines(
     limit: int,
     count: Callable[[str], int],
 ) -> tuple[str, list[lines.LogRow]]:
-    """Put lost lines back to the front of a reflection.
+    """Restore lost lines at the front of a reflection.
 
-    Those that replace older lines as far as `limit` tokens allow, the user's, newest first, as far as `room` does.
-    Also return the important lines that stay lost. Raises `MemoryFailure` (below_floor) if an older line would stay
-    without the one that replaces it.
+    Lines that replace older ones are restored as far as `limit` tokens allow, then the user's, newest first, as far
+    as `room` does. Also return the important lines that stay lost. Raises `MemoryFailure` (below_floor) if an older
+    line would stay without the one that replaces it.
     """
     older = {one.by: one.text for one in replaced}
     restored: list[lines.LogRow] = []
@@ -142,7 +142,7 @@ def restore_lines(
 
 
 def _with_dates(rows: Sequence[lines.LogRow]) -> list[str]:
-    """Return lines of a log under headers with their days."""
+    """Return lines of a log under date headers."""
     out: list[str] = []
     for date, of_day in itertools.groupby(rows, key=lambda row: row.date):
         out += [f"Date: {date}", *map(_format_line, of_day)]
@@ -150,7 +150,7 @@ def _with_dates(rows: Sequence[lines.LogRow]) -> list[str]:
 
 
 def restore_weight(text: str, important: Sequence[lines.LogRow]) -> str:
-    """Mark lines of a reflection as important that were important in its input."""
+    """Mark lines of a reflection as important if they were important in its input."""
     high = {remove_marks(row.content) for row in important if row.priority == "high"}
     lighter = [
         r.line for r in lines.iter_rows(text) if r.priority not in ("high", "done") and remove_marks(r.content) in high
@@ -159,7 +159,7 @@ def restore_weight(text: str, important: Sequence[lines.LogRow]) -> str:
 
 
 def remove_repeats(text: str) -> str:
-    """Remove repeated lines of a day from a reflection."""
+    """Remove repeated lines within a day from a reflection."""
     seen: set[tuple[str, str, str]] = set()
     repeated: dict[int, str | None] = {}
     for row in lines.iter_rows(text):
@@ -178,7 +178,7 @@ def _format_line(row: lines.LogRow) -> str:
 # --- findings of child threads, and logs of several threads ------------------------------------------------
 
 _LISTED = lazy_pattern(r"(\d+) more verified findings of child threads \(memory-search finds them\): (.+)")
-LONGEST_LIST = 600  # characters of the places of such findings
+LONGEST_LIST = 600  # most characters of the list of such findings
 
 
 async def reflect_by_thread(
@@ -191,8 +191,8 @@ async def reflect_by_thread(
 ) -> tuple[ReflectResult, tuple[Section, ...]]:
     """Condense a log of several threads; return the result and the thread of each of its sections.
 
-    A part that cannot be made smaller stays as it is. Raises as the Reflector does if no part can. Task and response
-    are taken from a log of one thread only.
+    A part that cannot be made smaller stays as it is; if no part can, the Reflector's error is raised. Task and
+    response are only taken from the log of a single thread.
     """
     units = split_by_thread(groups, counter.count)
     total = sum(part.tokens for part in units)
@@ -231,23 +231,23 @@ def _request_part(whole: ReflectInput, part: CondensedPart, text: str, total: in
 
 
 def finish_answer(text: str, pinned: Sequence[str], replaced: Sequence[ReplacedWords] = ()) -> str:
-    """Prepare a Reflector's answer for storing: clean, without repeats, marked, with pinned lines."""
+    """Prepare a Reflector's answer for storing: cleaned, without repeats, marked, with pinned lines."""
     contents = frozenset(row.content for line in pinned for row in lines.iter_rows(line))
     clean = remove_repeats(parse.clean(parse.sanitize_observation_lines(text)))
     return restore_pinned(mark_replaced(clean, replaced, contents), pinned)
 
 
 def restore_pinned(text: str, pinned: Sequence[str]) -> str:
-    """Put pinned lines that a reflection lost back to its front, word for word."""
+    """Restore lost pinned lines at the front of a reflection, word for word."""
     have = {_strip_line(line) for line in text.split("\n")}
     lost = [p for p in pinned if _strip_line(p) not in have]
     return "\n".join([*lost, text]) if lost else text
 
 
 def list_lost_findings(text: str, before: Iterable[str], findings: Sequence[str]) -> str:
-    """Name at the end of a log the places of findings that it no longer has; search finds them.
+    """List the places of lost findings at the end of a log; search finds them.
 
-    `before` are the logs that it condenses, which may name others.
+    `before` are the logs that it condenses, which may list others.
     """
     rows = [line for line in text.split("\n") if not _LISTED.search(line)]
     have = set(map(_strip_line, rows))

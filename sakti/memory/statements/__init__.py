@@ -1,5 +1,5 @@
 """Find which older statements a newer one replaces. Pure.
 
 `sentences` classifies sentences, `reading` parses clauses into a subject and its values, `superseding` compares them,
-`marking` notes the result on the lines of the log. English and German words are data (`lexicon.toml`).
+`marking` marks the lines of the log. English and German words are data (`lexicon.toml`).
 """

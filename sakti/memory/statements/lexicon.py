@@ -9,13 +9,13 @@ from pathlib import Path
 
 from sakti.core.lazy import lazy_pattern
 
-# Behind a full stop: that it does not end a shortened word or a first letter of a name.
+# Precedes a full stop that only ends an abbreviation or an initial.
 _SHORT_WORDS = (
     "Dr Mr Mrs Ms Prof Hr Fr Nr St Str Abs Abt Tel Std MwSt Mio Mrd ca vs bzw vgl gem approx inkl exkl zzgl max min "
     "evtl ggf [A-Z]"
 )
 _NOT_SHORT = "".join(rf"(?<!\b{word}\.)" for word in _SHORT_WORDS.split())
-# Where a sentence ends and the next begins, however many spaces are between them.
+# The boundary between two sentences, with any number of spaces.
 BETWEEN_SENTENCES = (
     rf"(?<=[.!?…]){_NOT_SHORT}\s+(?=[\"'`(\[]?[A-Z0-9`]|\[(?!earlier|replaces|unverified)[a-z])"
     r"(?!(?:Jan|Feb|Mär|Apr|Mai|Jun|Jul|Aug|Sep|Okt|Nov|Dez)[a-zä]*\b)"
@@ -44,7 +44,6 @@ def _load_sections() -> dict[str, str]:
 
 @cache
 def load_words(name: str) -> frozenset[str]:
-    """Return a list of single words."""
     return frozenset(_load_sections()[name].split())
 
 
@@ -59,6 +58,6 @@ def compile_phrases(name: str) -> re.Pattern[str]:
 
 @cache
 def load_synonyms() -> dict[str, str]:
-    """Map each word to the one that represents all words of its meaning."""
+    """Map each word to a representative of all words with its meaning."""
     lines = (line.split() for line in _load_sections()["same"].strip().split("\n"))
     return {word: line[-1] for line in lines for word in line}

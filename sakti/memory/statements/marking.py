@@ -19,10 +19,10 @@ from sakti.memory.statements.superseding import Statement, StatementIndex, find_
 from sakti.store.log.lines import LogLine
 from sakti.store.log.replacements import KEY, MARK, Earlier, add_marks, format_note, remove_marks
 
-REMEMBERED = 1_500  # lines of the log that new ones are compared with at least, the newest
-NOTED = 8  # older lines that a new one names at most, the newest: it may say several things
+REMEMBERED = 1_500  # least number of the newest log lines that new ones are compared with
+NOTED = 8  # most older lines that a new one names, the newest: it may make several statements
 
-Named = Mapping[str, Sequence[Earlier]]  # by a new line's content: the lines that a model says it replaces
+Named = Mapping[str, Sequence[Earlier]]  # by a new line's content: the lines that it replaces according to a model
 
 
 class Marked(Struct):
@@ -48,7 +48,7 @@ class _Index:
         self.replaced: set[Earlier] = set()
 
     def add(self, line: _MarkedLine) -> list[Statement]:
-        """Index the statements of a line and return them; none of what the agent says or does."""
+        """Index the statements of a line and return them; none for the agent's words and work."""
         if line.priority == "low" or find_speaker(line.content, line.priority) != "user":
             return []
         out: list[Statement] = []
@@ -58,7 +58,7 @@ class _Index:
         return out
 
     def ended_by(self, new: Statement) -> Iterator[Earlier]:
-        """Yield the statements that a new one ends."""
+        """Yield the statements replaced by a new one."""
         for old in self._statements.sharing(new) if new.can_end else ():
             line = self._lines[old.place]
             for span in find_ended_parts(old, new) if line.priority != "done" else ():
@@ -66,11 +66,11 @@ class _Index:
 
 
 class Remembered:
-    """Statements of a log's stored lines; the next observation parses only new lines."""
+    """Cached statements of the log's stored lines; the next observation only parses new lines."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self._first = 0  # of the stored lines, the first that is remembered
+        self._first = 0  # index of the first cached line
         self._lines: list[tuple[str, str]] = []
         self._index = _Index()
 
@@ -93,11 +93,10 @@ class Remembered:
 def mark_new(
     text: str, before: Sequence[LogLine], remembered: Remembered | None = None, named: Named | None = None
 ) -> Marked:
-    """Note on new observations which older statements they replace, and in the metadata of their lines.
+    """Note on new observations which older statements they replace, also in their lines' metadata.
 
-    `named`: what a model says they replace, checked against the log `before`; None: explicit changes are looked for.
-    `remembered`: the log as it was read for the observations before. Notes that the text has are removed: only this
-    function writes them.
+    `named`: the replaced lines according to a model, checked against the log `before`; None: explicit changes are
+    searched. `remembered`: cached statements of the log. Existing notes are removed: only this function writes them.
     """
     text = remove_marks(text)
     rows = list(lines.iter_rows(text))
@@ -121,7 +120,7 @@ def mark_new(
 
 
 def _ends_any(earlier: Iterable[Earlier], important: Sequence[LogLine | lines.LogRow]) -> bool:
-    """Return whether one of these texts is part of an important line; what ends it is then as important."""
+    """Return whether one of these texts is part of an important line; so its replacement is important."""
     return any(
         (e.date, e.time) == (x.date, x.time) and e.text in remove_marks(x.content) for e in earlier for x in important
     )
@@ -147,7 +146,7 @@ def _find_explicit_changes(rows: Sequence[lines.LogRow], stored: _Index) -> dict
 def _resolve_named_lines(
     rows: Sequence[lines.LogRow], before: Sequence[LogLine], named: Named
 ) -> dict[int, list[Earlier]]:
-    """Return the older lines that a model names, as far as they are in the log and may be replaced."""
+    """Return the older lines named by a model, if they are in the log and may be replaced."""
     older = {Earlier(remove_marks(x.content), x.date, x.time): x for x in before if not x.forgotten}
     out: dict[int, list[Earlier]] = {}
     for number, row in enumerate(rows):
@@ -160,7 +159,7 @@ def _resolve_named_lines(
 def _may_replace(content: str, line: LogLine) -> bool:
     """Return whether a new line may replace an older one.
 
-    The agent's reports of its work stay, and requests that the new line does not call off.
+    The agent's reports of its work stay, and so do requests that the new line does not cancel.
     """
     if line.priority == "done" or line.content == content:
         return False
@@ -170,7 +169,7 @@ def _may_replace(content: str, line: LogLine) -> bool:
 
 
 def _select_newest(earlier: Iterable[Earlier]) -> list[Earlier]:
-    """Return a few of the older statements, which come with the newest first; the same words once."""
+    """Return a few of the older statements, given newest first, without duplicates."""
     by_words: dict[str, Earlier] = {}
     for one in earlier:
         by_words.setdefault(one.text.casefold(), one)
@@ -181,7 +180,7 @@ def _select_newest(earlier: Iterable[Earlier]) -> list[Earlier]:
 
 
 class ReplacedWords(Struct, frozen=True):
-    """Words of the log that a line (`by`) of that date and time replaces."""
+    """Words of the log replaced by a line (`by`) of that date and time."""
 
     text: str
     by: str
@@ -190,7 +189,7 @@ class ReplacedWords(Struct, frozen=True):
 
 
 def list_replaced_words(log: Iterable[LogLine]) -> list[ReplacedWords]:
-    """Return what stored lines replace, from their metadata."""
+    """Return the words replaced by stored lines, from their metadata."""
     return [
         ReplacedWords(str(one["text"]), remove_marks(x.content), x.date, x.time)
         for x in log
@@ -200,7 +199,7 @@ def list_replaced_words(log: Iterable[LogLine]) -> list[ReplacedWords]:
 
 
 def mark_replaced(text: str, replaced: Sequence[ReplacedWords], pinned: frozenset[str]) -> str:
-    """Mark replaced words that a reflection's text still contains.
+    """Mark replaced words that are still in a reflection's text.
 
     Lines after the replacing line are newer and stay. `pinned` contents stay word for word.
     """

@@ -1,4 +1,4 @@
-"""Read a clause as a subject and the values it is given. Pure.
+"""Parse a clause into a subject and its values. Pure.
 
 Every pattern is bounded and statements are cut first, so that the time is proportional to the text.
 """
@@ -17,7 +17,7 @@ from sakti.memory.statements import lexicon
 
 Shape: TypeAlias = Literal["word", "number", "date", "name", "code"]
 
-STATEMENT_LIMIT = 600  # characters of a statement
+STATEMENT_LIMIT = 600  # most characters of a statement
 _TOKEN = lazy_pattern(
     r"https?://\S{1,200}|`[^`\n]{1,200}`|[\"“„'](?P<quoted>[^\"“”„'\n]{2,60})[\"”“'](?!\w)|[€$%]|"
     r"\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,20})?|[#@~./]{0,2}[^\W_][\w@./:+#'’-]{0,199}|_\w{1,200}"
@@ -33,7 +33,7 @@ _CLAUSE_END = lazy_pattern(
     r"while|so that|weil|während|sodass)\b|"
     r"\b(?:and|but|so|und|aber)(?=\s(?:the|our|we|i|it|its|my|der|die|das|wir|ich|unser|is|are|ist)\b)"
 )
-# A scope in front belongs to the next clause: "in staging, the log level is debug".
+# A scope at the beginning belongs to the next clause: "in staging, the log level is debug".
 _SCOPE = lazy_pattern(
     r"\W*(?:in|on|at|for|with|if|when|after|before|once|im|auf|bei|beim|für|mit|am|nach|wenn|falls|sobald)\s[^,;.:]{1,40}",
     re.IGNORECASE,
@@ -89,7 +89,7 @@ class Clause(Struct, frozen=True, dict=True):
         return frozenset(key for key, at in self.words if at < self.verb)
 
     def items(self) -> list[tuple[str, int]]:
-        """Return words and values that are no figures, by position; a number counts as its text."""
+        """Return words and non-numeric values by position; a number counts as its text."""
         return sorted([*self.words, *((v.key, v.start - self.start) for v in self.values)], key=lambda item: item[1])
 
     def items_like(self, other: Clause) -> bool:
@@ -119,7 +119,7 @@ class Clause(Struct, frozen=True, dict=True):
 
 @lru_cache(4_096)
 def divide_text(text: str) -> str:
-    """Return a text, cut to a limit, with a line end where a sentence begins without a full stop."""
+    """Return a text cut to a limit, with line ends between sentences that lack a full stop."""
     return _RUN_ON.sub(_line_end, text[:STATEMENT_LIMIT])
 
 
@@ -143,7 +143,7 @@ def split_clauses(text: str) -> tuple[Clause, ...]:
 
 
 def _iter_clause_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each clause; a scope in front belongs to the first one."""
+    """Yield start and end of each clause; a scope at the beginning belongs to the first one."""
     start = 0
     for match in _CLAUSE_END.finditer(text):
         if start or match[0] != "," or not _SCOPE.fullmatch(text, 0, match.start()):
@@ -167,7 +167,7 @@ def _read_clause(text: str, start: int, end: int, german: bool) -> Clause:
 
 
 def _add_value(values: list[StatementValue], value: StatementValue) -> None:
-    """Add a value, or join it with the last one: a date of several words, a name of several."""
+    """Add a value, or join it with the last one: a date or name of several words."""
     key, unit = value.key, ""
     if value.shape == "name":
         key = " ".join(stem_word(word) for word in key.split())
@@ -184,7 +184,7 @@ def _add_value(values: list[StatementValue], value: StatementValue) -> None:
 
 
 def _add_unit(values: list[StatementValue], word: str, start: int, end: int) -> None:
-    """Take a word that follows a number as its unit: "5 retries", but not "5 added"."""
+    """Use the word after a number as its unit: "5 retries", but not "5 added"."""
     last = values[-1] if values else None
     if last is None or last.shape != "number" or last.unit or word.endswith("ed"):
         return
@@ -193,7 +193,7 @@ def _add_unit(values: list[StatementValue], word: str, start: int, end: int) -> 
 
 
 def _find_verb(text: str, start: int, end: int, values: Sequence[StatementValue]) -> int:
-    """Return the offset in a clause of the first verb that is no part of a value; -1 without one."""
+    """Return the offset of a clause's first verb outside its values; -1 without one."""
     for match in lexicon.compile_phrases("verb").finditer(text[start:end]):
         if not any(v.start <= start + match.start() < v.end for v in values):
             return match.start()

@@ -1,6 +1,6 @@
-"""Split lines into sentences and classify them: question, statement, change, chatter. Pure.
+"""Split lines into sentences and classify them: question, statement, change, small talk. Pure.
 
-English words decide where there are any; in other languages the shape does (a question mark, names, numbers, paths).
+English words decide if there are any; in other languages the form decides (a question mark, names, numbers, paths).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ AgentKind: TypeAlias = Literal["work", "finding", "intent"]
 
 _SENTENCE = lazy_pattern(rf"{BETWEEN_SENTENCES}|\n+|(?<=[。！？])")
 _LIST_SIGN = lazy_pattern(r"^\s*(?:[-*•+]|\d+[.)])\s+")
-# The number of an item within a line stays with its text.
+# The number of a list item within a line stays with its text.
 _NUMBERED = lazy_pattern(r"(?:^\s*|(?<=[.!?;,:])\s+)(?P<sign>\d{1,3}[.)])\s+(?=\S)")
 _WORD = lazy_pattern(r"[^\W_][\w'’]*")
 
-# Something exact: what cannot be said again in other words. Each alternative looks at a few characters only, so that a
-# search takes time in proportion to the text.
+# Exact content, which a paraphrase would lose. Each alternative examines a few characters only, so that a search
+# takes time in proportion to the text.
 _CODE_OR_NUMBER = (
     r"\d|`|https?://|[\w.-]/[\w./-]|\w_\w|\b[a-z]{1,200}[A-Z]|\b[A-Z]{2,200}\b|(?<=\w)\.[a-z]{1,5}\b|"
     r"[\"“][^\"”]{1,400}[\"”]|(?<!\w)--?[a-z]|@\w"
 )
 CODE_OR_NUMBER = lazy_pattern(_CODE_OR_NUMBER)
 SPECIFIC = lazy_pattern(rf"{_CODE_OR_NUMBER}|(?<=[a-z,;:] )[A-Z][\w-]")  # or a name
-WORD, LINE, TEXT = 200, 4_000, 400_000  # characters that are looked at: of a word, of a line, of a text
+WORD, LINE, TEXT = 200, 4_000, 400_000  # most characters of a word, of a line, of a text
 _LONG_WORD = lazy_pattern(rf"(?<!\S)(\S{{{WORD}}})\S+")
 _POLITE = lazy_pattern(
     r"^(?:(?:ok(?:ay)?|and|then|so|now|next|also|hey|hi|yes|well)[, ]+)*"
@@ -53,12 +53,12 @@ _IMPERATIVE = lazy_pattern(
     r"(?!(?:[ -](?!what|if|whether|that|how|who|where|why|me|it|this)\w{1,40})?\s(?:is|are|was|ist|sind|heißt)\b)",
     re.IGNORECASE,
 )
-# What is laid down: decisions, rules, dates.
+# Settled matters: decisions, rules, dates.
 _RULE = (
     r"from now on|keep in mind|do not|must(?!(?: have|'ve| feel)\b)(?:n't)?|we (?:always|never|only)|prefer\w*|"
     r"decided|decision|agreed|settled|policy|rule|convention|requires?|deadline|freeze|budget|instead of|rather than"
 )
-# What holds beyond the moment: wishes, habits, and what is laid down.
+# Lasting matters: wishes, habits, and settled ones.
 _LASTING = lazy_pattern(
     rf"\b(?:{_RULE}|always|never|by default|in (?:the )?future|every ?time|must(?:n't)?|should(?:n't)?|"
     r"don't|remember|note(?: down)?|bear in mind|for the record|fyi|important|avoid|only|"
@@ -79,7 +79,7 @@ _LASTING_START = lazy_pattern(
     r"forget|postpone|cancel))\b",
     re.IGNORECASE,
 )
-# Cheers somebody on: it sounds like a rule and lays nothing down.
+# Encouragement: it sounds like a rule but settles nothing.
 _CHEERS = lazy_pattern(
     r"^(?:(?:ok(?:ay)?|and|but|so|please|just|also|congrats|well|remember|let's)\b[,! –-]*)*(?:"
     r"keep (?:it up|at it|me (?:posted|updated)|each other|up the (?:\w+ )?work|(?:believ|chas|dream|inspir|motivat|"
@@ -90,7 +90,7 @@ _CHEERS = lazy_pattern(
     r"(?:it's never too late|you(?:'ve)? got this|every (?:\w+ ){1,2}(?:counts|matters)))(?!\w)",
     re.IGNORECASE,
 )
-# Guesses how something feels, "that must be so cool": it lays nothing down either.
+# Guesses how something feels, "that must be so cool": it settles nothing either.
 _GUESSES = lazy_pattern(
     r"\bmust (?:be|feel|have (?:been|felt)) (?:(?:such|quite) an?\b|"
     r"(?:(?:a|an|so|really|very|quite|pretty|super|just|\w+ly) ){0,3}(?:amazing|awesome|challenging|cool|exciting|"
@@ -105,7 +105,7 @@ _VERB = lazy_pattern(
     r"lives?|goes|[a-z]{2,}ed|went|moved?|became|chose|got|said|=)\b|[=:→]",
     re.IGNORECASE,
 )
-# What takes something back or puts something in its place.
+# Words that retract or replace something.
 CHANGE = lazy_pattern(
     r"\b(?:now|no longer|not (?:\w+ ){0,4}(?:any ?more|after all)|any ?more|instead|rather than|in place of|actually|"
     r"correct(?:ion|ed)|chang(?:e[ds]?|ing)|mov(?:e[ds]?|ing)|switch(?:ed|es|ing)?|replac(?:e[ds]?|ing)|"
@@ -134,7 +134,7 @@ _CONCLUSION = lazy_pattern(
     r"is (?:now )?(?:in|at|under|defined|located|set))\b",
     re.IGNORECASE,
 )
-# What the agent says it did, or a place to the line.
+# The agent's reported work, or a place before the line.
 _DID = lazy_pattern(
     r"\b(?:I|we)(?:'ve| have)? (?:now |also |just )?(?:[a-z]{2,}ed|put|wrote|made|built|set|split|cut|kept|left)\b|"
     r"\.[a-z]\w{0,5}:\d+",
@@ -145,25 +145,25 @@ _INTENT = lazy_pattern(
     r"i'm going to|i looked|i read|i checked|i opened|i see|looking|reading|checking|here is|here's)\b",
     re.IGNORECASE,
 )
-# Says how something strikes the speaker, or points at what stands elsewhere.
+# Describes the speaker's impression, or points to something elsewhere.
 _VAGUE = lazy_pattern(
     r"^(?:hm+|well|this|that|these|those|it|i (?:think|guess|see|had|have|looked|wonder|am)|maybe|perhaps|not sure|"
     r"looks|seems|there)\b",
     re.IGNORECASE,
 )
 _PERSONAL = lazy_pattern(r"\b(?:i|my|we|our|me|us|mine|ours|ich|mein\w*|wir|unser\w*)\b", re.IGNORECASE)
-PERSONAL, EXACT = 1.4, 1.3  # what such sentences count more
-_DECLARES = 4  # words
-# A request that says how things are from then on.
+PERSONAL, EXACT = 1.4, 1.3  # weights of such sentences
+_DECLARES = 4  # most words
+# A request that sets how things are from then on.
 _CHANGES_FOR_GOOD = lazy_pattern(
     r"\b(?:instead|from now on|no longer|any ?more|for now|after all)\b|(?<=\w) now[.!]?$", re.IGNORECASE
 )
-# A request that gives a value in place of another is as good as a statement of it.
+# A request that replaces one value by another is equivalent to a statement of it.
 _GIVES_VALUE = lazy_pattern(
     r"(?:\b(?:to|auf|instead|statt|not|make (?:that|it))\b|->|→|=)[^.!?\n]{0,80}|\bnow\b", re.IGNORECASE
 )
 _REMINDS = lazy_pattern(r"\b(?:remember|keep in mind|bear in mind|note that|never|always|from now on)\b", re.IGNORECASE)
-_SHORT = 5  # words: a sentence of at most that many says little unless it is exact
+_SHORT = 5  # words: a sentence of no more than this says little unless it is exact
 
 
 def iter_sentences(text: str) -> Iterator[str]:
@@ -175,7 +175,7 @@ def iter_sentences(text: str) -> Iterator[str]:
 
 
 def step_by_step(text: str) -> Iterator[str]:
-    """Yield as `iter_sentences` does, and an empty text between, so that no step takes long."""
+    """Yield like `iter_sentences`, with empty texts in between, so that no step takes long."""
     if len(text) > TEXT:
         text = f"{text[: TEXT // 2]}\n{text[-TEXT // 2 :]}"
     for start, end in _iter_text_outside_code(text):
@@ -192,7 +192,7 @@ def _iter_text_outside_code(text: str) -> Iterator[tuple[int, int]]:
     at = 0
     while (fence := text.find("```", at)) >= 0:
         yield at, fence
-        line_end = text.find("\n", fence + 3)  # the block begins behind the line of its fence
+        line_end = text.find("\n", fence + 3)  # the block begins after the line of its fence
         end = -1 if line_end < 0 else text.find("```", line_end + 1)
         if end < 0:
             return
@@ -201,7 +201,7 @@ def _iter_text_outside_code(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _iter_pieces(text: str, start: int, end: int) -> Iterator[str]:
-    """Yield the lines of a part of a text, long ones in pieces, at spaces where possible."""
+    """Yield the lines of a part of a text, long ones in pieces, split at spaces if possible."""
     while start < end:
         line_end = text.find("\n", start, end)
         stop = end if line_end < 0 else line_end
@@ -219,9 +219,9 @@ def _cut(line: str) -> str:
 
 
 def classify_sentence(sentence: str) -> Kind:
-    """Classify a user's sentence; a request that lays down something lasting is a statement."""
+    """Classify a user's sentence; a request that sets something lasting is a statement."""
     asks = sentence.rstrip("\"'`) ").endswith(("?", "？"))
-    is_plain = not CODE_OR_NUMBER.search(sentence)  # a name alone says nothing: "Hi Ann!"
+    is_plain = not CODE_OR_NUMBER.search(sentence)  # a name alone has no content: "Hi Ann!"
     if is_plain and not asks and (feeling := _classify_feeling(sentence)):
         return feeling
     words = len(_WORD.findall(sentence))
@@ -236,14 +236,14 @@ def classify_sentence(sentence: str) -> Kind:
 
 
 def _classify_assertion(sentence: str, words: int, *, exact: bool, chatters: bool) -> Kind:
-    """Classify a sentence that asks for nothing; `chatters`: it begins as small talk does."""
+    """Classify a sentence that asks for nothing; `chatters`: it begins like small talk."""
     if chatters:
         return "remark" if _says_something(sentence) else "chatter"
     return "statement" if exact or _states(sentence, words) else "remark"
 
 
 def _classify_feeling(sentence: str) -> Kind | None:
-    """Return the kind of a sentence that cheers somebody on or guesses how something feels, else None."""
+    """Return the kind of an encouragement or a guess about feelings, else None."""
     if _CHEERS.search(sentence):
         return "chatter"
     return "remark" if _GUESSES.search(sentence) else None
@@ -254,7 +254,7 @@ def _is_request(sentence: str, *, asks: bool) -> bool:
 
 
 def _request_lasts(sentence: str, *, asks: bool, exact: bool) -> bool:
-    """Return whether a request lays down something for good."""
+    """Return whether a request sets something lasting."""
     if _CHANGES_FOR_GOOD.search(sentence) and (exact or not asks):
         return True
     if exact and not asks and lexicon.compile_phrases("change").search(sentence) and _gives_value(sentence):
@@ -263,7 +263,7 @@ def _request_lasts(sentence: str, *, asks: bool, exact: bool) -> bool:
 
 
 def _states(sentence: str, words: int) -> bool:
-    """Return whether a sentence of so many words says how things are or shall be."""
+    """Return whether a sentence of that many words states how things are or should be."""
     if _LASTING.search(sentence) or CHANGE.search(sentence) or _OWN.search(sentence):
         return True
     declares = _VERB.search(sentence) or lexicon.compile_phrases("verb").search(sentence)
@@ -271,12 +271,12 @@ def _states(sentence: str, words: int) -> bool:
 
 
 def is_vague(sentence: str) -> bool:
-    """Return whether a sentence only says how something strikes the speaker: "hm, that looks odd"."""
+    """Return whether a sentence only describes an impression: "hm, that looks odd"."""
     return _VAGUE.search(sentence) is not None
 
 
 def _says_something(sentence: str) -> bool:
-    """Return whether a short sentence has a word behind its greeting or assent: "right, no permadeath"."""
+    """Return whether a short sentence continues after its greeting or assent: "right, no permadeath"."""
     rest = _WORD.findall(_CHATTER.sub("", sentence).casefold())
     return any(word not in lexicon.load_words("empty") and not _CHATTER.match(word) for word in rest)
 
@@ -300,9 +300,9 @@ def collect_content_words(sentence: str) -> set[str]:
 
 
 def compute_worth(sentence: str, tokens: int, rarity: Callable[[str], float] = lambda _: 1.0) -> float:
-    """Return the meaningful words of a sentence per token, each as much as its `rarity`.
+    """Return the meaningful words of a sentence per token, each weighted by its `rarity`.
 
-    Sentences about the speaker, and those with names or numbers, count more.
+    Sentences about the speaker, and those with names or numbers, have a higher weight.
     """
     personal = PERSONAL if _PERSONAL.search(sentence) else 1.0
     exact = EXACT if SPECIFIC.search(sentence) else 1.0
@@ -310,7 +310,7 @@ def compute_worth(sentence: str, tokens: int, rarity: Callable[[str], float] = l
 
 
 def is_lasting(sentence: str) -> bool:
-    """Return whether a statement has something exact, which no paraphrase keeps, or lays down a rule."""
+    """Return whether a statement is exact, so that a paraphrase would lose it, or sets a rule."""
     return any(p.search(sentence) for p in (CODE_OR_NUMBER, _LASTING_START, _LAYS_DOWN))
 
 
@@ -325,7 +325,7 @@ _SPOKEN = lazy_pattern(
     r"(?: that\b)?\s*",
     re.IGNORECASE,
 )
-# What is passed on, looked at, asked or told of the log itself says nothing that holds or that replaces anything.
+# Forwarded, inspected, asked or meta statements about the log: they neither last nor replace anything.
 _NOTHING = lazy_pattern(
     r"(?:the )?user (?:quoted|ran|attached|asked (?!for|to|that)|asked:)|agent asked|times are in ", re.IGNORECASE
 )
@@ -335,7 +335,7 @@ _REQUEST = lazy_pattern(r"(?:the )?user (?:asked (?:for|to)|asks|requested|wants
 
 
 class Unit(Struct, frozen=True):
-    """Sentence at `start` of its line."""
+    """Sentence at offset `start` of its line."""
 
     text: str
     start: int
@@ -344,7 +344,7 @@ class Unit(Struct, frozen=True):
 def find_speaker(content: str, priority: str) -> Speaker:
     """Return the speaker of a line; empty if it states nothing that could last.
 
-    An important line that names nobody counts as the user's.
+    An important line without a speaker counts as the user's.
     """
     low = content[:20].casefold()
     if _NOTHING.match(content) or TOOL.match(content):
@@ -357,12 +357,12 @@ def find_speaker(content: str, priority: str) -> Speaker:
 
 
 def is_request(content: str) -> bool:
-    """Return whether a line reports that the user asked for something to be done."""
+    """Return whether a line reports a request of the user for work."""
     return _REQUEST.match(content) is not None
 
 
 def iter_units(content: str) -> Iterator[Unit]:
-    """Yield the sentences of a line after its attribution, without the date that its relative words mean."""
+    """Yield the sentences of a line after its attribution, without the date added to relative words."""
     lead = LEAD.match(content) or _SPOKEN.match(content)
     start = lead.end() if lead else 0
     at = start

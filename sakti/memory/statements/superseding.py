@@ -1,9 +1,9 @@
-"""Find older statements that a newer one ends: explicit changes of the same subject only. Pure.
+"""Find older statements replaced by a newer one: explicit changes of the same subject only. Pure.
 
-Precision comes first. The reader sees dates and can resolve two statements, but a false mark hides what still holds. A
-statement ends another one where it names the old value ("from 3 to 5", "npm is gone"), or gives the same subject
-another value of the same kind, with a word of change or for an attribute that has one value. Whatever is done to a
-thing (a request, a report, a rule about a named thing) holds beside what is done to another thing.
+Precision comes first. The reader sees dates and can resolve two statements, but a false mark hides a valid one. A
+statement replaces another one if it names the old value ("from 3 to 5", "npm is gone"). It also does if it gives the
+same subject another value of the same kind, with a word of change or for an attribute with a single value. An action
+on one thing (a request, a report, a rule about a named thing) does not affect actions on others.
 """
 
 from __future__ import annotations
@@ -19,8 +19,11 @@ from sakti.core.lazy import lazy_pattern
 from sakti.memory.statements import lexicon
 from sakti.memory.statements.reading import Clause, StatementValue, divide_text, split_clauses
 
-LISTED, COMPARED = 200, 40  # older clauses with one word that are looked at; of all of them, those with most in common
-COVERED = 0.5  # share of an older statement's words that one which ends it repeats
+LISTED, COMPARED = (
+    200,
+    40,
+)  # most clauses examined per word, and in total
+COVERED = 0.5  # least share of an older statement's words in a statement that replaces it
 
 _X = r"(?P<old>(?:[^,;.!?\n]|[.,](?=\w)|(?<=\d)\.(?=\s[A-Z]\w{2})){1,60}?)"
 _THE = r"(?:the |our |my |using |to use |den |die |das |der |dem |vom |von )?"
@@ -60,12 +63,12 @@ _IN_USE = (
     r"brauchen)\s(?:ich |wir )?(?:an? |the |our |eine?n? |den |die |das )?[`\"']?"
 )
 _SETS = lazy_pattern(r"\b(?:is|are|set|should|must|has to|ist|sind|soll|lautet|beträgt|setze?)\b|[=:]", re.IGNORECASE)
-_CHANGER = lazy_pattern(  # who changes it is no part of the subject: "ops switched the log level"
+_CHANGER = lazy_pattern(  # the agent of a change is no part of the subject: "ops switched the log level"
     r"\W*(?:[\w'’]+\s){1,3}?(?:changed|switched|moved|raised|lowered|set|bumped|cut|reduced|increased|extended)\s"
     r"(?=(?:the|our|it|its)\b)",
     re.IGNORECASE,
 )
-_RESULTS_IN = lazy_pattern(r"\b(?:to|on|with|for|that|auf|für|mit|nach|dass)\b", re.IGNORECASE)  # a state that lasts
+_RESULTS_IN = lazy_pattern(r"\b(?:to|on|with|for|that|auf|für|mit|nach|dass)\b", re.IGNORECASE)  # a lasting state
 _LEADING = (
     r"(?:(?:please|now|then|and|also|so|ok|next|first|later|bitte|jetzt|dann|danach|und|nun|let['’]s|"
     r"you may|(?:could|can|would|will) you|now please)\b[\s,:]*)*"
@@ -87,18 +90,18 @@ class Statement(Struct, frozen=True, dict=True):
 
     @classmethod
     def of(cls, place: int, text: str, *, asked: bool = False) -> Statement:
-        """Read a sentence; `asked`: it is known to be a request, of a value or for work."""
+        """Parse a sentence; `asked`: it is known to be a request, for a value or for work."""
         is_event = re.match(lexicon.compile_phrases("did").pattern, text) is not None and not _RESULTS_IN.search(text)
         return cls(place, text, split_clauses(text), is_event or is_act(text) or (asked and not _SETS.search(text)))
 
     @cached_property
     def ended(self) -> frozenset[str]:
-        """Return the words and values that the sentence says are over."""
+        """Return the words and values that the sentence declares obsolete."""
         return frozenset(_iter_ended_keys(self))
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Return the words and values by which older statements of the same are found."""
+        """Return the words and values that find older statements of the same subject."""
         return _collect_words(self.clauses) | _collect_values(self.clauses)
 
     @cached_property
@@ -107,7 +110,7 @@ class Statement(Struct, frozen=True, dict=True):
 
     @cached_property
     def can_end(self) -> bool:
-        """Return whether the sentence may end an older one at all."""
+        """Return whether the sentence can replace an older one at all."""
         if self.is_question or lexicon.compile_phrases("elsewhere").search(self.text):
             return False
         if is_cancelled(self.text):
@@ -149,7 +152,7 @@ def is_act(text: str) -> bool:
 
 
 def find_ended_parts(old: Statement, new: Statement) -> list[tuple[int, int]]:
-    """Return the parts of an older statement that a newer one ends; empty if both hold."""
+    """Return the parts of an older statement that a newer one replaces; empty if both are valid."""
     if not new.can_end:
         return []
     if old.is_act:
@@ -176,7 +179,7 @@ def _iter_ended_keys(new: Statement) -> Iterator[str]:
 
 
 def _names_end(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
-    """Return whether a statement says that what a clause says is over."""
+    """Return whether a statement says that the content of a clause is obsolete."""
     new_words = _collect_words(new.clauses)
     if not old.value_keys <= _collect_values(new.clauses) | new_words:
         return False
@@ -188,7 +191,7 @@ def _names_end(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
 
 
 def _ends_use(old: Clause, new: Statement, ended: frozenset[str]) -> bool:
-    """Return whether something is in use, and the clauses that end it speak of little else."""
+    """Return whether something is in use and the clauses that end it are about little else."""
     more = _collect_words([c for c in new.clauses if ended & c.keys]) - ended - old.keys
     return len(more) <= 1 and any(_is_in_use(old, word) for word in ended)
 
@@ -216,7 +219,7 @@ def is_cancelled(text: str) -> bool:
 
 
 def _is_called_off(old: Statement, new: Statement) -> bool:
-    """Return whether the user calls off a request or rule."""
+    """Return whether the user cancels a request or rule."""
     keys, values = _collect_words(old.clauses), _collect_values(old.clauses)
     words = new.keys
     is_meant = bool(values) or len(keys & words) > 1 or keys <= words
@@ -229,14 +232,14 @@ def _gives_other(old: Clause, new: Clause, text: str) -> bool:
     if lexicon.compile_phrases("adds").search(new.text) or not (changes or _sets_single(old, new)):
         return False
     if bool(_NEGATED.search(old.text)) != bool(_NEGATED.search(new.text)):
-        return changes and bool(old.keys) and old.items_like(new)  # one denies what the other says
+        return changes and bool(old.keys) and old.items_like(new)  # one negates the other
     if changes and _turns_last_word(old, new):
         return not lexicon.compile_phrases("many").search(old.text)
     return _replaces_values(old, new, changes=changes)
 
 
 def _replaces_values(old: Clause, new: Clause, *, changes: bool) -> bool:
-    """Return whether each value that the new clause lacks has a new one, for the same subject."""
+    """Return whether each value missing from the new clause has a new one, for the same subject."""
     lost = [v for v in old.values if v.key not in new.value_keys | new.keys]
     gained = [v for v in new.values if v.key not in old.value_keys | old.keys]
     if not _pair_up(lost, gained) or not _are_objects(old, new, lost, gained):
@@ -248,7 +251,7 @@ def _replaces_values(old: Clause, new: Clause, *, changes: bool) -> bool:
 
 
 def _are_objects(old: Clause, new: Clause, lost: Sequence[StatementValue], gained: Sequence[StatementValue]) -> bool:
-    """Return whether two clauses state these values of something, and are not about the values."""
+    """Return whether two clauses give these values to something, and are not about the values."""
     if any(map(old.is_subject, lost)):
         return False
     return new.verb < 0 or new.is_inverted or not new.is_subject(gained[0])
@@ -261,7 +264,7 @@ def _defines_same(old: Clause, new: Clause) -> bool:
 
 
 def _select_changed_keys(clause: Clause) -> frozenset[str]:
-    """Return the words of a clause without who changes something."""
+    """Return the words of a clause without the agent of the change."""
     match = _CHANGER.match(clause.text)
     return frozenset(key for key, at in clause.words if match is None or at >= match.end())
 
@@ -279,14 +282,14 @@ def _changes(text: str) -> bool:
 
 
 def _sets_single(old: Clause, new: Clause) -> bool:
-    """Return whether a clause sets an attribute of which a thing has one: "the retry limit is 5"."""
+    """Return whether a clause sets an attribute with a single value: "the retry limit is 5"."""
     single = lexicon.load_words("single")
     both = old.keys & new.keys
     return bool(_SETS.search(new.text)) and any(key in single or f"{key}e" in single for key in both)
 
 
 def _is_same_subject(old: Clause, new: Clause) -> bool:
-    """Return whether the new clause adds no word to the subject and leaves out at most half of the others."""
+    """Return whether the new clause has the same subject: no added word, no more than half omitted."""
     new_words = _select_changed_keys(new)
     missing = old.keys - new.value_keys - new_words
     if new_words - old.value_keys - old.keys:

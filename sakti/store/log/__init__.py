@@ -1,5 +1,5 @@
 """Read, correct and check the observation log.
 
-`lines` reads what panes and tools show, `corrections` changes lines, `erasure` removes one for good, `events` lists the
-events of a memory, `replacements` marks what newer lines replace.
+`lines` reads the data of panes and tools, `corrections` changes lines, `erasure` removes one for good, `events` lists
+the events of a memory, `replacements` marks words replaced by newer lines.
 """

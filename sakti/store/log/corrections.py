@@ -1,10 +1,9 @@
 """Correct the log: pin, edit and forget lines, undo that, and read the log as of a time.
 
-A line keeps all its corrections with their times in its metadata; its columns hold the result. The text of its group
-never changes. An Observer also states tasks in the user's words, with a group, its thread, and in the block that new
-threads begin with: those that repeat a forgotten or erased line are cleared.
-
-`read_changed_lines` and `read_log_at` are raw SQL: every window, and the pane's time slider, query them.
+A line stores all its corrections with their times in its metadata; its columns have the result. The text of its group
+never changes. An Observer also states tasks in the user's words: in a group, in its thread, and in the block that new
+threads begin with. Tasks that repeat a forgotten or erased line are cleared. `read_changed_lines` and `read_log_at`
+are raw SQL: every window, and the pane's time slider, query them.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sakti.store.threads import threads
 
 FIELDS = ("current_task", "suggested_response")
 _SAME_TASK_SHARE = 0.7  # two texts are the same task if they share this part of the shorter one's words
-SHORT = 60  # words: a longer text shares most words with any other, so it is not compared
+SHORT = 60  # more words than this share most words with any text, so longer texts are not compared
 _LABEL = lazy_pattern(r"(?:^|(?<=\s))(?:Primary|Secondary|Its task|Last thread):\s+")
 _LEAD = lazy_pattern(r"^(?:-> )?[A-Z][\w' ]{1,40}: ")
 
@@ -80,7 +79,7 @@ def clear_tasks(db: Database, thread_id: str, texts: Iterable[str]) -> Cleared:
 
 
 def restore_tasks(db: Database, values: Iterable[Json]) -> None:
-    """Store cleared tasks again, where no Observer has stated a newer one since."""
+    """Restore cleared tasks, unless an Observer has stated a newer one since."""
     for value in values:
         match value:
             case {"table": "carry_over", **row}:
@@ -101,7 +100,7 @@ def list_task_texts(values: Iterable[Json]) -> list[str]:
 def clear_titles(db: Database, thread_id: str, texts: Iterable[str]) -> None:
     """Clear generated titles that repeat one of these texts, in all threads of a thread's workspace.
 
-    Titles stored with groups are cleared too: they would become the thread's next ones.
+    Titles stored with groups are cleared, too, since they would become the thread's next titles.
     """
     plain_texts = _list_plain_texts(texts)
     row, group = ThreadRow, GroupRow
@@ -132,7 +131,7 @@ def _is_repeated(task: Json, texts: Sequence[str]) -> bool:
 
 
 def _repeats(task: str, texts: Sequence[str]) -> bool:
-    """Return whether a part of a task repeats one of some plain texts. Pure."""
+    """Return whether a part of a task repeats a plain text. Pure."""
     parts = [part for text in _LABEL.split(task) if (part := _normalize_words(text))]
     return any(part in text or _is_same(part.split(), text.split()) for part in parts for text in texts)
 
@@ -145,7 +144,7 @@ def _is_same(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _normalize_words(text: str) -> str:
-    """Return a text's words between spaces; "" if it has none."""
+    """Return a text's words, separated by spaces; "" if it has none."""
     words = " ".join(_WORD.findall(text.casefold()))
     return f" {words} " if words else ""
 
@@ -192,8 +191,8 @@ def correct_line(
 ) -> LineCorrection:
     """Pin, unpin, edit or forget a line of the log; nested lines are forgotten with it.
 
-    Forgetting includes lines of merged groups that say the same, and tasks that repeat the line. A buffered reflection
-    made from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty, unchanged).
+    Forgetting includes equivalent lines of merged groups, and tasks that repeat the line. A buffered reflection made
+    from the uncorrected line is discarded. Raises `MemoryFailure` (not_found, empty, unchanged).
     """
     changes = _build_new_values(action, text)
     row = _get_row(db, record_id, line_id)
@@ -228,7 +227,7 @@ def list_cleared_tasks(db: Database, line_id: str) -> list[str]:
 
 
 def find_with_copies(db: Database, record_id: str, line_id: str) -> list[Json]:
-    """Return the row of a line of the log, then those that are forgotten with it.
+    """Return the row of a line of the log, followed by those that are forgotten with it.
 
     Raises `MemoryFailure` (not_found).
     """
@@ -261,12 +260,12 @@ def undo_correction(db: Database, record_id: str, now: int, *, line_id: str | No
 
 
 def _last_number(row: Json) -> int:
-    """Return the number of a line's newest correction that was not undone, 0 without one."""
+    """Return the number of a line's newest correction in effect, 0 without one."""
     return next((c["n"] for c in reversed(_list_corrections(row)) if c["undone_at"] is None), 0)
 
 
 def compute_state(columns: Json, corrections: Sequence[Json], time: int | None) -> Json:
-    """Compute pinned, edited and forgotten of a line at a time (None: now) from its corrections. Pure."""
+    """Compute the pinned, edited and forgotten state of a line at a time (None: now). Pure."""
     state = dict(corrections[0]["before"]) if corrections else {name: columns[name] for name in _FIELDS}
     for c in corrections:
         undone = c["undone_at"] is not None and (time is None or c["undone_at"] <= time)
@@ -291,7 +290,7 @@ def read_log_at(db: Database, record_id: str, time: int) -> list[LogLine]:
         db,
         "g.record_id = ? AND g.activated_at <= ? AND (g.superseded_at IS NULL OR g.superseded_at > ?)"
         " AND (g.discarded_at IS NULL OR g.discarded_at > ?)"
-        # it was not in the log while a reflection, undone since, replaced it
+        # it was not in the log while a reflection, since undone, replaced it
         " AND NOT EXISTS (SELECT 1 FROM json_each(g.metadata, '$.away') w"
         " WHERE json_extract(w.value, '$[0]') <= ? AND json_extract(w.value, '$[1]') > ?)",
         (record_id, time, time, time, time, time),
@@ -345,7 +344,7 @@ def _get_row(db: Database, record_id: str, line_id: str) -> Json:
 
 
 def _find_forgotten_with(db: Database, row: Json) -> list[Json]:
-    """Return the lines that are forgotten with one: nested ones, and the same in merged groups."""
+    """Return the lines forgotten with one: nested ones, and equivalent ones in merged groups."""
     nested = _find_nested(db, row)
     words = set(_WORD.findall(replacements.remove_marks(_get_shown_text(row)).casefold()))
     merged = _list_merged_ids(db, [row["group_id"]])
@@ -361,7 +360,7 @@ def _says_same(row: Json, words: set[str]) -> bool:
 
 
 def _list_merged_ids(db: Database, group_ids: Sequence[str]) -> list[str]:
-    """Return the groups that reflections were made from, through all generations."""
+    """Return the groups merged by reflections, through all generations."""
     out: dict[str, None] = {}
     rest = list(group_ids)
     while rest:

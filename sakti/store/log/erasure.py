@@ -1,10 +1,9 @@
 """Erase a line of a log, or a thread from shared logs, for good, with all copies of the text.
 
-A thread's groups go with its rows. Here the reflections that were made of them go, and their other sources become
-active again; so does what others' lines quote of the thread's if they replace it. The first transaction removes it
-from the log; rows and words follow one at a time, so that other windows write in between.
-
-Raw SQL: the same text is replaced in several tables, of which each may hold it as JSON.
+A thread's groups are deleted with its rows. This module deletes the reflections made of them, and their other sources
+become active again. It also removes quotations of the thread from lines that replace its lines. The first transaction
+removes the thread from the log; rows and words follow one at a time, so that other windows can write in between. Raw
+SQL: the same text is replaced in several tables, each of which may store it as JSON.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from sakti.store.search import reindexing
 from sakti.store.threads import threads
 
 ERASED = "(erased)"
-SHORTEST = 4  # characters of a line's text that are replaced anywhere
+SHORTEST = 4  # shorter texts are not replaced anywhere (characters)
 # Where memory repeats the text of lines: other groups, current tasks, drafts of compactions, metadata.
 _COPIES = (
     ("observation_groups", "text"),
@@ -46,15 +45,15 @@ _COPIES = (
 
 
 class Erased(Struct, frozen=True):
-    """Erased lines: their ids, and the texts that they had."""
+    """Erased lines: their ids, and their texts."""
 
     ids: Sequence[str]
     texts: Sequence[str]
-    tasks: Sequence[str] = ()  # that repeated them
+    tasks: Sequence[str] = ()  # tasks that repeated them
 
 
 def erase(db: Database, record_id: str, line_id: str, now: int) -> Erased:
-    """Erase a line, those nested under it, those of merged groups that say the same, and such tasks.
+    """Erase a line, its nested lines, equivalent lines of merged groups, and tasks that repeat them.
 
     It cannot be undone: time travel and an undone reflection show the log without it. Raises `MemoryFailure`
     (not_found).
@@ -106,14 +105,14 @@ def erase_copies(db: Database, texts: Iterable[str]) -> None:
                     f"UPDATE {table} SET {column} = replace({column}, ?, ?) WHERE instr({column}, ?)",
                     (form, ERASED, form),
                 )
-            # SQL: compares with `instr`, as the statement before
+            # SQL: compares with `instr`, like the previous statement
             db.execute_sql("DELETE FROM request_blocks WHERE instr(text, ?)", (form,))
 
 
 def _clear_tasks(db: Database, copies: Sequence[Json], texts: Sequence[str]) -> list[str]:
     """Clear tasks and titles that repeat erased lines.
 
-    Return the tasks, with those that forgetting these lines had cleared.
+    Return the tasks, with those cleared when these lines were forgotten.
     """
     thread_id = copies[0]["thread_id"]
     corrections.clear_titles(db, thread_id, texts)
@@ -122,7 +121,7 @@ def _clear_tasks(db: Database, copies: Sequence[Json], texts: Sequence[str]) -> 
 
 
 def _index_next(db: Database, group_id: str, number: int) -> None:
-    """Index the line after a changed one again: its search row contains the text before it."""
+    """Index the line after a changed one again, since its search row contains the changed text."""
     line = ObservationRow
     behind = line.select(line.pk).where(line.group_id == group_id, line.line > number, line.forgotten == 0)
     for pk in rows.fetch_first(db, behind.order_by(line.line)) or ():
@@ -138,7 +137,7 @@ def _list_texts(row: Json) -> Sequence[str]:
 
 # --- a thread in shared logs ----------------------------------------------------------------------------------
 
-# The row of a line or of a reflection to delete; a line whose note on replaced words is to be removed.
+# The row of a line or reflection to delete, or of a line whose note on replaced words is removed.
 Step: TypeAlias = tuple[Literal["line", "group"], str] | tuple[Literal["unsay"], str, tuple[str, ...]]
 
 
@@ -191,9 +190,9 @@ def _is_only_in(phrase: str, own_text: str, other_text: str) -> bool:
 
 
 def list_note_steps(db: Database, thread_id: str) -> list[Step]:
-    """List other threads' lines that quote words of this thread which they replace.
+    """List lines of other threads that quote replaced words of this thread.
 
-    Words that another thread has, too, are left out. Call it when the steps of `list_reflection_steps` are done, while
+    Words that another thread also has are left out. Call it when the steps of `list_reflection_steps` are done, while
     the thread's own lines still exist.
     """
     if (record_id := _find_shared_record(db, thread_id)) is None:
@@ -219,7 +218,7 @@ def list_note_steps(db: Database, thread_id: str) -> list[Step]:
 
 
 def run_steps(db: Database, steps: Sequence[Step]) -> None:
-    """Run steps of `list_reflection_steps` or `list_note_steps`; repeated ones change nothing."""
+    """Run steps of `list_reflection_steps` or `list_note_steps`; repeated ones have no effect."""
     for step in steps:
         match step:
             case ("line", line_id):
@@ -246,7 +245,7 @@ class _SharedGroup(Struct, frozen=True):
     merged: tuple[str, ...]
 
     def is_of(self, thread_id: str) -> bool:
-        """Return whether it was observed in that thread."""
+        """Return whether the line was observed in that thread."""
         return self.kind == "observation" and self.thread_id == thread_id
 
 
@@ -283,7 +282,7 @@ def _find_made_of(groups: Mapping[str, _SharedGroup], thread_id: str) -> tuple[s
 
 
 def _reassign(db: Database, groups: Mapping[str, _SharedGroup], thread_id: str) -> None:
-    """Assign reflections that this thread made, of others' lines alone, to another thread."""
+    """Assign reflections by this thread that only merge lines of others to another thread."""
     for group_id, group in groups.items():
         if group.kind == "reflection" and group.thread_id == thread_id and group.merged:
             other = GroupRow.select(GroupRow.thread_id).where(GroupRow.id == group.merged[-1]).scalar(db)

@@ -19,14 +19,14 @@ from sakti.store.connection import Database
 Kind: TypeAlias = Literal[
     "observed", "activated", "reflected", "taken_over", "taken_back", "compacted", "undone", "failed", "stopped"
 ]
-AT_ONCE = 1_000  # ms: a group activated within them was observed in the foreground, and is one event
+AT_ONCE = 1_000  # ms: a group activated this soon was observed in the foreground, and is a single event
 
 
 class MemoryEvent(Struct, frozen=True):
     """Event of a memory; `time` in Unix ms, tokens of input and output.
 
-    `group_ids`: the groups with the details. `text`: a compaction's focus, the reason of a failure, the child thread
-    whose report was taken in.
+    `group_ids`: the groups with the details. `text`: a compaction's focus, the reason of a failure, or the child
+    thread whose report was added.
     """
 
     time: int
@@ -89,14 +89,14 @@ def _group_events(rows: list[Any]) -> Iterator[MemoryEvent]:
 
 
 def _iter_activation_events(rows: list[Any]) -> Iterator[MemoryEvent]:
-    """Yield one event for the groups that were activated together."""
+    """Yield one event per set of groups activated together."""
     ready = [r for r in rows if r[1] == "observation" and r[7] is not None and r[7] - r[6] >= AT_ONCE]
     for time, together in groupby(sorted(ready, key=lambda r: r[7]), key=lambda r: r[7]):
         yield _make_activation_event(time, list(together))
 
 
 def _make_activation_event(time: int, rows: list[Any]) -> MemoryEvent:
-    """Return the event of groups that were activated at a time."""
+    """Return the event of groups activated at the same time."""
     ids = tuple(row[0] for row in reversed(rows))
     messages, before, after, lines = (sum(row[n] for row in rows) for n in (2, 3, 4, 10))
     child = "" if messages else str(rows[0][11] or "")
@@ -124,7 +124,7 @@ class LogChange(Struct, frozen=True):
 
 
 def list_changes(db: Database, record_id: str) -> list[LogChange]:
-    """Return the changes, oldest first, each time once; those discarded later are included."""
+    """Return the changes, oldest first, one per time; groups discarded later are included."""
     # SQL: a pane runs it after each step; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT activated_at, max(kind = 'reflection'), max(CASE kind WHEN 'reflection' THEN generation ELSE 0 END)"

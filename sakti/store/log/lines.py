@@ -1,4 +1,4 @@
-"""Read what panes and tools show of memory: log lines, generations, sources, figures. Read-only.
+"""Read the memory data shown by panes and tools: log lines, generations, sources, figures. Read-only.
 
 The log, its generations and figures, and the actors and messages of other threads are raw SQL: panes and windows query
 them at every step.
@@ -22,7 +22,7 @@ from sakti.store.models import GroupRow, MessageRow, ObservationRow, TaskRow, Th
 from sakti.store.rows import fetch_first, make_suffix_condition
 from sakti.store.threads import threads
 
-UNVERIFIED = " [unverified]"  # behind an important line with flags, for the model
+UNVERIFIED = " [unverified]"  # mark for the model after an important line with flags
 
 _GROUPS = (
     "SELECT id FROM observation_groups WHERE record_id = ? AND state IN ('active', 'buffered')"
@@ -69,13 +69,13 @@ _SAID = (
 )
 _ACTORS = "SELECT created_at, model FROM steps WHERE thread_id = ? AND purpose = 'actor' ORDER BY pk"
 TURNS = 10  # newest turns that a forecast averages
-ENOUGH = 5  # turns from which on the largest and the smallest are left out
+ENOUGH = 5  # number of turns from which the largest and the smallest are ignored
 
 
 class LogLine(Struct, frozen=True):
-    """One line of the active log.
+    """Line of the active log.
 
-    `content` includes corrections; `earlier` are the parts of it that newer lines, read together with it, replace.
+    `content` includes corrections; `earlier` are the parts of it replaced by newer lines that were read with it.
     """
 
     id: str
@@ -99,17 +99,17 @@ class LogLine(Struct, frozen=True):
 
     @property
     def marked_text(self) -> str:
-        """Return the text as people read it, with a mark after each part that a newer line replaces."""
+        """Return the text for people, with a mark after each replaced part."""
         return replacements.add_marks(self.content, self.earlier, self.date)
 
     @property
     def text_beside_flags(self) -> str:
-        """Return the text for a place that shows the flags themselves."""
+        """Return the text for views that show the flags themselves."""
         return self.marked_text.removesuffix(UNVERIFIED) if self.flags else self.marked_text
 
 
 def add_earlier(lines: Sequence[LogLine]) -> list[LogLine]:
-    """Return the lines of a log, in order, each with what later ones of them replace of it."""
+    """Return the lines of a log, in order, each with its parts replaced by later ones."""
     rows = [replacements.MarkRow(x.id, x.content, x.date, x.time, x.metadata, x.forgotten) for x in lines]
     earlier = replacements.find_replacements(rows)
     return [structs.replace(x, earlier=earlier[x.id]) if x.id in earlier else x for x in lines]
@@ -125,8 +125,8 @@ def read_lines(db: Database, record_id: str, *, states: Sequence[str] = ("active
 class LogSnapshot(Struct, frozen=True):
     """Lines of the groups of a record that are in its log or will be, in the model's order, by group.
 
-    A line's state is that of the first reading, and `earlier` is left out. `corrections`: their number when it was
-    read.
+    A line's state is that of the first read, and `earlier` is left out. `corrections`: their number at the time of
+    the read.
     """
 
     record_id: str
@@ -141,7 +141,7 @@ class LogSnapshot(Struct, frozen=True):
 def read_snapshot(db: Database, record_id: str, before: LogSnapshot | None = None) -> LogSnapshot:
     """Return the active and buffered lines of a record; those of `before` are not read again.
 
-    Lines of a group never change but by corrections, which are counted.
+    Lines of a group only change by corrections, which are counted.
     """
     corrections = count_corrections(db, record_id)
     groups: Mapping[str, Sequence[LogLine]] = {}
@@ -158,7 +158,7 @@ def read_snapshot(db: Database, record_id: str, before: LogSnapshot | None = Non
 
 
 def read_waiting_lines(db: Database, record_id: str) -> list[LogLine]:
-    """Return the observations that are not in the prompt yet: they go in when messages leave the window."""
+    """Return the observations outside the prompt: they enter it when messages leave the window."""
     marks = ("observation", "buffered")
     return add_earlier([x for x, _ in select_lines(db, _WAITING, (record_id, *marks))])
 
@@ -385,7 +385,7 @@ def build_carry_over(
 
 
 def find_outdated(db: Database, line_ids: Sequence[str]) -> set[str]:
-    """Return those of some lines that newer lines replace, or that the user removed."""
+    """Return those of some lines that newer lines replace or the user removed."""
     # SQL: one statement for all ids, which are one parameter
     records = db.execute_sql(
         "SELECT DISTINCT g.record_id FROM json_each(?) j CROSS JOIN observations o ON o.id = j.value"

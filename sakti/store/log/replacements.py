@@ -1,7 +1,7 @@
 """Mark words of log lines that newer lines replace; stored text never changes.
 
-The metadata of the newer line has the words of the older one that it replaces. Reflections repeat marks and notes in
-the same form.
+The metadata of the newer line has the replaced words of the older one. Reflections repeat marks and notes in the same
+form.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
-KEY = "replaces"  # of a line's metadata: a list of {"text", "date", "time"}
+KEY = "replaces"  # key in a line's metadata: a list of {"text", "date", "time"}
 NOTE_LIMIT = 60  # characters of replaced words that a newer line repeats
 MARK = lazy_pattern(r" ?\[earlier; see (?P<when>[^\[\]\n]{1,60})\]")
 NOTE = lazy_pattern(r" ?\[replaces (?P<when>[^\[\]\n:]{1,40}(?::\d\d)?): (?P<text>[^\[\]\n]{1,200})\]")
@@ -22,7 +22,7 @@ _YEAR = lazy_pattern(r",?\s+\d{4}$")
 
 
 class Earlier(Struct, frozen=True):
-    """`text` of a line that a newer line, of that date and time, replaces."""
+    """`text` of a line replaced by a newer line of that date and time."""
 
     text: str
     date: str
@@ -30,7 +30,7 @@ class Earlier(Struct, frozen=True):
 
 
 class MarkRow(Struct, frozen=True):
-    """Fields of a line that decide about marks; `dead`: it is ignored."""
+    """Fields of a line that determine marks; `dead`: it is ignored."""
 
     id: str
     content: str
@@ -52,12 +52,12 @@ def format_moment(date: str, time: str, seen_from: str) -> str:
 
 
 def format_mark(date: str, time: str, seen_from: str) -> str:
-    """Format the mark behind words that were replaced."""
+    """Format the mark after replaced words."""
     return f" [earlier; see {format_moment(date, time, seen_from)}]"
 
 
 def format_note(replaced: Earlier, seen_from: str) -> str:
-    """Format the note of a newer line on the words it replaces.
+    """Format the note of a newer line about the words it replaces.
 
     `replaced` has the older line's date and time.
     """
@@ -99,7 +99,7 @@ def insert_marks(text: str, marks: Mapping[int, str]) -> str:
 
 
 def find_replacements(rows: Sequence[MarkRow]) -> dict[str, tuple[Earlier, ...]]:
-    """Find what later rows replace of each row (in the log's order), by the row's id."""
+    """Find the words of each row (in the log's order) replaced by later rows, by the row's id."""
     out: dict[str, tuple[Earlier, ...]] = {}
     plain = [MARK.sub("", row.content) for row in rows]
     folded = [text.casefold() for text in plain]

@@ -26,10 +26,10 @@ from sakti.store.maintenance import checks, upkeep
 from sakti.store.search import index_upkeep
 from sakti.store.threads import codec
 
-SHORT = 200  # bytes: a reference to less would save nothing
+SHORT = 200  # bytes: archiving shorter parts would save nothing
 ROOM = 2  # times the moved bytes: for the archive, and for the database's write-ahead log
-_ROWS, _LONG = 50, 200_000  # messages and bytes that are moved in one go
-_SWEPT = 500  # rows of the archive that are compared at once
+_ROWS, _LONG = 50, 200_000  # messages and bytes moved at once
+_SWEPT = 500  # archive rows compared at once
 _OBSERVED = (
     "EXISTS (SELECT 1 FROM observation_groups g WHERE g.thread_id = m.thread_id AND g.kind = 'observation'"
     " AND g.state IN ('active', 'superseded') AND m.message_index BETWEEN g.first_index AND g.last_index)"
@@ -45,7 +45,7 @@ _OLD = (
 
 
 class Archived(Struct):
-    """Result: messages moved, the bytes that they took, and `removed` unreferenced rows."""
+    """Result: messages moved, their bytes, and the number of `removed` unreferenced rows."""
 
     path: Path
     messages: int = 0
@@ -83,7 +83,7 @@ async def archive(
 
 
 def _count(db: Database, before: int) -> tuple[int, int]:
-    """Return how many messages there are to move, and their bytes."""
+    """Return the number of messages to move, and their bytes."""
     # SQL: a condition on packed text, without loading it
     return db.execute_sql(f"SELECT count(*), coalesce(sum(length(m.parts)), 0){_OLD}", (0, before)).fetchone()
 
@@ -113,7 +113,7 @@ def _move_some(db: Database, *, done: Archived, before: int, after: int) -> int 
     readable = [row for row in rows if row[2]]  # unreadable parts stay in place, for `db recover`
     with contextlib.closing(archive_file.connect(done.path)) as file:
         references = archive_file.store_parts(file, [text for *_, text in readable])
-    with index_upkeep.bypass_triggers(db):  # the text stays
+    with index_upkeep.bypass_triggers(db):  # the text does not change
         for (pk, parts, _), reference in zip(readable, references, strict=True):
             # SQL: writes packed bytes past the field's own packing
             db.execute_sql("UPDATE messages SET parts = ? WHERE pk = ?", (reference, pk))
@@ -142,7 +142,7 @@ async def sweep(store: Store) -> int:
 
 
 def _sweep_some(db: Database, *, place: Path, after: int) -> tuple[int, int | None]:
-    """Remove some unreferenced rows behind a key; return their number and the last key (None at the end)."""
+    """Remove some unreferenced rows after a key; return their number and the last key (None at the end)."""
     with contextlib.closing(archive_file.connect(place)) as file:
         number = archive_file.read_number(file)
         if number is None:
@@ -169,7 +169,7 @@ def recover_archive(db: Database, path: Path, end: str) -> str:
     if not problem or some is None or not place.exists():
         return ""
     number = archive_file.archive_number_of(some)
-    # SQL: compares packed parts by a range of bytes, which no field has
+    # SQL: compares packed parts by a range of bytes, which no field supports
     rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS} AND parts >= ?", (some[:-8],)).fetchall()
     keys = sorted(
         {archive_file.key_of(stored) for (stored,) in rows if archive_file.archive_number_of(stored) == number}
@@ -188,7 +188,7 @@ def recover_archive(db: Database, path: Path, end: str) -> str:
 
 
 def _copy_rows(place: Path, new: Path, number: bytes, keys: list[int]) -> int:
-    """Copy the rows of an archive that can be read to a new one; return how many."""
+    """Copy the readable rows of an archive to a new one; return how many."""
     archive_file.build(new, number)
     copied = 0
     with (

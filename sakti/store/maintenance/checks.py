@@ -22,9 +22,9 @@ from sakti.store.tasks import deadlocks, graph, questions
 from sakti.store.tasks import rows as task_rows
 from sakti.store.threads import codec
 
-TOLD = 400  # characters of a file's problem that are shown
+TOLD = 400  # characters shown of a file's problem
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
-DIFFER = "texts differ"  # marks an index that has to be rebuilt
+DIFFER = "texts differ"  # marks an index that must be rebuilt
 INDEX = "`sakti db check` repairs it."
 INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."
 ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
@@ -33,7 +33,7 @@ ARCHIVE = "Put a copy of it from a backup in its place; the other messages are n
 class Finding(Struct, frozen=True):
     """Result of one check.
 
-    `advice` says what to do if it is not `ok`; `is_repairable`: `upkeep.repair_finding` repairs it.
+    `advice` says what to do unless it is `ok`; `is_repairable`: `upkeep.repair_finding` can repair it.
     """
 
     name: str
@@ -67,7 +67,7 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     ]
     findings.append(_check_task_index(db, broken=search_index.TASKS in broken))
     findings.append(_check_search(db))
-    # SQL: looks at a file of which nothing is certain
+    # SQL: reads a file in an unknown state
     (gaps,) = db.execute_sql(
         "SELECT count(*) FROM (SELECT thread_id FROM messages GROUP BY thread_id"
         " HAVING max(message_index) - min(message_index) + 1 != count(*))"
@@ -99,7 +99,7 @@ def _check_search(db: Database) -> Finding:
 
 
 def _check_packing(db: Database) -> Finding:
-    """Check that what earlier versions wrote is packed; a session does that in the background."""
+    """Check that rows of earlier versions are packed; a session does that in the background."""
     progress = packing.read_progress(db)
     advice = "`sakti db check` packs the rest; until then the file is larger than necessary."
     return Finding("space", progress is None, str(progress or "packed"), advice, is_repairable=True)
@@ -252,14 +252,14 @@ def _describe_file_error(error: StoreError) -> Finding:
 
 
 def _check_place(path: Path) -> list[Finding]:
-    """Check the place of the database and its permissions."""
+    """Check the location of the database and its permissions."""
     findings: list[Finding] = []
     shared = [
         (p, mode) for p in (path.parent, *files.list_files(path)) if (mode := files.find_open_mode(p)) is not None
     ]
     for p, mode in shared:
         if p == path.parent and not mode & 0o022:
-            continue  # others may look into the folder: its files are private all the same
+            continue  # others may read the folder: its files are still private
         what = "write into" if p == path.parent else "read"
         findings.append(Finding("access", False, f"others may {what} {p} (mode {mode:o})", _format_chmod(p)))
     if path.exists() and not files.is_writable(path):
@@ -295,7 +295,7 @@ def _check_contents(path: Path, database: DatabaseFile, *, deep: bool) -> list[F
         return [_describe_file_error(e)]
     except apsw.Error as e:
         return [_describe_unreadable(e, path)]
-    except Exception as e:  # a query met data that it was not written for
+    except Exception as e:  # a query met unexpected data
         return [Finding("integrity", False, f"its contents cannot be read ({type(e).__name__}: {e})", failures.RECOVER)]
     finally:
         connection.close()

@@ -1,11 +1,10 @@
-"""Remove a deleted thread or task for good: every row of it, by the registry of texts, and every copy.
+"""Remove a deleted thread or task for good: all its rows, by the registry of texts, and all copies.
 
-Rows are removed in pieces, so that other windows write in between; an interrupted purge continues on the next request.
-What is removed is overwritten in the file (`secure_delete`, FTS5 'secure-delete'); then the indexes are merged, the
-write-ahead log is emptied, and an older file, which may hold text in its free space, is vacuumed. Copies of erased
-texts are found in the packed parts of all messages: search hits, recalled messages, printed logs, and sent tasks.
-
-Raw SQL: conditions of the text registry, for whichever table they name.
+Rows are removed in pieces, so that other windows can write in between; an interrupted purge continues on the next
+request. Removed text is overwritten in the file (`secure_delete`, FTS5 'secure-delete'). Then the indexes are merged,
+the write-ahead log is emptied, and an older file, which may have text in its free space, is vacuumed. Copies of
+erased texts are found in the packed parts of all messages: search hits, recalled messages, printed logs, and sent
+tasks. Raw SQL: conditions of the text registry, for any table.
 """
 
 from __future__ import annotations
@@ -37,31 +36,31 @@ from sakti.store.text_registry import list_tables
 from sakti.store.threads import codec, messages
 from sakti.store.threads import removal as thread_removal
 
-NESTED = 2  # a result may be JSON with an earlier result in it
+NESTED = 2  # levels: a result may be JSON that contains an earlier result
 
 log = logging.getLogger(__name__)
-ROWS = 10  # that go between two looks at the clock
-UNMISTAKABLE = 20  # characters of a message that are erased wherever a result repeats them
+ROWS = 10  # rows removed between two checks of the time
+UNMISTAKABLE = 20  # characters of a message that are erased in any result that repeats them
 COPIES = ("before", "backup", "damaged", "wal")
 
 
 class Copies(Struct, frozen=True, dict=True):
-    """Erased texts, and the ids under which a search or a recall shows them or parts of them."""
+    """Erased texts, and the ids under which a search or recall shows them or parts of them."""
 
     texts: Sequence[str]
     ids: frozenset[str]
-    tasks: Sequence[str] = ()  # that messages no longer say with them
+    tasks: Sequence[str] = ()  # texts of tasks that are erased with the messages
 
     @cached_property
     def forms(self) -> list[str]:
-        """Return the texts as they are and as they occur in JSON, the longest first."""
+        """Return the texts, unchanged and in their JSON form, the longest first."""
         out = dict.fromkeys(self.texts)
         for _ in range(NESTED):
             out |= dict.fromkeys(json.dumps(t, ensure_ascii=ascii)[1:-1] for t in tuple(out) for ascii in (True, False))
         return sorted(out, key=len, reverse=True)
 
     def without(self, text: str) -> str:
-        """Return a text of which these are erased."""
+        """Return a text without these erased texts."""
         for form in self.forms:
             text = text.replace(form, ERASED)
         if not any(i in text for i in self.ids):
@@ -145,7 +144,7 @@ def _erase_in_part(part: Part, copies: Copies) -> Part:
 
 
 def _rewrite(db: Database, ids: Sequence[str], *, copies: Copies) -> None:
-    """Store clean results, and index the messages and those behind them again."""
+    """Store cleaned results, and index these messages and the next ones again."""
     for message in messages.get_many(db, ids):
         parts = _erase_in_parts(message.parts, copies)
         if parts is None:
@@ -246,7 +245,7 @@ def _find_absolute_paths(value: Any) -> Iterable[str]:
 
 
 async def purge_thread(store: Store, thread_id: str) -> None:
-    """Remove a deleted thread for good, with what logs, drafts and other threads took from it.
+    """Remove a deleted thread for good, with its traces in logs, drafts and other threads.
 
     Tasks that were worked on in it stay. Raises `StoreError` if it is not deleted.
     """
@@ -268,7 +267,10 @@ async def purge_thread(store: Store, thread_id: str) -> None:
 
 
 async def resume_purges(store: Store) -> None:
-    """Continue purges that another process began and did not finish. Raises `StoreError`."""
+    """Continue purges that another process did not finish.
+
+    Raises `StoreError`.
+    """
     for thread_id in await store.read(_list_begun):
         await purge_thread(store, thread_id)
 
@@ -280,9 +282,9 @@ def _list_begun(db: Database) -> list[str]:
 
 
 async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.Deleted, list[str], Copies]:
-    """Remove a message for good (`removal.delete_messages`), also from results of tools that repeat it.
+    """Remove a message for good (`removal.delete_messages`), also from tool results that repeat it.
 
-    Also return the files that no message names any more, and the texts that other files may repeat.
+    Also return the files no longer named by any message, and the texts that other files may repeat.
     """
     message = await store.read(messages.get, message_id)
     before = await store.read(list_named_files, message.thread_id) if message else []
@@ -326,7 +328,7 @@ def _mark_purged(db: Database, thread_id: str, now: int) -> str:
     thread, deleted_at = thread_removal.get_with_deletion(db, thread_id)
     if deleted_at is None:
         raise StoreError("Only a deleted thread can be removed for good.")
-    # its title goes with it: until then the thread is listed as deleted
+    # its title is removed with it: until then the thread is listed as deleted
     rows.update(db, ThreadRow, thread_id, metadata={thread_removal.PURGED: True})
     erasure.begin_erasure(db, thread_id, now)
     return thread.resource_id
@@ -351,7 +353,7 @@ def _remove_task(db: Database, task_id: str, now: int) -> None:
     for table in list_tables():
         if table.task:
             _remove_all(db, table.name, table.task, task_id)
-    # a board that is looked at knows that something changed by the number of the newest event
+    # an open board detects changes by the number of the newest event
     rows.insert(db, TaskEventRow, task_id="", resource_id=row[0], action="purge", created_at=now)
 
 
@@ -382,7 +384,7 @@ def delete_statistics(db: Database) -> None:
 
 
 async def clean(store: Store) -> bool:
-    """Remove what a purge left in the archive, the indexes and the write-ahead log.
+    """Remove the leftovers of a purge from the archive, the indexes and the write-ahead log.
 
     False while another window still reads the log.
     """

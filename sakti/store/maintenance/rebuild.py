@@ -1,11 +1,9 @@
-"""Rebuild a damaged file: its schema, rows that do not fit together, and derived data.
+"""Rebuild a damaged file: its schema, inconsistent rows, and derived data.
 
-Tables are recognised by the shape of their rows. The page at which a table begins is stored in the schema only, but a
-page to which no other page points is such a root, and SQLite reads the rows of each root under any name
-(sqlite.org/fileformat2.html, 1.6). In copied rows unreadable values are replaced; rows whose parent is lost get a new
-one or are deleted, and derived data is computed again.
-
-Raw SQL: recovered rows may not conform to the models.
+Tables are recognised by the shape of their rows. The first page of a table is only stored in the schema, but a page
+that no other page points to is such a root, and SQLite reads the rows of each root under any name
+(sqlite.org/fileformat2.html, 1.6). In copied rows, unreadable values are replaced; rows without their parent get a
+new one or are deleted, and derived data is computed again. Raw SQL: recovered rows may not conform to the models.
 """
 
 from __future__ import annotations
@@ -37,13 +35,13 @@ if TYPE_CHECKING:
 
 PAGE = 4096
 HEADER = 100  # bytes at the beginning of a database
-# Errors of rows that cannot be read, also for want of a schema.
+# Errors of rows that cannot be read, including those of a missing schema.
 UNUSABLE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError, apsw.SQLError, UnicodeDecodeError)
 
 # --- rebuilding a lost schema -----------------------------------------------------------------------------------------
 
 
-SAMPLE = 40  # rows of a table that are looked at
+SAMPLE = 40  # rows of a table that are examined
 _MOST_COLUMNS = 40  # more than any table has
 # Kinds of pages by their first byte: leaves and inner pages of tables; True: of tables without row numbers.
 _LEAF, _INNER = {13: False, 10: True}, {5: False, 2: True}
@@ -134,7 +132,7 @@ def make_header(pages: int) -> bytes:
     header = bytearray(HEADER)
     header[0:16] = b"SQLite format 3\0"
     header[16:24] = bytes((PAGE >> 8, PAGE & 0xFF, 1, 1, 0, 64, 32, 32))
-    header[24:28] = header[92:96] = (1).to_bytes(4, "big")  # as often changed as the size below was written
+    header[24:28] = header[92:96] = (1).to_bytes(4, "big")  # equal change counters: the size field below is valid
     header[28:32] = pages.to_bytes(4, "big")
     header[44:48] = (4).to_bytes(4, "big")  # schema format
     header[56:60] = (1).to_bytes(4, "big")  # UTF-8
@@ -176,7 +174,7 @@ def _identify(
     """
     samples = {root: _read_sample(connection, root) for root in roots}
     tables: dict[_TableShape, int] = {}
-    for refers in (False, True):  # first those that others refer to
+    for refers in (False, True):  # tables that others refer to come first
 
         def fits(shape: _TableShape, root: int, refers: bool = refers) -> bool:
             if shape in tables or shape.unnumbered != roots[root] or not shape.fits(samples[root]):
@@ -275,8 +273,8 @@ def _list_allowed_words(sql: str) -> dict[str, tuple[str, ...]]:
 
 LOST = "This message could not be read: the file was damaged."
 TITLE = "Recovered thread"
-MOST_GAPS = 100_000  # messages that a thread may have lost
-# Replacements of words that a column does not allow, if the schema's default is missing or a running state.
+MOST_GAPS = 100_000  # most missing messages of a thread
+# Replacements of words that a column does not allow, if the schema's default is missing or means a running state.
 _USUAL_WORDS = {
     ("messages", "role"): "system",
     ("steps", "purpose"): "actor",
@@ -292,7 +290,7 @@ _USUAL_WORDS = {
     ("approval_rules", "decision"): "ask",
     ("working_memory", "scope"): "thread",
 }
-# Changes of rows by migrations, by a column that the migration added: rows of an older schema still need them.
+# Row changes made by migrations, by the column that the migration added: rows of an older schema still need them.
 _LATER: dict[str, tuple[str, ...]] = {
     "tasks.claim_owner": (
         "UPDATE tasks SET session_id = thread_id WHERE status = 'in_progress' AND thread_id IS NOT NULL"
@@ -329,7 +327,7 @@ class Repairs:
         self._db, self._clock = db, clock
 
     def run(self, missing: Collection[str]) -> list[str]:
-        """Repair the rows and rebuild derived data; return sentences about repairs that matter to the user.
+        """Repair the rows and rebuild derived data; return sentences on repairs that matter to the user.
 
         `missing`: columns that the damaged file's tables did not have yet.
         """
@@ -385,7 +383,7 @@ class Repairs:
         )
 
     def _replace_unreadable_texts(self) -> int:
-        """Convert texts to valid UTF-8 and values to the type of their column; return how many texts changed."""
+        """Convert texts to valid UTF-8 and values to their column's type; return the number of changed texts."""
         connection: Any = self._db.connection()
         connection.create_scalar_function("sakti_is_text", _is_text, 1)
         connection.create_scalar_function("sakti_as_text", _to_text, 1)
@@ -404,7 +402,7 @@ class Repairs:
         return changed
 
     def _replace_unknown_words(self) -> int:
-        """Replace words that a column's CHECK does not allow by the usual one; return how many."""
+        """Replace words that a column's CHECK does not allow; return how many."""
         changed = 0
         for table, sql in self._fetch("SELECT name, sql FROM sqlite_schema WHERE type = 'table'"):
             for column, allowed in _list_allowed_words(sql or "").items():
@@ -418,7 +416,7 @@ class Repairs:
         return changed
 
     def _choose_word(self, table: str, column: str) -> str | None:
-        """Return what replaces an unknown word: the usual one, the schema's default, or NULL."""
+        """Return the replacement of an unknown word: the usual one, the schema's default, or NULL."""
         if (table, column) in _USUAL_WORDS:
             return _USUAL_WORDS[table, column]
         ((default,),) = self._fetch("SELECT dflt_value FROM pragma_table_info(?) WHERE name = ?", (table, column))
@@ -452,7 +450,7 @@ class Repairs:
         )
 
     def _add_records(self) -> None:
-        """Insert a record for groups whose own was lost, with how far it has observed its threads."""
+        """Insert a record for groups that lost theirs, with the observed range of its threads."""
         lost = self._fetch(
             "SELECT g.record_id, min(g.thread_id), count(DISTINCT g.thread_id), min(g.created_at), t.resource_id"
             " FROM observation_groups g JOIN threads t ON t.id = g.thread_id"
@@ -479,7 +477,7 @@ class Repairs:
         )
 
     def _add_groups(self) -> int:
-        """Insert a group for lines whose own was lost, so that they stay in the log; return how many."""
+        """Insert a group for lines that lost theirs, so that they stay in the log; return how many."""
         lost = self._fetch(
             "SELECT group_id, min(thread_id), min(resource_id), min(created_at) FROM observations"
             " WHERE group_id NOT IN (SELECT id FROM observation_groups) GROUP BY group_id ORDER BY min(pk)"
@@ -506,7 +504,7 @@ class Repairs:
         return len(lost)
 
     def _delete_dangling(self) -> None:
-        """Delete rows that are useless without a lost row; first those that others refer to."""
+        """Delete rows that are useless without a lost row; rows that others refer to come first."""
         self._change("DELETE FROM origins WHERE thread_id NOT IN (SELECT id FROM threads)")
         for table in reversed(text_registry.list_tables()):
             references = self._fetch('SELECT "from", "table", "to" FROM pragma_foreign_key_list(?)', (table.name,))

@@ -1,7 +1,8 @@
-"""Recover a damaged database: copy what reads, rebuild the rest.
+"""Recover a damaged database: copy readable rows, rebuild the rest.
 
-The file is made readable first, in a temporary copy if necessary: with the pages of its write-ahead log, a new header,
-or a rebuilt schema. Every row that reads goes into a new database, where `rebuild` repairs it. The damaged file stays.
+The file is made readable first, in a temporary copy if necessary: with the pages of its write-ahead log, a new
+header, or a rebuilt schema. Every readable row is copied to a new database, where `rebuild` repairs it. The damaged
+file stays.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from sakti.core.clock import Clock
 
 FOUND_AGAIN = "The file no longer named its tables: they were identified by their rows where possible."
-_MAIN_TABLE = "observational_memory"  # a table by which a file is recognised as one of this program
-_REBUILT = ".rebuilt"  # the end of the name of a copy whose schema was rebuilt
+_MAIN_TABLE = "observational_memory"  # a table that identifies a file as one of this program
+_REBUILT = ".rebuilt"  # suffix of a copy whose schema was rebuilt
 _UNREADABLE = (apsw.CorruptError, apsw.NotADBError, apsw.IOError, apsw.FormatError)
 
 
@@ -73,9 +74,9 @@ def recover(path: Path, clock: Clock) -> Recovered:
 
 @contextlib.contextmanager
 def _copy_sides(path: Path, damaged: Path) -> Generator[None]:
-    """Copy SQLite's side files first, and delete the copies if the database is not recovered.
+    """Copy SQLite's side files first; remove these copies if the database is not recovered.
 
-    SQLite removes the log of an empty file, and the log may contain all the data.
+    SQLite removes the log of an empty file, although the log may contain all data.
     """
     copies = [(files.append_suffix(path, side), files.append_suffix(damaged, side)) for side in files.SIDES]
     try:
@@ -197,13 +198,13 @@ def _tolerate_faults(connection: apsw.Connection) -> None:
 # --- pages of a write-ahead log ---------------------------------------------------------------------------------------
 
 
-_MAGIC = 0x377F0682  # with the lowest bit set, checksums are of big-endian words
+_MAGIC = 0x377F0682  # with the lowest bit set, checksums use big-endian words
 _SIZES = {1 << n for n in range(9, 17)}
 
 
 class _Frame(Struct, frozen=True):
     page: int
-    pages: int  # of the database after a commit, else 0
+    pages: int  # pages of the database after a commit, else 0
     at: int
 
 
@@ -261,7 +262,7 @@ def _compute_checksum(data: bytes, sums: tuple[int, int], order: str) -> tuple[i
 
 PIECE = 2_000  # rows copied at once if all can be read
 MARGIN = 2_000  # row numbers tried after the last known one if the end of a table is lost
-_SKIPPED = (  # rebuilt
+_SKIPPED = (  # these are rebuilt
     "schema_migrations",
     "search_docs",
     "search_words",
@@ -382,7 +383,7 @@ class _CopiedTable:
                 self._copy_between(middle + 1, last)
 
     def _read_row_numbers(self) -> set[int]:
-        """Return the row numbers that the table or one of its indexes has, as far as they can be read."""
+        """Return the readable row numbers of a table and its indexes."""
         pks: set[int] = set()
         rows = self._fetch_rows(
             "SELECT name FROM old.sqlite_schema WHERE type = 'index' AND tbl_name = ?"
@@ -417,7 +418,7 @@ class _CopiedTable:
         return max(last, int(str(row[0] or 0)))
 
     def _copy_without_numbers(self) -> tuple[int, int]:
-        """Copy a table without rowid: from both ends, then by the keys that other tables have of it."""
+        """Copy a table without rowid: from both ends, then by its keys in other tables."""
         names = ", ".join(self.columns)
         marks = ", ".join("?" * len(self.columns))
         insert = f"INSERT OR IGNORE INTO main.{self._name} ({names}) VALUES ({marks})"
@@ -461,10 +462,10 @@ def _put_in_place(new: Path, path: Path, damaged: Path) -> None:
     with new.open("rb") as file:
         os.fsync(file.fileno())
     try:
-        os.link(path, damaged)  # the name is never without a file
+        os.link(path, damaged)  # there is always a file of that name
     except OSError:
         shutil.copyfile(path, damaged)
         damaged.chmod(0o600)
-    for side in files.SIDES:  # they were copied beside it before anything was opened
+    for side in files.SIDES:  # they were copied before anything was opened
         files.append_suffix(path, side).unlink(missing_ok=True)
     new.replace(path)

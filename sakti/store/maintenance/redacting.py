@@ -1,9 +1,8 @@
-"""Mask the secrets that an older sakti, or one with fewer patterns, stored as they were.
+"""Mask secrets stored by an older sakti, or by one with fewer patterns.
 
-Rows are looked through on the reader; what changes is written in pieces, so that other windows write in between. A run
-that was interrupted continues on the next request, since masked rows are not found any more.
-
-Raw SQL: rows of search beside the messages that they refer to.
+Rows are read on the reader; changes are written in pieces, so that other windows can write in between. An interrupted
+run continues on the next request, since masked rows are no longer found. Raw SQL: rows of search beside their
+messages.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ from sakti.store.tasks import rows as task_rows
 from sakti.store.text_registry import map_tables, mask_for_storage
 from sakti.store.threads import codec
 
-BATCH = 50  # rows that are looked through in one go
+BATCH = 50  # rows examined at once
 
 Values = dict[str, Any]
 T = TypeVar("T")
 
 
 class SecretCounts(Struct):
-    """Count of texts with secrets, by table, and of different secrets, by kind."""
+    """Number of texts with secrets, by table, and of distinct secrets, by kind."""
 
     texts: Counter[str] = field(default_factory=Counter[str])
     marks: set[str] = field(default_factory=set[str])
@@ -118,9 +117,9 @@ async def _find_dirty_rows(store: Store, model: type[Model]) -> AsyncIterator[li
 
 
 def _read_dirty(db: Database, model: type[Model], last: Any) -> tuple[list[_Dirty], Any]:
-    """Return the rows with secrets among the next ones, and the key at which to continue; None at the end.
+    """Return the next rows with secrets, and the key at which to continue; None at the end.
 
-    A table without a number for each row is small, and is read at once.
+    A table without row numbers is small, and is read at once.
     """
     meta = get_meta(model)
     number = meta.fields.get("pk")
@@ -158,10 +157,10 @@ def _mask_value(column: Any, value: Any) -> Any:
 
 
 def _write_masked(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -> None:
-    """Write masked rows; one that another window changed meanwhile is masked as it is now."""
+    """Write masked rows; one changed by another window meanwhile is masked in its new state."""
     fields = get_meta(model).fields
     for row in some:
-        # a key may be a text of the user's, which its column would mask
+        # a key may be the user's text, which its column would mask
         here: Any = [fields[name] == Value(value, converter=False) for name, value in row.key.items()]
         now: Any = model.select().where(*here).get_or_none(db)
         if now is None or (judged := _find_dirty(model, now)) is None:
@@ -174,7 +173,7 @@ def _write_masked(db: Database, some: Sequence[_Dirty], *, model: type[Model]) -
 
 
 def _derive_values(model: type[Model], row: Any, changed: Values) -> Values:
-    """Return what follows from masked columns: words of an index, tokens of parts that were dropped."""
+    """Return values derived from masked columns: index terms, tokens of dropped parts."""
     if model is SearchDocRow and "text" in changed and row.form == 0:
         return {"idents": search_index.list_identifier_parts(changed["text"])}
     if model is MessageRow and "parts" in changed and len(changed["parts"]) != len(row.parts):

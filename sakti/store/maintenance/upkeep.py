@@ -1,4 +1,4 @@
-"""Run long work on the database in short transactions; other windows wait a tenth of a second at most.
+"""Run long work on the database in short transactions; other windows wait up to 0.1 s.
 
 Each piece works for `PIECE_S` and is followed by an equal pause, in which waiting writers get the lock.
 """
@@ -34,15 +34,15 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 PIECE_S = 0.03
-PACK_S = 0.01  # for background work: a commit, or one long text, takes as long again
-_STEP = 10  # items between two looks at the clock
+PACK_S = 0.01  # for background work: a commit, or one long text, takes the same time again
+_STEP = 10  # items between two checks of the time
 _WINDOW = 2_000  # texts indexed at a time: the newest window first, oldest first within it, which is faster
 
 
 async def run_in_pieces(
     store: Store, items: Sequence[T], do: Callable[[Database, Sequence[T]], object], *, step: int = _STEP
 ) -> None:
-    """Run `do(db, some)` over all of `items` in pieces; `step` items between two looks at the clock."""
+    """Run `do(db, some)` on all of `items` in pieces, with `step` items between two checks of the time."""
     at = 0
     while at < len(items):
         at = await run_piece(store, partial(_run_from, items=items, at=at, do=do, step=step))
@@ -74,7 +74,7 @@ async def run_until_done(store: Store, step: Callable[[Database], bool], *, seco
 
 
 async def run_piece(store: Store, work: Callable[[Database], T]) -> T:
-    """Run `work(db)` and rest as long as it took, two pieces at most."""
+    """Run `work(db)` and rest for the same time, but no longer than two pieces."""
     began = time.perf_counter()
     done = await store.write(work)
     await asyncio.sleep(min(time.perf_counter() - began, PIECE_S * 2))
@@ -82,7 +82,7 @@ async def run_piece(store: Store, work: Callable[[Database], T]) -> T:
 
 
 async def reindex(store: Store) -> None:
-    """Remove the rest of deleted threads from search, and add what restored ones lack.
+    """Remove the remaining rows of deleted threads from search, and add those missing for restored ones.
 
     Raises `StoreError` if nothing can be written; then the next start continues.
     """
@@ -101,7 +101,7 @@ async def run_quietly(store: Store, work: Callable[[Store], Awaitable[object]]) 
     try:
         await work(store)
     except StoreError as e:
-        log.warning("%s is tried again later: %s", work.__name__, e)
+        log.warning("%s will be retried later: %s", work.__name__, e)
 
 
 async def pack(store: Store) -> None:
@@ -110,13 +110,13 @@ async def pack(store: Store) -> None:
 
 
 async def check(store: Store) -> list[Finding]:
-    """Check everything on the reader, repair what needs no decision, and return the findings after that."""
+    """Check everything on the reader, make repairs that need no decision, and return the final findings."""
     findings = await store.read(checks.check)
     return [f if f.ok or not f.is_repairable else await repair_finding(store, f) for f in findings]
 
 
 async def repair_finding(store: Store, finding: Finding) -> Finding:
-    """Repair a finding and return what to report then."""
+    """Repair a finding and return the one to report instead."""
     return await _REPAIRS[finding.name](store, finding)
 
 
@@ -166,7 +166,7 @@ async def _repair_index(store: Store, finding: Finding) -> Finding:
     return Finding(table, True, f"was {finding.detail}; filled")
 
 
-# The repair of a finding, by its name.
+# The repair of a finding, by the name of the finding.
 _REPAIRS: dict[str, Callable[[Store, Finding], Awaitable[Finding]]] = {
     "search": _add_messages,
     "memory": _repair_memory,

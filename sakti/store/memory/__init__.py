@@ -1,4 +1,4 @@
-"""Store observational memory: records, groups, and `advance`, which alone changes their states.
+"""Store observational memory: records and groups; only `advance` changes the states of groups.
 
 The panes' queries are in `sakti.store.log`.
 """

@@ -102,7 +102,7 @@ def _require_coverable(db: Database, group: Group) -> None:
 
 
 def add_report(db: Database, group: Group, lines: Sequence[NewLine]) -> None:
-    """Store the findings of a child thread; in the transaction of the message that brings its report.
+    """Store the findings of a child thread, in the transaction of the message with its report.
 
     They enter the log when that message (`at` of the group's metadata) leaves the context.
     """
@@ -111,7 +111,7 @@ def add_report(db: Database, group: Group, lines: Sequence[NewLine]) -> None:
 
 
 def require_condensable(db: Database, record_id: str, merged: Sequence[str], corrections: int) -> None:
-    """Check that a reflection of these groups may be stored; called before its model is, too.
+    """Check that a reflection of these groups may be stored; also called before its model is called.
 
     `corrections`: their number when the log was read. Raises `MemoryFailure` (conflict).
     """
@@ -197,10 +197,10 @@ def _require_adjacent(db: Database, groups: Sequence[Group], end: int) -> int:
 
 
 def _activate_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> None:
-    """Activate the reports whose messages have left the context, behind the log.
+    """Activate the reports whose messages have left the context, at the end of the log.
 
     Groups enter the log in the order of their rows, and a report is stored before the observations of the messages
-    around it: it moves to the end, and the other buffered groups move behind it.
+    around it. Its row moves to the end, and the other buffered groups follow it.
     """
     waiting = [g for g in rows.list_groups(db, record_id, "buffered") if g.kind == "observation"]
     reports = [g for g in waiting if _is_report(g, thread_id) and (g.end or 0) <= end]
@@ -230,7 +230,7 @@ def _activate_reflection(
         return None, (waiting,)
     record = MemoryRecordRow
     ((origin, last),) = select(db, record, ("origin_type", "last_reflection_at"), id=record_id)
-    before: Json = {"origin_type": origin, "last_reflection_at": last}  # what only an undo of it needs
+    before: Json = {"origin_type": origin, "last_reflection_at": last}  # data for an undo only
     merged = rows.get_groups(db, waiting.merged_group_ids)
     before |= _write_task(db, waiting, merged, thread_id) if alone else {}
     update(db, GroupRow, waiting.id, metadata={**waiting.metadata, "before": before})

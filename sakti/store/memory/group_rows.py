@@ -27,9 +27,9 @@ from sakti.store.search.query import STOP_WORDS, WORD
 GroupState: TypeAlias = Literal["buffered", "active", "superseded", "discarded"]
 
 SECTIONS = "sections"
-TITLE = "thread_title"  # in a group's metadata: its thread's title at that time, so that a new one changes no old block
-LOOKED_AT = 2_000  # messages of one group
-HEAD = 4_000  # characters of each
+TITLE = "thread_title"  # key in a group's metadata: its thread's title at that time
+LOOKED_AT = 2_000  # most messages of one group that are compared
+HEAD = 4_000  # characters of each message that are compared
 
 
 class Group(Struct, frozen=True):
@@ -70,12 +70,12 @@ class Group(Struct, frozen=True):
 
     @property
     def observes(self) -> bool:
-        """Return whether it covers messages of its thread by itself; only then it moves the cursor."""
+        """Return whether the group itself covers messages of its thread; only then it moves the cursor."""
         return self.kind == "observation" and self.origin == "thread"
 
     @property
     def end(self) -> int | None:
-        """Return the index of its last message; of a report, of the message that brought it."""
+        """Return the index of its last message; for a report, that of the message with the report."""
         return self.metadata.get("at") if self.origin == "report" else self.last_index
 
 
@@ -139,7 +139,7 @@ def list_current_groups(db: Database, record_id: str, loaded: dict[str, Group]) 
 
 
 def _with_state(group: Group | None, state: GroupState, activated_at: int | None) -> Group | None:
-    """Return a group in its stored state; None if it must be read."""
+    """Return a group in its stored state; None if it must be read again."""
     if group is None or group.state == state:
         return group
     return None if group.kind == "reflection" else structs.replace(group, state=state, activated_at=activated_at)
@@ -273,7 +273,7 @@ class Span(Struct, frozen=True):
 class Section(Struct, frozen=True):
     """Consecutive lines of a group's text.
 
-    Their number, how many rows of the log are among them, and the messages that they stand for, one span per thread.
+    Their number, the number of log rows among them, and the messages that they cover, one span per thread.
     """
 
     lines: int
@@ -333,9 +333,9 @@ def merge_spans(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 
 class Origin(Struct, frozen=True):
-    """Source of a line of the log.
+    """Source of a log line.
 
-    The messages `first` to `last` (indexes in their thread), and the one of them that shares most words with it.
+    The messages `first` to `last` (indexes in their thread), and the one that shares the most words with the line.
     """
 
     group_id: str
@@ -347,7 +347,7 @@ class Origin(Struct, frozen=True):
 
 
 def find_origin(db: Database, line_id: str) -> Origin | None:
-    """Return the origin of a line of the log; None if it names no messages, or none remains."""
+    """Return the origin of a log line; None if it names no messages, or none remains."""
     stored = select(db, ObservationRow, ("group_id", "line", "content"), id=line_id)
     if not stored:
         return None
@@ -370,7 +370,7 @@ def find_origin(db: Database, line_id: str) -> Origin | None:
 
 
 def _find_closest(content: str, texts: Iterable[str]) -> int:
-    """Return the index of the text that shares most words with `content`; the earliest of equals."""
+    """Return the index of the text that shares the most words with `content`; ties go to the earliest."""
     words = _collect_words(content)
     shared = [len(words & _collect_words(text)) for text in texts]
     return shared.index(max(shared))

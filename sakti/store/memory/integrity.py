@@ -21,9 +21,9 @@ from sakti.store.memory import group_rows as rows
 from sakti.store.memory.group_rows import GroupState
 from sakti.store.memory.moves import has_messages_between, update_figures
 
-OBSERVED_TO = "observed_to"  # in a record's metadata: the cursors of an earlier version, until it is opened
+OBSERVED_TO = "observed_to"  # key in a record's metadata: cursors of an earlier version, until the record is opened
 
-# Tells if observable messages lie strictly between two indexes of a thread: (thread, after, before).
+# Selects whether observable messages lie strictly between two indexes of a thread: (thread, after, before).
 Between = Callable[[str, int, int], bool]
 
 
@@ -40,10 +40,7 @@ class GroupSpan(Struct, frozen=True):
 
 
 class _StateRules(Struct):
-    """Computation of the right states of a record's groups.
-
-    It goes reflection by reflection, then thread by thread.
-    """
+    """Computes the correct states of a record's groups, first by reflection, then by thread."""
 
     spans: Sequence[GroupSpan]
     between: Between
@@ -85,14 +82,14 @@ class _StateRules(Struct):
         return self.states[span.id] == "superseded"
 
     def _settle_thread(self, thread: str, claimed: dict[str, str]) -> None:
-        """Walk along a thread: keep each group right behind the last, fill gaps from unused groups."""
+        """Walk along a thread: keep each group directly after the last one, fill gaps from unused groups."""
         observations = [s for s in self.spans if s.thread_id == thread and s.kind == "observation" and s.first >= 0]
         log = [s for s in observations if s.id in claimed or s.state in ("active", "superseded")]
         end = -1
         for span in sorted(log, key=lambda s: (s.first, s.id not in claimed)):
             if span.first <= end:
                 if span.id not in claimed:
-                    self.states[span.id] = "discarded"  # its messages are covered already
+                    self.states[span.id] = "discarded"  # its messages are already covered
                 continue
             end = self._fill(observations, thread, end, span.first)
             if self.between(thread, end, span.first):
@@ -132,7 +129,7 @@ class _StateRules(Struct):
             self.states[span.id] = "buffered"
 
     def _discard_overlaps(self, groups: Sequence[GroupSpan], end: int) -> None:
-        """Discard buffered groups that are not behind the cursor or overlap another."""
+        """Discard buffered groups that are not after the cursor or overlap another."""
         for span in sorted((s for s in groups if self.states[s.id] == "buffered"), key=lambda s: s.first):
             if span.first <= end:
                 self.states[span.id] = "discarded"

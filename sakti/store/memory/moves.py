@@ -28,8 +28,8 @@ from sakti.store.threads.threads import HOLD
 class Add(Struct, frozen=True):
     """Store a finished observation or reflection, made under a lease.
 
-    It is buffered; with `activate` an observation goes into the log at once. `corrections`: how often the log had
-    been corrected when a reflection read it. `ends`: it is the last result of its lease, which is then released.
+    It is buffered; with `activate` an observation goes into the log at once. `corrections`: number of corrections of
+    the log when a reflection read it. `ends`: this is the last result of its lease, which is then released.
     """
 
     group: Group
@@ -44,7 +44,7 @@ class Activate(Struct, frozen=True):
     """Activate buffered groups of one thread, oldest first; with `reflection`, the buffered one too.
 
     A reflection of a log that has changed since is discarded instead. `revision`: that of the record when the groups
-    were chosen, if they may be activated only while it is the same.
+    were chosen; if set, a different revision prevents the activation.
     """
 
     group_ids: tuple[str, ...] = ()
@@ -76,7 +76,7 @@ class MoveResult(Struct, frozen=True):
     """Result of a move.
 
     The groups that it activated or buffered, the activated reflection, the groups that left the log (superseded,
-    discarded or back to buffered), how many corrected lines these had, and the thread if it got a new title.
+    discarded or back to buffered), the number of their corrected lines, and the thread if it got a new title.
     """
 
     groups: tuple[Group, ...] = ()
@@ -218,7 +218,7 @@ def mark_compaction_undone(db: Database, compaction_id: str, now: int) -> None:
 
 
 def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoCompaction, now: int) -> MoveResult:
-    """Undo a compaction: groups buffered before are buffered again, those it made are discarded.
+    """Undo a compaction: formerly buffered groups are buffered again, its new groups are discarded.
 
     Its messages are unobserved again.
     """
@@ -229,7 +229,7 @@ def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoComp
     ready = set(done.before.get("buffered", ()))
     buffered = [g.id for g in groups if g.id in ready]
     created = [g for g in groups if g.id not in ready]
-    change_state(db, [g.id for g in created], "active", "discarded", now)  # when they were in the log is kept
+    change_state(db, [g.id for g in created], "active", "discarded", now)  # the time in the log is kept
     change_state(db, buffered, "active", "buffered", now)
     for group in created:
         rows.unindex_group(db, group)
@@ -249,14 +249,14 @@ def undo_compaction(db: Database, record_id: str, thread_id: str, move: UndoComp
 
 
 def _count_pending_tokens(db: Database, thread_id: str, end: int) -> int:
-    """Return the tokens of the messages behind index `end`."""
+    """Return the tokens of the messages after index `end`."""
     row = MessageRow
     behind = (row.thread_id == thread_id) & (row.message_index > end) & (row.state != "withheld")
     return row.select(fn.COALESCE(fn.SUM(row.token_count), 0)).where(behind).scalar(db)
 
 
 def _take_back_reports(db: Database, record_id: str, thread_id: str, end: int, now: int) -> list[str]:
-    """Buffer the reports again whose messages are back in the context; return the ids of their groups."""
+    """Buffer the reports again whose messages are back in the context; return their group ids."""
     active = [g for g in rows.list_groups(db, record_id, "active") if g.origin == "report" and g.thread_id == thread_id]
     reports = [g.id for g in active if (g.end or 0) > end]
     change_state(db, reports, "active", "buffered", now)
@@ -292,8 +292,8 @@ def _describe_change(groups: Sequence[Group], number: int) -> str:
 def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int) -> MoveResult:
     """Undo a reflection: its merged groups are active again, before later observations.
 
-    Each notes in its metadata from when to when the reflection replaced it, so that the log as of any time stays the
-    same.
+    Each stores in its metadata the period in which the reflection replaced it, so that the log as of any time stays
+    the same.
     """
     target = _find_reflection(db, record_id, move.generation)
     line, record = ObservationRow, MemoryRecordRow
@@ -316,7 +316,7 @@ def undo_reflection(db: Database, record_id: str, move: UndoReflection, now: int
         last_reflection_at=before.get("last_reflection_at"),
     ).where(record.id == record_id).execute(db)
     tokens = sum(g.observation_tokens for g in rows.list_groups(db, record_id, "active"))
-    # counted as a correction: a running reflection has read a log that no longer exists
+    # counted as a correction: a running reflection has read an obsolete log
     corrections = count_corrections(db, record_id) + 1
     set_record_metadata(db, record_id, {HOLD_REFLECTION: tokens + move.interval, CORRECTIONS: corrections})
     _restore_task(db, target)

@@ -1,4 +1,4 @@
-"""Store memory records, one for a thread or for a workspace, and the pages of working memory.
+"""Store memory records, one per thread or workspace, and the pages of working memory.
 
 `get_record`, `read_revision`, `count_corrections` and `read_working_memory` are raw SQL: every step queries them.
 """
@@ -18,8 +18,8 @@ from sakti.store.threads import threads
 HOLD_REFLECTION = (
     "hold_reflection_until"  # stored log tokens up to which no reflection starts automatically after an undo
 )
-CORRECTIONS = "corrections"  # in a record's metadata how often its log was corrected, in a line's by what
-PAUSED = "paused"  # the user wants nothing asked in the background
+CORRECTIONS = "corrections"  # in a record's metadata: number of corrections of its log; in a line's: the corrections
+PAUSED = "paused"  # the user paused model calls in the background
 
 _REVISION = (
     "SELECT revision, (SELECT coalesce(max(message_index), -1) FROM messages WHERE thread_id = ?)"
@@ -60,7 +60,7 @@ def get_record(db: Database, lookup_key: str) -> Record | None:
 
 
 class RecordOwner(Struct, frozen=True):
-    """Thread or workspace that a memory record is of; `thread_id` is None for a workspace."""
+    """Thread or workspace that owns a memory record; `thread_id` is None for a workspace."""
 
     resource_id: str
     thread_id: str | None = None
@@ -76,9 +76,9 @@ class RecordOwner(Struct, frozen=True):
 
 
 def get_or_create(db: Database, owner: RecordOwner, *, id: str, timezone: str, now: int) -> Record:
-    """Return the record of an owner, creating it as `id` if needed.
+    """Get the record of an owner, or create it as `id`.
 
-    Of two processes at once, both get the first one's.
+    Two processes at once both get the first one's record.
     """
     MemoryRecordRow.insert(
         id=id,
@@ -175,7 +175,7 @@ def put_working_memory(db: Database, page: PageVersion, *, expected_version: int
         created_at=page.now,
     ).execute(db)
     if page.scope == "thread" and threads.is_deleted(db, page.owner_id):
-        return expected_version + 1  # search learns it when the thread is restored
+        return expected_version + 1  # search adds it when the thread is restored
     search_index.put(
         db,
         kind="working_memory",

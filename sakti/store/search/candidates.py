@@ -34,20 +34,20 @@ from sakti.store.search.rows import Row, find_excluded, find_having, find_quotin
 from sakti.store.search.spelling import PartMatches, find_parts, is_in_trigrams
 from sakti.store.search.terms import Term, list_irregular_phrases, list_spellings, make_phrase, make_terms
 
-ENTERING = 20  # hits, those with most of the words, whose neighbours may enter the list
-QUESTION = 3  # from so many words on, the answer may be next to a match
-FEW_WORDS = 4  # up to so many, texts with all of them come first; long texts have more of them by chance
-FEW = 5  # fewer hits than that: look for parts of words, too
-RAREST = 16  # words that are looked up of a longer text
+ENTERING = 20  # best hits by matching words whose neighbours may enter the list
+QUESTION = 3  # queries of at least this many words: the answer may be next to a match
+FEW_WORDS = 4  # up to this many words, texts with all of them come first; long texts contain more by chance
+FEW = 5  # with fewer hits than this, parts of words are searched too
+RAREST = 16  # words of a longer text that are looked up: its rarest
 ASKING = frozenset("who whom whose what when where which why how".split())
-BEGINS = 2  # words among which a question has its word: "how", "in which"
-DIFF = ("diff ", "--- ", "Index: ")  # how diffs begin
+BEGINS = 2  # a question has its question word among this many first words: "how", "in which"
+DIFF = ("diff ", "--- ", "Index: ")  # first characters of diffs
 
 
 class Candidates(Struct, frozen=True):
-    """Ranked candidates, unmeasured rows behind them, how terms were read, and a suggestion.
+    """Ranked candidates, the unmeasured rows after them, the parsed terms, and a suggestion.
 
-    `avoided`: there were so many with an unwanted word that it was looked for others. `more`: these are not all.
+    `avoided`: too many texts had an unwanted word, so the search excluded it. `more`: the list is incomplete.
     """
 
     ranked: list[Ranked]
@@ -64,17 +64,17 @@ class Candidates(Struct, frozen=True):
         return [*(r.features.row for r in self.ranked), *self.rest]
 
     def and_behind(self, other: Candidates, more: bool) -> Candidates:
-        """Return these results with those found behind copies; `more`: there still are others."""
+        """Return these results with the rows found after folding copies; `more`: others remain."""
         ranked = ranking.sort_ranked([*self.ranked, *other.ranked])
         return replace(self, ranked=ranked, rest=[*self.rest, *other.rest], more=more)
 
 
 class _ReadQuery(Struct, frozen=True):
-    """Query as it is looked for.
+    """Query as it is searched.
 
-    `query`: without the phrases that no text has (`unquoted`). `words` with the `joined` ones; their `terms`, and
-    `similar` words for those that no text has. `required`: alternatives that need texts to be checked, as the index
-    does not have some of their words. `asks`: it is a question.
+    `query` lacks the phrases that occur in no text (`unquoted`). `words` include the `joined` ones; `terms` are made
+    from them, and `similar` replaces words that occur in no text. `required`: alternatives that can only be checked
+    in the texts, since the index lacks some of their words. `asks`: it is a question.
     """
 
     query: Query
@@ -93,7 +93,10 @@ class _ReadQuery(Struct, frozen=True):
 
 
 class _FoundRows(Struct, frozen=True):
-    """Rows with words or parts of words; `parts_asked`: these were looked for. Else as in `Candidates`."""
+    """Rows that contain words or parts of words.
+
+    `parts_asked`: parts of words were searched. The other fields are those of `Candidates`.
+    """
 
     matches: Matches
     parts: PartMatches
@@ -104,7 +107,7 @@ class _FoundRows(Struct, frozen=True):
 
 
 def find_candidates(look: IndexLookup, query: Query, *, first: bool, now: int | None) -> Candidates:
-    """Return the candidates of a query, best first; `first`: those that are found soon."""
+    """Return the candidates of a query, best first; `first`: only those found quickly."""
     reading = _read(look, query)
     rows = _find_by_reading(look, reading, _find_by_index(look, reading, first=first))
     pattern = _build_query_pattern(reading, rows.parts)
@@ -131,13 +134,16 @@ def _read(look: IndexLookup, query: Query) -> _ReadQuery:
 def join_words(word: str) -> str:
     """Return `readfile` for `read_file`.
 
-    The index has both, the second as a phrase of perhaps common words.
+    The index has both forms, but the second only as a phrase of possibly common words.
     """
     return "".join(split_identifier(word)) if "_" in word and word.isascii() else word
 
 
 def _find_missing_phrases(db: Connection, query: Query) -> tuple[str, ...]:
-    """Return the phrases among other words that no text has, or has together: Revert "fix the build"."""
+    """Return phrases within a longer query that occur in no text: Revert "fix the build".
+
+    A phrase also counts as missing if no text has all of them together.
+    """
     if not query.phrases or not query.text:
         return ()
     phrases = [p for p in query.phrases if not is_unindexed(p)]
@@ -161,7 +167,7 @@ def _split_phrases(query: Query, phrases: Sequence[str]) -> Query:
 def _select_terms(
     look: IndexLookup, words: Sequence[str], joined: Sequence[str], query: Query
 ) -> tuple[list[Term], dict[str, list[str]]]:
-    """Return the terms that some text has, and for words that none has those that may be meant."""
+    """Return the terms that occur in the texts, and likely corrections for words that do not."""
     db, newest = look.db, look.newest
     plain = chain.from_iterable(map(list_spellings, (*words, *query.phrases)))
     begun = chain.from_iterable(list_spellings(p, prefix=True) for p in query.prefixes)
@@ -175,18 +181,19 @@ def _select_terms(
 
 
 def _to_be_read(query: Query) -> list[tuple[str, ...]]:
-    """Return the alternatives with the phrases if texts must be read to check them; else [].
+    """Return the alternatives and phrases that must be checked in the texts; else [].
 
     The index cannot check some words.
+
     """
     groups = [(*query.phrases, *group) for group in query.alternatives or [()]]
     return groups if any(map(is_unindexed, chain.from_iterable(groups))) and query.text else []
 
 
 def _is_question(query: Query) -> bool:
-    """Return whether an answer may be next to a match: not if words or a phrase are required.
+    """Return whether the answer may be next to a match; False if words or a phrase are required.
 
-    In a sentence a quote names something, of which an answer need not repeat the name.
+    In a sentence, a quoted name need not be repeated in the answer.
     """
     words = query.text.lower().split()
     strict = bool(query.alternatives) or (bool(query.phrases) and STOP_WORDS.isdisjoint(words))
@@ -198,7 +205,7 @@ def _is_question(query: Query) -> bool:
 
 
 def _find_by_index(look: IndexLookup, reading: _ReadQuery, *, first: bool) -> _FoundRows:
-    """Return the rows with the words, or with parts of words, and with what else is required."""
+    """Return the rows that contain the words or parts of words, and meet the requirements."""
     matches, avoided = _find_by_words(look, reading)
     wanting = _may_have_parts(reading, matches)
     unfinished = first and look.is_over() and bool(look.budget.unread or (wanting and matches.rows))
@@ -212,7 +219,7 @@ def _find_by_index(look: IndexLookup, reading: _ReadQuery, *, first: bool) -> _F
 
 
 def _find_by_reading(look: IndexLookup, reading: _ReadQuery, rows: _FoundRows) -> _FoundRows:
-    """Return the rows, or, where the indexes cannot know any, those whose texts have all that was typed."""
+    """Return the rows; if the indexes cannot find any, search the texts for the complete input."""
     query = reading.query
     if rows.matches.rows or rows.parts.texts or rows.partial or query.alternatives:
         return rows
@@ -225,7 +232,7 @@ def _find_by_reading(look: IndexLookup, reading: _ReadQuery, rows: _FoundRows) -
 
 
 def _find_by_words(look: IndexLookup, reading: _ReadQuery) -> tuple[Matches, bool]:
-    """Return the rows with the words, and whether those with unwanted words had to be avoided."""
+    """Return the rows with the words, and whether rows with unwanted words were excluded."""
     query = reading.query
     indexed = replace(query, alternatives=(), phrases=()) if reading.required else query
     matches = retrieve.find_by_words(look, reading.terms, indexed, own=not reading.asks)
@@ -236,14 +243,14 @@ def _find_by_words(look: IndexLookup, reading: _ReadQuery) -> tuple[Matches, boo
 
 
 def _may_have_parts(reading: _ReadQuery, matches: Matches) -> bool:
-    """Return whether parts of words are looked for: few texts have the words, or words do not suffice."""
+    """Return whether to search parts of words: few texts have the words, or words are not enough."""
     if not reading.query.text or (reading.strict and not reading.required):
         return False
     return len(matches.rows) < FEW or bool(reading.required) or _has_parts_alone(reading.query.text)
 
 
 def _has_parts_alone(text: str) -> bool:
-    """Return whether words do not suffice: an identifier, Chinese and the like, an emoji."""
+    """Return whether words are not enough: an identifier, a script without spaces, an emoji."""
     if is_identifier(text) or is_cjk(text):
         return True
     typed = text.split()
@@ -260,21 +267,21 @@ def _find_by_parts(look: IndexLookup, reading: _ReadQuery) -> PartMatches:
 def _check_required(
     look: IndexLookup, reading: _ReadQuery, matches: Matches, parts: PartMatches
 ) -> tuple[Matches, PartMatches]:
-    """Return the rows whose texts have what the index cannot check."""
+    """Return the rows whose texts meet the requirements that the index cannot check."""
     keys = find_having(look.db, [*matches.rows, *parts.texts], reading.required)
     texts = {row: text for row, text in parts.texts.items() if row.pk in keys}
     return replace(matches, rows=[r for r in matches.rows if r.pk in keys]), replace(parts, texts=texts)
 
 
 def find_unwanted_keys(db: Connection, rows: Sequence[Row], query: Query) -> set[int]:
-    """Return the keys of the rows that have an excluded word, or do not say what a query only excludes."""
+    """Return the keys of rows with an excluded word, or without an exclusion-only query's text."""
     if query.only_excludes:
         return {r.pk for r in rows} - find_quoting_exclusion(db, rows, query.excluded)
     return find_excluded(db, rows, query.excluded, retrieve.match_any_word(query.excluded)) if query.excluded else set()
 
 
 def _suggest_query(look: IndexLookup, reading: _ReadQuery, parts: PartMatches, ranked: Sequence[Ranked]) -> str:
-    """Return the query with the words that were probably meant; "" if all are known."""
+    """Return the query with likely corrections; "" if every word is known."""
     text = " OR ".join(map(" AND ".join, reading.query.alternatives)) or reading.query.text
     lower = typed_text = text.lower()
     for typed, words in {**_find_written_forms(look.db, reading.similar, ranked), **parts.meant}.items():
@@ -288,7 +295,7 @@ def _suggest_query(look: IndexLookup, reading: _ReadQuery, parts: PartMatches, r
 def _find_written_forms(
     db: Connection, similar: Mapping[str, list[str]], ranked: Sequence[Ranked]
 ) -> Mapping[str, list[str]]:
-    """Return the known words for unknown ones as one of the best texts has them, if there are texts."""
+    """Map unknown words to the known form used in one of the best texts."""
     texts = load_texts(db, [r.features.row.pk for r in ranked[:FEW]]).values() if similar else ()
     if not texts:
         return similar
@@ -316,7 +323,7 @@ def _build_query_pattern(reading: _ReadQuery, parts: PartMatches) -> Pattern:
 
 
 def _may_have_all(reading: _ReadQuery) -> bool:
-    """Return whether texts with all words come first: for a few, if not all are required anyway."""
+    """Return whether to rank texts with all words first: few words, not all required anyway."""
     query = reading.query
     count = len(query.text.split()) + len(query.phrases)
     return bool(query.text) and 1 < count <= FEW_WORDS and not (query.alternatives or is_cjk(query.text))
@@ -331,7 +338,7 @@ def _find_named_times(look: IndexLookup, query: Query, now: int | None) -> list[
 def _measure(
     look: IndexLookup, reading: _ReadQuery, pattern: Pattern, rows: _FoundRows, times: Sequence[tuple[int, int]]
 ) -> tuple[list[Ranked], list[Row]]:
-    """Return the candidates that were measured, ranked, and the rest of them, as the index ordered it."""
+    """Return the measured candidates in ranked order, and the others in the order of the index."""
     matches, by_parts = rows.matches, rows.parts.texts
     chosen = _select_rows_to_measure(look.db, pattern, matches, by_parts)
     pattern, features, means = _measure_all(look, pattern, chosen, by_parts)
@@ -348,9 +355,9 @@ def _measure(
 def _select_rows_to_measure(
     db: Connection, pattern: Pattern, matches: Matches, by_parts: Collection[Row]
 ) -> dict[int, Row]:
-    """Return the rows to measure by their keys: the likely ones, and those with all words.
+    """Return the keys of rows to measure: the likely ones, and those with all words.
 
-    A text without any part as it was typed comes behind those that have one.
+    Texts with none of the typed parts come after texts that have one.
     """
     chosen = {r.pk: r for r in (*matches.worth_measuring(len(by_parts)), *by_parts)}
     if pattern.required:
@@ -363,7 +370,7 @@ def _select_rows_to_measure(
 def _measure_all(
     look: IndexLookup, pattern: Pattern, chosen: Mapping[int, Row], by_parts: Mapping[Row, str]
 ) -> tuple[Pattern, list[Features], Sequence[float]]:
-    """Return the pattern with forms of code, features of the chosen rows, and the mean sizes of texts."""
+    """Return the pattern with code forms, the features of the chosen rows, and the mean text sizes."""
     sizes = load_sizes(look.db, list(chosen))
     texts = {r.pk: text for r, text in by_parts.items()}
     unread = (k for k in chosen if k not in texts and (pattern.parts or is_short(sizes.get(k))))
@@ -382,7 +389,7 @@ def _measure_all(
 
 
 def _split_off_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[list[Ranked], list[Row]]:
-    """Split off the texts without any of the words, where the message that lends them is no candidate."""
+    """Split off texts without any of the words if the message that lends them the words is no candidate."""
     unowned = [r for r in ranked if by_words and not r.features.has_words and not r.lent]
     return [r for r in ranked if r not in unowned] if unowned else list(ranked), [r.features.row for r in unowned]
 
@@ -390,7 +397,7 @@ def _split_off_unowned(ranked: Sequence[Ranked], *, by_words: bool) -> tuple[lis
 def _measure_neighbours(
     look: IndexLookup, reading: _ReadQuery, features: Sequence[Features], words: Mapping[int, float], pattern: Pattern
 ) -> list[Features]:
-    """Return the messages beside the best where something is asked."""
+    """Return the messages beside the best hits if the query is a question."""
     if not reading.asks:
         return []
     best = sorted(features, key=lambda f: -words[f.row.pk])[:ENTERING]
@@ -400,7 +407,7 @@ def _measure_neighbours(
 
 
 def _measure_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> list[Features]:
-    """Return the features of rows listed for their neighbours' words; long ones are not read."""
+    """Return the features of rows listed for their neighbours' words; long texts are not read."""
     sizes = load_sizes(db, [r.pk for r in rows])
     texts = load_texts(db, [r.pk for r in rows if is_short(sizes.get(r.pk))])
     measured: list[Features] = []
@@ -411,5 +418,5 @@ def _measure_alone(db: Connection, rows: Sequence[Row], pattern: Pattern) -> lis
 
 
 def is_short(sizes: Sizes | None) -> bool:
-    """Return whether a text is short enough to be looked at itself."""
+    """Return whether a text is short enough to read."""
     return sizes is None or sizes[TEXT] <= SHORT

@@ -1,4 +1,4 @@
-"""Read the months and days that a question names, and which texts say when something was. Pure."""
+"""Parse the months and days named in a question, and find texts that state a time. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MONTHS = (
     "december",
 )  # fmt: skip
 AFTER = 7 * 24 * 3_600_000  # ms: events are often reported in the days after
-TOLD_AFTER = 0.7  # what a text of those days counts
+TOLD_AFTER = 0.7  # score of a text written in the week after the named days
 LATEST = datetime.datetime(9990, 1, 1)
 
-_ASCII = re.IGNORECASE | re.ASCII  # without: ſ is an s
+_ASCII = re.IGNORECASE | re.ASCII  # without ASCII, ſ matches s
 _NAMES = "|".join(f"{m[:3]}(?:{m[3:]})?" if len(m) > 3 else m for m in MONTHS) + "|sept"
 _CLEAR_NAMES = _NAMES.replace("|may|", "|")
-_NAMED = lazy_pattern(rf"\d{{4}}|{_NAMES}")  # what every time has
+_NAMED = lazy_pattern(rf"\d{{4}}|{_NAMES}")  # every named time contains one of these
 _DAY_MONTH = lazy_pattern(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?({_NAMES})\b\.?,?\s*(\d{{4}})?", _ASCII)
 _MONTH_DAY = lazy_pattern(rf"\b({_NAMES})\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d),?\s*(\d{{4}})?", _ASCII)
 _MONTH = lazy_pattern(rf"\b(in|of|since|during|early|late|mid|last|this)?[ -]*({_NAMES})\b,?\s*(\d{{4}})?", _ASCII)
@@ -47,17 +47,17 @@ def asks_when(text: str) -> bool:
 
 
 def says_when(text: str) -> bool:
-    """Return whether a text names a time or a duration."""
+    """Return whether a text states a time or a duration."""
     return _SAYS_WHEN.search(text.lower()) is not None  # a third of the time of IGNORECASE
 
 
 def is_of(at: int, spans: Iterable[tuple[int, int]]) -> float:
-    """Return 1 for a text of one of `spans`, less for one of the week after, else 0; all in Unix ms."""
+    """Return 1 for a text written in one of `spans`, less for the week after, else 0 (Unix ms)."""
     return max((1.0 if at < end else TOLD_AFTER for start, end in spans if start <= at < end + AFTER), default=0.0)
 
 
 def names_time(text: str) -> bool:
-    """Return whether a text may name a month, a day or a year: most do not."""
+    """Return whether a text may name a month, a day or a year."""
     return _NAMED.search(text.lower()) is not None
 
 
@@ -68,7 +68,7 @@ def find_named_times(text: str, newest: int) -> list[tuple[int, int]]:
     """
     try:
         latest = datetime.datetime.fromtimestamp(newest / 1000)
-    except (ValueError, OverflowError, OSError):  # a time that no clock knows
+    except (ValueError, OverflowError, OSError):  # invalid time of day
         latest = LATEST
     days = [span for named in _find_named_days(text) if (span := _compute_span(latest, *named))]
     return days or [span for match in _YEAR.finditer(text) if (span := _compute_year_span(latest, int(match[1])))]
@@ -85,7 +85,7 @@ def _find_named_days(text: str) -> Iterator[tuple[str | None, int, str | None]]:
     for match in _MONTH_DAY.finditer(rest):
         yield match[3], _parse_month(match[1]), match[2]
     for match in _MONTH.finditer(_MONTH_DAY.sub(" ", rest)):
-        # "may", "march" are words, too: only with "in" before or a year behind
+        # "may" and "march" are ordinary words: they need "in" before or a year after them
         if match[1] or match[3] or match[2].lower() not in ("may", "mar", "march", "dec", "sep", "jan"):
             yield match[3], _parse_month(match[2]), None
 
@@ -95,7 +95,7 @@ def _parse_month(name: str) -> int:
 
 
 def _compute_span(latest: datetime.datetime, year: str | None, month: int, day: str | None) -> tuple[int, int] | None:
-    """Return the span of a day or a month; None for no such day."""
+    """Return the span of a day or a month; None if it does not exist."""
     number = int(year) if year else latest.year - (month > latest.month)
     try:
         start = datetime.datetime(number, month, int(day) if day else 1)
@@ -106,7 +106,7 @@ def _compute_span(latest: datetime.datetime, year: str | None, month: int, day: 
 
 
 def _compute_year_span(latest: datetime.datetime, year: int) -> tuple[int, int] | None:
-    """Return the span of a year; None for one that is no time of a text."""
+    """Return the span of a year; None if no text can be from it."""
     return (
         _to_milliseconds(datetime.datetime(year, 1, 1), datetime.datetime(year + 1, 1, 1))
         if 1970 <= year <= latest.year
@@ -115,7 +115,7 @@ def _compute_year_span(latest: datetime.datetime, year: int) -> tuple[int, int] 
 
 
 def _to_milliseconds(start: datetime.datetime, end: datetime.datetime) -> tuple[int, int] | None:
-    """Return a span in Unix ms; None for a year that the platform's clock does not know."""
+    """Return a span in Unix ms; None for a year that the platform does not support."""
     try:
         return int(start.timestamp() * 1000), int(end.timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
@@ -132,7 +132,7 @@ class RelativeTime(Struct, frozen=True):
 
     @property
     def described(self) -> str:
-        """Return its name with its first and last day."""
+        """Return the name of the time with its first and last day."""
         first, last = (time.strftime("%Y-%m-%d", time.localtime(at / 1000)) for at in (self.start, self.end - 1))
         return f"{self.name} ({first if first == last else f'{first} to {last}'})"
 
@@ -159,14 +159,14 @@ SENTENCE = 12  # words; in longer text such words are part of the content
 
 
 def parse_relative_time(text: str, now: datetime.datetime) -> RelativeTime | None:
-    """Return the time that a short query names relative to `now` (local time), such as 3 days ago."""
+    """Parse the relative time in a short query, such as "3 days ago"; `now` is local time."""
     if len(text.split()) > SENTENCE:
         return None
     for match in _RELATIVE.finditer(text):
         name = match[0].strip()
         rest = " ".join(f"{text[: match.start()]} {text[match.end() :]}".split())
         if match["weekday"] and rest and name.lower().split()[0] not in _BEFORE_A_DAY:
-            continue  # it may be a name: the Friday release
+            continue  # may be part of a name: the Friday release
         start, end = _parse_span(match, now)
         if match["since"] or name.lower().startswith("since"):
             end = now + datetime.timedelta(seconds=1)
@@ -200,7 +200,7 @@ def _parse_span(match: re.Match[str], now: datetime.datetime) -> tuple[datetime.
 def _compute_past_span(
     now: datetime.datetime, midnight: datetime.datetime, count: int, unit: str
 ) -> tuple[datetime.datetime, datetime.datetime]:
-    """Return the day, week, month or year so long ago; around a moment for hours and minutes."""
+    """Return the day, week, month or year at that distance; or a span around the hour or minute."""
     if unit in ("minute", "hour"):
         length = datetime.timedelta(**{f"{unit}s": 1})
         return now - (count + 1) * length, now - max(0, count - 1) * length
@@ -214,7 +214,7 @@ def _compute_past_span(
 
 
 def _compute_unit_span(at: datetime.datetime, unit: str) -> tuple[datetime.datetime, datetime.datetime]:
-    """Return the day, week (from Monday on), month or year of a midnight."""
+    """Return the day, week (from Monday), month or year that contains a midnight."""
     if unit == "day":
         return at, at + datetime.timedelta(days=1)
     if unit == "week":

@@ -1,6 +1,6 @@
-"""Cut the excerpt of a hit, and give the reason for it if no typed word shows. Pure.
+"""Cut the excerpt of a hit, and explain the match if no typed word is visible. Pure.
 
-A page has more hits than are viewed, so each excerpt is cut on first use.
+A page has more hits than the user views, so each excerpt is cut on first use.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from sakti.store.search.rank import Ranked
 from sakti.store.search.terms import Term, stem_words
 
 SNIPPET = 160  # characters
-BEFORE = 30  # of them before the word that it is cut around
-READ, SPOTS = 100_000, 12  # characters of a text, and places of that word, that are looked at
-LONG_WORD = 60  # characters of one that is shown from its beginning
-MARKED = 64  # words that are marked in it
+BEFORE = 30  # characters of it before the best word
+READ, SPOTS = 100_000, 12  # characters of a text to search, and occurrences of the word to try
+LONG_WORD = 60  # longer words are shown from their beginning
+MARKED = 64  # most words marked in a snippet
 
 
 def cut_snippet(
     text: str, words: Sequence[str], lower: str | None = None, held: Sequence[str] | None = None
 ) -> tuple[str, tuple[tuple[int, int], ...], int]:
-    """Cut about 160 characters of `text` with most of `words`, the most telling first, on one line.
+    """Cut about 160 characters around most of `words`, the most specific first, on one line.
 
-    Return it, the matches in it as (start, end), and its offset in `text`; `lower`: the text in lower case; `held`:
-    those of the words that it has, in lower case, where that is known.
+    Return the snippet, its matches as (start, end), and its offset in `text`. `lower` is the text in lower case;
+    `held`: those of the words that it contains, in lower case, if known.
     """
     targets = _lower_all(tuple(words[:MARKED]))
     start = _find_best_offset(lower_keeping_length(text) if lower is None else lower, targets if held is None else held)
@@ -42,8 +42,8 @@ def cut_snippet(
 
 
 def _find_best_offset(lower: str, words: Sequence[str]) -> int:
-    """Return the offset of the 160 characters around the first known word that contain most of the others."""
-    if len(lower) <= SNIPPET:  # it fits
+    """Return the offset of the 160 characters around the first known word with most of the other words."""
+    if len(lower) <= SNIPPET:  # short texts are shown in full
         return 0
     word = next((w for w in words if 0 <= lower.find(w) < READ), None)
     if word is None:
@@ -62,7 +62,7 @@ def _find_best_offset(lower: str, words: Sequence[str]) -> int:
 
 
 def _find_word_start(lower: str, start: int, at: int) -> int:
-    """Return the first offset from `start` to `at` at which a word begins, or that of a longer word."""
+    """Return the first offset from `start` to `at` at which a word, or a longer word around it, begins."""
     if not start:
         return 0
     places = range(start, at + 1)
@@ -91,11 +91,11 @@ def _lower_all(words: tuple[str, ...]) -> list[str]:
 
 
 _HOW = {"similar": "similar", "irregular": "form of the word", "short": "short form", "code": "in code"}
-QUOTED = 60  # characters of the message before that are shown
+QUOTED = 60  # characters shown of the previous message
 
 
 class Excerpt(Struct, frozen=True):
-    """What a hit shows: `marks` are (start, end) in `snippet`, which begins at `start` of `text`."""
+    """Excerpt of a hit; `marks` are (start, end) in `snippet`, which begins at `start` of `text`."""
 
     text: str
     snippet: str
@@ -105,7 +105,7 @@ class Excerpt(Struct, frozen=True):
 
 
 class SoughtWords(Struct, frozen=True, dict=True):
-    """Searched words, as typed and as read."""
+    """Searched words: as typed and as parsed."""
 
     typed: tuple[str, ...]
     pattern: Pattern
@@ -124,7 +124,7 @@ class SoughtWords(Struct, frozen=True, dict=True):
 
 
 def cut_excerpt(text: str, before: str | None, ranked: Ranked, sought: SoughtWords) -> Excerpt:
-    """Cut `text`; `before` is the text of the message before it, by which it may have been found."""
+    """Cut the excerpt of `text`; the match may be in `before`, the text of the previous message."""
     lower = lower_keeping_length(text)
     reason, shown = explain_match(text, lower, before, ranked, sought.pattern)
     held = None
@@ -138,7 +138,7 @@ def cut_excerpt(text: str, before: str | None, ranked: Ranked, sought: SoughtWor
 def explain_match(
     text: str, lower: str, before: str | None, ranked: Ranked, pattern: Pattern
 ) -> tuple[str, Sequence[str]]:
-    """Return why a text is listed ("" if it shows), and its words to mark besides the typed ones."""
+    """Return why a text is listed ("" if visible), and the words to mark besides the typed ones."""
     features = ranked.features
     if not features.own:
         return "", []
@@ -157,14 +157,14 @@ def explain_match(
 
 
 def _explain_part(text: str, typed: Sequence[str], meant: str) -> tuple[str, Sequence[str]]:
-    """Return the token with a typed part in other letters (strasse for Straße), else the meant part."""
+    """Return the token with a typed part in another spelling (strasse for Straße), else the correction."""
     if typed:
         return "", [t for t in TOKEN.findall(text) if any(p in fold_text(t).lower() for p in typed)][:1]
     return f"similar: {meant}", [meant]
 
 
 def _explain_by_tokens(text: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
-    """Return the first token that a term means in another writing, or with the same stem."""
+    """Return the first token that matches a term in another spelling, or by its stem."""
     matched_stems = {stem for t in matched for stem in t.stem}
     joined = {t.text for t in matched}
     accents = set() if text.isascii() else {remove_accents(t.text) for t in matched}
@@ -179,7 +179,7 @@ def _explain_by_tokens(text: str, matched: Sequence[Term]) -> tuple[str, Sequenc
 
 
 def _explain_by_form(text: str, lower: str, matched: Sequence[Term]) -> tuple[str, Sequence[str]] | None:
-    """Return the first form of a term, other than its words, that the text has."""
+    """Return the first form of a term, other than its own words, that occurs in the text."""
     for form in (f for term in matched for f in term.forms if f.how != "word"):
         word = form.phrase.strip('"')
         if word in lower:

@@ -1,4 +1,4 @@
-"""Measure how a text matches a query: one frozen record for each candidate, from the index. Pure."""
+"""Measure how well a text matches a query: one frozen record per candidate, from the index. Pure."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from sakti.store.search.rows import Row
 from sakti.store.search.terms import Form, Term
 
 TEXT, IDENTIFIERS, BEFORE, SUMMARY = range(COLUMNS)
-SHORT = 300  # tokens up to which the text itself is looked at, too: for parts of words, and whether it asks
-CHARACTERS = 6  # of a token, about
-LONG = 220  # tokens above which a text is a document (about 1,500 characters)
+SHORT = 300  # most tokens of a text that is itself read: for parts of words and questions
+CHARACTERS = 6  # characters per token, approximately
+LONG = 220  # more tokens than this make a text a document (about 1,500 characters)
 BEGINNING = 120  # characters that distinguish code, diffs and logs from talk
-REMARK = 30  # tokens of a remark at most: one line that no tool printed
-DENSITY = 0.025  # of code characters among them
-LEADING = 12  # tokens at the beginning of a document: they say what it is
-NAMING = 4  # pieces of its first identifiers, which do as well
-WITHIN = 0.5  # what a part counts inside of another word, where some text has it as a word (heron7 in heron78)
-PLACES = 80  # places of the query's words in a text that are looked at for their nearness
-OF_A_TERM = 25  # of them, places of one word
-IN_SUMMARY = 0.3  # what a word counts in what a summary took from a text
-LABEL = 40  # characters before the colon of a label, of two words at most
+REMARK = 30  # most tokens of a remark: one line that no tool printed
+DENSITY = 0.025  # least share of code characters among them
+LEADING = 12  # first tokens of a document, which say what it is
+NAMING = 4  # pieces of its first identifiers that count like leading tokens
+WITHIN = 0.5  # weight of a part inside another word if it also occurs as a word (heron7 in heron78)
+PLACES = 80  # most positions of query words in a text that are compared for proximity
+OF_A_TERM = 25  # most of these positions that belong to one word
+IN_SUMMARY = 0.3  # weight of a word in the summary of a text
+LABEL = 40  # most characters before the colon of a label of one or two words
 
-USER, ASSISTANT, TOOL = "user", "assistant", "tool"  # roles; the last one of what tools print
+USER, ASSISTANT, TOOL = "user", "assistant", "tool"  # roles; TOOL: output of tools
 
 _CODE = rb"(){}[];=<>_/\|`#*+"
 _SENTENCE_END = lazy_pattern(r"(?<=[.!?…])\s+")
-_CAMEL = lazy_pattern(r"[a-z0-9][A-Z]")  # in the text index such a name is one word, unlike `snake_case`
+_CAMEL = lazy_pattern(r"[a-z0-9][A-Z]")  # the text index treats such a name as one word, unlike `snake_case`
 
 
 class Weights(Struct, frozen=True):
-    """What the parts of a score count in a kind of text.
+    """Weights of the parts of a score for one kind of text.
 
-    `k1`, `b`: BM25's. `identifiers`: an occurrence in the pieces of identifiers. `leading`: what an occurrence among
-    the first tokens adds. `before`: an occurrence in the previous message; `before_length`: what a token of that
-    message adds to the length. `neighbour`, `talk_beside`: share of the messages before and after, the second only of
-    talk. `answer`: of the question before. `request`: of the answer to a user's message. `thread`: of the
-    mean of the thread's three best. `echo`: what an occurrence loses that the previous message has as well.
+    `k1` and `b` are those of BM25. The other weights are those of an occurrence: `identifiers` in the pieces of
+    identifiers, `leading` (added) among the first tokens, `before` in the previous message; `echo` is subtracted if
+    the previous message has it as well. `before_length`: share of that message's tokens added to the length. Shares
+    of other scores: `neighbour` of the messages before and after, `talk_beside` of those that are talk, `answer` of
+    the question before, `request` of the answer to a user's message, `thread` of the mean of the thread's three best.
     """
 
     k1: float
@@ -62,13 +62,14 @@ class Weights(Struct, frozen=True):
     request: float = 0.0
 
 
-# Where nothing is asked all texts are ranked alike. What follows a message mostly repeats it (`before_length`, `echo`).
+# If the query is no question, all texts are ranked alike. A message mostly repeats the one before (`before_length`,
+# `echo`).
 PLAIN = Weights(k1=1.5, b=0.9, identifiers=0.6, leading=1.0, before_length=0.8, thread=0.6, request=0.5, echo=0.4)
-# A remark announces or reports what a tool prints: the output is meant, which need not repeat what the remark says.
+# A remark announces or reports a tool's output. The output is the target, and need not repeat the remark.
 REMARKED = replace(PLAIN, leading=0.0)
 PRINTED = replace(PLAIN, echo=0.0)
 ANNOUNCED = replace(PRINTED, before=0.5)
-# An answer leaves out the words of its question, so the messages around it count where something is asked.
+# An answer leaves out the words of its question, so a question also counts the messages around it.
 TALK = Weights(
     k1=1.1, b=0.45, identifiers=0.4, leading=0.0, before_length=1.5, thread=0.9, before=0.4, neighbour=0.3, answer=0.35
 )
@@ -78,14 +79,14 @@ DOCUMENT = Weights(
 
 
 class Features(Struct, frozen=True):
-    """How one text matches the terms of a query.
+    """Features: how well one text matches the terms of a query.
 
-    `counts`: weighted occurrences of each term, `own`: whether the text itself has it, `length` in weighted tokens.
-    `adjacent`: share of the query's neighbouring words that are neighbours in the text; `near`: 1 where all of them
-    are, less with their distance. `complete`: it has all words of the query. `asks`: if it ends with a question, the
-    share of its text in questions. `labelled`: it begins with a label that the query names, as who says it (`Ann: …`).
-    `timed`: it says when, where the query asks that. `beginning`: its first characters, if it was read; `size` in
-    tokens. `remark`: it is one line of a few words that no tool printed, and nothing is asked.
+    `counts`: weighted occurrences of each term; `own`: whether the text itself has it; `length` in weighted tokens.
+    `adjacent`: share of the query's adjacent words that are adjacent in the text. `near`: 1 if all of them are, less
+    with their distance. `complete`: the text has all words of the query. `asks`: if it ends with a question, the
+    share of its text in questions. `labelled`: it begins with a label named in the query, such as a speaker (`Ann:
+    …`). `timed`: it states a time, and the query asks for one. `beginning`: its first characters, if it was read.
+    `size` in tokens. `remark`: it is one short line that no tool printed, and the query is no question.
     """
 
     row: Row
@@ -110,15 +111,15 @@ class Features(Struct, frozen=True):
 
     @property
     def is_answer(self) -> bool:
-        """Return whether an assistant says more than a remark."""
+        """Return whether it is an assistant's text longer than a remark."""
         return self.row.role == ASSISTANT and self.size > REMARK
 
 
 class Pattern(Struct, frozen=True):
-    """Search pattern: the terms, their forms with the number of their term, and the parts of words.
+    """Search pattern: the terms, their forms with term numbers, and the parts of words.
 
-    Forms from number `whole` on are those of code. Parts are counted in the text. `asks`: the query is a question;
-    `when`: for a time.
+    Forms from number `whole` on are code forms. Parts are counted in the text. `asks`: the query is a question;
+    `when`: it asks for a time.
     """
 
     terms: tuple[Term, ...]
@@ -128,14 +129,14 @@ class Pattern(Struct, frozen=True):
     pairs: frozenset[tuple[int, int]]
     nearness: float
     words: frozenset[str]  # the texts of the terms
-    tells_all: bool  # texts with all words are distinguished from those with some
-    required: tuple[int, ...]  # the terms that they have; () where no text can
+    tells_all: bool  # texts with all words are ranked apart from those with some
+    required: tuple[int, ...]  # the terms of these words; () if no text can have all of them
     asks: bool
     when: bool
-    meant: frozenset[str] = frozenset()  # parts that were not typed but may have been meant
+    meant: frozenset[str] = frozenset()  # likely corrections, which were not typed
 
     def has_all(self, own: Sequence[bool]) -> bool:
-        """Return whether a text has every typed word, if that is known."""
+        """Return whether a text has every typed word, if known."""
         return bool(self.required) and all(own[i] for i in self.required)
 
     def weights_of(self, *, document: bool) -> Weights:
@@ -144,7 +145,7 @@ class Pattern(Struct, frozen=True):
         return DOCUMENT if document else TALK
 
     def with_code(self, are_known: Callable[[list[str]], set[str]]) -> Pattern:
-        """Return the pattern with those forms of code only that some text has."""
+        """Return the pattern with only the code forms that occur in some text."""
         existing = are_known([form.phrase for form, _ in self.forms[self.whole :]])
         code = [(form, i) for form, i in self.forms[self.whole :] if form.phrase in existing]
         return replace(self, forms=(*self.forms[: self.whole], *code))
@@ -160,9 +161,9 @@ def build_pattern(
     when: bool,
     meant: frozenset[str] = frozenset(),
 ) -> Pattern:
-    """Return the pattern of terms.
+    """Build the pattern of terms.
 
-    `order`: the words as they follow each other in the query; `typed`: those of which a text may have all.
+    `order`: the words in the order of the query; `typed`: the words that count for "all words".
     """
     forms = [(form, i) for i, term in enumerate(terms) for form in term.forms]
     forms.sort(key=lambda form: form[0].only_ranks)
@@ -186,7 +187,7 @@ def build_pattern(
 
 
 def _select_typed_terms(typed: Sequence[str], index: Mapping[str, int]) -> tuple[int, ...]:
-    """Return the terms of the typed words; none if no text has one of them."""
+    """Return the terms of the typed words; none if one of them occurs in no text."""
     return tuple(index[w] for w in typed) if all(w in index for w in typed) else ()
 
 
@@ -198,7 +199,7 @@ def _is_remark(role: str, sizes: Sizes | None, text: str) -> bool:
 def is_document(role: str, sizes: Sizes | None, text: str) -> bool:
     """Return whether a text is code, a diff, a log or long prose, rather than conversation.
 
-    What a tool prints is one, however short: it answers nobody.
+    Output of tools always is: it answers nobody.
     """
     if role == TOOL or (sizes[TEXT] if sizes else len(text) // CHARACTERS) > LONG:
         return True
@@ -211,7 +212,7 @@ def is_document(role: str, sizes: Sizes | None, text: str) -> bool:
 def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: Pattern, *, document: bool) -> Features:
     """Return the features of a row; `text` is "" if it is long and need not be searched.
 
-    A row in which nothing was `found` is there for what stands beside it, or for parts of words.
+    Rows not `found` by words are candidates for their neighbours, or for parts of words.
     """
     size, identifiers, before, _ = sizes or (len(text) // CHARACTERS, 0, 0, 0)
     remark = not pattern.asks and _is_remark(row.role, sizes, text)
@@ -249,7 +250,7 @@ def measure(row: Row, sizes: Sizes | None, found: Phrases, text: str, pattern: P
 
 
 def _measure_answer(text: str, size: int, pattern: Pattern, *, document: bool) -> tuple[float, bool, bool]:
-    """Return the share of questions in a text, whether its label is named, and whether it says when."""
+    """Return the share of questions in a text, whether its label is named, and whether it states a time."""
     asks = _share_of_questions(text) if size <= SHORT else 0.0
     if document:
         return asks, False, False
@@ -259,7 +260,7 @@ def _measure_answer(text: str, size: int, pattern: Pattern, *, document: bool) -
 def _share_of_questions(text: str) -> float:
     """Return the share of a text's characters in questions; 0 if it does not end with one.
 
-    A message often tells something before it asks back. Its label tells nothing.
+    A message often states something before it asks back. Its label does not count.
     """
     text = text[len(_label_of(text)) :].strip(": \n")
     if not text.endswith("?"):
@@ -276,12 +277,12 @@ def _build_plain_weights(role: str, before: int, *, remark: bool) -> Weights:
 
 
 def _is_labelled(text: str, words: Set[str]) -> bool:
-    """Return whether a text begins with a label that has one of `words`."""
+    """Return whether a text begins with a label that contains one of `words`."""
     return not words.isdisjoint(_label_of(text).lower().split())
 
 
 def _label_of(text: str) -> str:
-    """Return the label of two words at most before the first colon of a text; "" if there is none."""
+    """Return the label of one or two words before the first colon of a text; "" if there is none."""
     label, colon, _ = text[:LABEL].partition(":")
     return label if colon and len(label.split()) <= 2 else ""
 
@@ -289,15 +290,20 @@ def _label_of(text: str) -> str:
 def _count(
     found: Phrases, pattern: Pattern, weights: Weights, naming: int
 ) -> tuple[list[float], list[bool], list[tuple[int, int]]]:
-    """Return weighted occurrences, flags of the terms in the text itself, and their first places.
+    """Return weighted occurrences, which terms the text itself has, and their first positions.
 
-    `naming`: pieces of identifiers that count as the first words of the text.
+    `naming`: number of identifier pieces that count like the first words of the text.
     """
     total = len(pattern.terms) + len(pattern.parts)
     counts, has_term, places = [0.0] * total, [False] * total, list[tuple[int, int]]()
     forms, first_code = pattern.forms, pattern.whole
     in_identifiers, in_before, leading = weights.identifiers, weights.before, weights.leading
-    for number, (text, identifiers, before, summary) in found:  # each word of a hundred texts: no comprehensions
+    for number, (
+        text,
+        identifiers,
+        before,
+        summary,
+    ) in found:  # hot loop: comprehensions are slower
         form, i = forms[number]
         n = len(text) + in_identifiers * len(identifiers) + IN_SUMMARY * len(summary)
         if n:
@@ -315,9 +321,9 @@ def _count(
 
 
 def _count_parts(text: str, pattern: Pattern, counts: list[float], own: list[bool]) -> float:
-    """Count the parts of words; return the share of the typed ones that the text has, by their rarity.
+    """Count the parts of words; return the share of the typed parts in the text, weighted by rarity.
 
-    Such a part stands together by itself: `getServerSide` in `getServerSideProps` beats its pieces one by one.
+    An unbroken part counts as such: `getServerSide` in `getServerSideProps` beats its separate pieces.
     """
     lower = fold_text(text).lower()
     has_word = {term.text: own[i] for i, term in enumerate(pattern.terms)}
@@ -329,7 +335,7 @@ def _count_parts(text: str, pattern: Pattern, counts: list[float], own: list[boo
 
 
 def _measure_proximity(places: Sequence[tuple[int, int]], pattern: Pattern) -> tuple[float, float]:
-    """Return the shares `adjacent` and `near`; rare words count more for the second."""
+    """Return `adjacent` and `near`; rare words count more for the second."""
     adjacent: set[tuple[int, int]] = set()
     nearest: dict[tuple[int, int], int] = {}
     terms, pairs = pattern.terms, pattern.pairs

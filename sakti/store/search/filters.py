@@ -1,4 +1,4 @@
-"""Filter what search finds: the SQL condition of a query's operators and of its scope.
+"""Build the SQL condition of a query's operators and its scope.
 
 Raw SQL: conditions on the rows of search.
 """
@@ -18,14 +18,14 @@ from sakti.store.search.folding import escape_like, fold_text, match_all, split_
 from sakti.store.search.query import Query
 from sakti.store.search.rows import to_json_list
 
-LARGE = 10_000  # texts from which on it is worth knowing the rows of a scope
-FEW = 2_000  # of them
+LARGE = 10_000  # number of texts from which listing the rows of a scope pays off
+FEW = 2_000  # most rows of a scope that are listed
 
 
 class Scope(Struct, frozen=True):
-    """Scope of a search: a thread, a workspace, or (both None) all.
+    """Scope of a search: a thread, a workspace, or everything (both None).
 
-    `since`: from that time on, Unix ms.
+    `since`: earliest time, Unix ms.
     """
 
     resource_id: str | None = None
@@ -35,11 +35,9 @@ class Scope(Struct, frozen=True):
 
 
 class RowFilter(Struct):
-    """Filter of rows: the SQL condition over `d`, and its values.
+    """Row filter: the SQL condition over `d`, and its values.
 
-    `narrow`: the user gave a filter or scope.
-
-    `keys`: the rows that may pass in ascending order, where that is known; None: any.
+    `narrow`: the user gave a filter or scope. `keys`: the rows that may pass, in ascending order; None if unknown.
     """
 
     where: str
@@ -48,13 +46,13 @@ class RowFilter(Struct):
     keys: Sequence[int] | None = None
 
     def bounds(self, newest: int) -> tuple[int, int]:
-        """Return between which keys the rows are: above the first one, up to the second."""
+        """Return the range of the rows' keys: above the first value, up to the second."""
         if self.keys is None:
             return 0, newest
         return (self.keys[0] - 1, self.keys[-1]) if self.keys else (0, 0)
 
     def without(self, keys: Sequence[int]) -> RowFilter:
-        """Return the filter of the other rows."""
+        """Return the filter for the opposite rows."""
         return replace(
             self,
             where=f"{self.where} AND d.pk NOT IN (SELECT value FROM json_each(?))",
@@ -62,7 +60,7 @@ class RowFilter(Struct):
         )
 
     def unlike(self, sizes: Sequence[bytes], indexed: Mapping[str, Sequence[str]]) -> RowFilter:
-        """Return the filter of the rows with other sizes that match nothing of `indexed`, by its tables."""
+        """Return the filter for rows of other sizes that match none of the `indexed` queries, by table."""
         clauses, values = [self.where], list(self.values)
         if sizes:
             alike = " OR ".join(["substr(z.sz, 1, ?) = ?"] * len(sizes))
@@ -89,14 +87,14 @@ def place_of(db: Connection, query: Query, scope: Scope, newest: int) -> RowFilt
         ids = json.dumps(sorted({value, *_find_threads(db, value)})) if name == "thread" else None
         clause, some = _build_filters(replace(Query(""), **{name: value}), Scope(), ids)
         where, values = f"{where} AND NOT coalesce({clause}, 0)", [*values, *some]
-    # rows of a thread that was deleted just now; otherwise none are there, and nothing need be looked at
+    # rows of a thread that was just deleted; normally there are none to check
     hidden = f" AND NOT {reindexing.HIDDEN}" if reindexing.has_hidden_rows(db) else ""
     keys = _list_if_few(db, query, scope, threads) if newest > LARGE else None
     return RowFilter(where + hidden, values, where != "1 = 1", keys)
 
 
 def _select_threads(db: Connection, query: Query, scope: Scope) -> str | None:
-    """Return the ids of the threads that are meant, as JSON; None: any."""
+    """Return the selected thread ids as JSON; None: any."""
     if query.thread:
         ids = {query.thread, *_find_threads(db, query.thread)}
         return json.dumps(sorted(ids if scope.thread_id is None else ids & {scope.thread_id}))
@@ -104,7 +102,7 @@ def _select_threads(db: Connection, query: Query, scope: Scope) -> str | None:
 
 
 def _find_threads(db: Connection, thread: str) -> set[str]:
-    """Return the ids of the threads that are meant by a piece of their id or title."""
+    """Return the ids of threads whose id or title contains a text."""
     name = f"%{escape_like(thread)}%"
     sql = "SELECT id FROM threads WHERE id LIKE ? ESCAPE '\\' OR title LIKE ? ESCAPE '\\'"
     # SQL: also runs on a bare connection, which no query of peewee does
@@ -112,7 +110,7 @@ def _find_threads(db: Connection, thread: str) -> set[str]:
 
 
 def find_unknown_filters(db: Connection, query: Query) -> dict[str, str]:
-    """Return the filters by thread and task that nothing has, with their values: they are words of a text."""
+    """Return the thread and task filters that match nothing; they are treated as words of a text."""
     missing: dict[str, str] = {}
     if query.thread and not _find_threads(db, query.thread):
         sql = "SELECT 1 FROM search_docs WHERE thread_id = ? LIMIT 1"
@@ -131,7 +129,7 @@ _TASK = "SELECT 1 FROM tasks WHERE id = ? UNION ALL SELECT 1 FROM tasks WHERE ha
 def _list_if_few(db: Connection, query: Query, scope: Scope, threads: str | None) -> Sequence[int] | None:
     """Return the rows of a scope with at most `FEW`, else None.
 
-    The newest texts of a large store may have none of them.
+    The newest texts of a large store may contain none of them.
     """
     kinds = _list_kinds(query, scope)
     values: Sequence[str]
@@ -153,7 +151,7 @@ def _list_if_few(db: Connection, query: Query, scope: Scope, threads: str | None
     return sorted({key for (key,) in db.execute_sql(rows, values).fetchall()})
 
 
-# No index has the workspace of a row. It is that of its thread, or that of a task; few others have no thread.
+# No index has the workspace of a row: it is that of its thread or task. Few other rows have no thread.
 _WORKSPACE = """
 SELECT d.pk FROM threads t CROSS JOIN search_docs d ON d.thread_id = t.id WHERE t.resource_id = ? UNION ALL
 SELECT d.pk FROM tasks k CROSS JOIN search_docs d ON d.kind = 'task' AND d.doc_id = k.id WHERE k.resource_id = ?
@@ -201,10 +199,10 @@ def _build_filters(query: Query, scope: Scope, threads: str | None) -> tuple[str
 
 
 def _build_path_condition(path: str) -> tuple[str, *tuple[object, ...]]:
-    """Return the condition for a path touched by a tool or named in the text; a glob or a part of it.
+    """Build the condition for a path that a tool used or the text names.
 
-    The result of a call meets it if the call does. Case does not matter. Brackets stand for themselves:
-    `app/[id]/page.tsx`.
+    A glob or a part of the path is enough, in any case. The result of a call matches if the call does. Brackets are
+    literal: `app/[id]/page.tsx`.
     """
     is_glob = "*" in path or "?" in path
     lower, of = (path.lower(), "lower({})") if path.isascii() else (fold_text(path), "sakti_folded({})")
@@ -216,7 +214,7 @@ def _build_path_condition(path: str) -> tuple[str, *tuple[object, ...]]:
     def names(row: str) -> str:
         paths = of.format(f"{row}.paths")
         touched = f"({row}.paths != '' AND {paths} GLOB ? AND sakti_touched({paths}, ?))"
-        # the text of a row is put together only where the index says that it may have the path
+        # the text of a row is only assembled if the index says that it may contain the path
         in_text = (
             f"({row}.pk IN (SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?)"
             f" AND EXISTS (SELECT 1 FROM search_texts x WHERE x.pk = {row}.pk AND {of.format('x.text')} GLOB ?))"

@@ -1,8 +1,8 @@
-"""Index messages, observations and tasks: the places of their texts, and fields to filter by.
+"""Index messages, observations and tasks: positions of words, and fields to filter by.
 
-Rows are written in the same transaction as what they describe; triggers keep the FTS5 tables in step. The text of a
-message stays in its row of `messages`: only what had to be masked is kept here. The view `search_texts` has the
-texts, `search_terms` what the indexes hold of them. A message is also found by the words of the one before it.
+Rows are written in the transaction that stores their source; triggers update the FTS5 tables. The text of a message
+stays in its row of `messages`: only masked text is stored here. The view `search_texts` has the texts, `search_terms`
+their indexed terms. A message is also found by the words of the one before it.
 
 Raw SQL: every message and every line of a log passes here.
 """
@@ -23,7 +23,7 @@ from sakti.store.text_registry import mask_for_storage
 TEXT_LIMIT = 100_000  # indexed characters of one text; stored text has no limit
 PREVIOUS_LIMIT = 1_000
 TABLES = ("search_words", "search_trigrams")
-TASKS = "task_words"  # the index that tasks have for themselves
+TASKS = "task_words"  # separate index of tasks
 
 _TOKEN = lazy_pattern(r"[A-Za-z0-9]+(?:[_.\-/:][A-Za-z0-9]+)*")
 _COMPOUND = lazy_pattern(r"[_.\-/:]|[a-z0-9][A-Z]|[A-Z]{2}[a-z]")
@@ -44,7 +44,7 @@ def list_identifier_parts(text: str) -> str:
     `getUserId` gives `get user id getuserid`.
     """
     out: dict[str, None] = {}
-    words = [w for w in dict.fromkeys(text.split()) if not (w.islower() and w.isalpha())]  # most are plain
+    words = [w for w in dict.fromkeys(text.split()) if not (w.islower() and w.isalpha())]  # without plain words
     for token in dict.fromkeys(_TOKEN.findall(" ".join(words))):
         if (token.islower() and token.isalpha()) or not _COMPOUND.search(token):
             continue
@@ -56,14 +56,14 @@ def list_identifier_parts(text: str) -> str:
 
 
 def matches_path(paths: str, glob: str) -> bool:
-    """Return whether one of `paths`, a line each, matches."""
+    """Return whether one of `paths` (one per line) matches."""
     return any(fnmatch.fnmatchcase(path, glob) for path in paths.split("\n"))
 
 
 class Doc(Struct, frozen=True, kw_only=True):
-    """Text to index, and its place.
+    """Text to index, with its metadata.
 
-    `message_pk` and `prev_pk`: the messages (pk) that have `text` and `prev` as their text, if any.
+    `message_pk` and `prev_pk`: the messages (pk) whose text equals `text` and `prev`, if any.
     """
 
     kind: str
@@ -106,12 +106,13 @@ def _choose_text_or_reference(text: str, kept: str, message_pk: int | None) -> t
     """Return the text to store and the message to refer to.
 
     `kept` is stored only if it differs from the message's text, as masked text does.
+
     """
     return ("", message_pk) if message_pk is not None and kept == text else (kept, None)
 
 
 def _choose_previous_text(prev: str, prev_pk: int | None) -> tuple[str, int | None]:
-    """Return the text to store for the message before, and that message."""
+    """Return the previous message and the text to store for it."""
     head = prev[:PREVIOUS_LIMIT]
     return _choose_text_or_reference(head, mask_for_storage("search_docs", "prev", head), prev_pk)
 
@@ -137,7 +138,7 @@ def put_all(db: Database, docs: Iterable[Doc]) -> None:
 
 
 def set_previous(db: Database, kind: str, doc_id: str, prev: str, prev_pk: int | None) -> None:
-    """Set the previous message (its text and pk), by which a text is also found."""
+    """Set the previous message (text and pk), whose words also find this one."""
     # SQL: every message runs it; building a query takes 80-300 µs
     db.execute_sql(
         "UPDATE search_docs SET prev = ?, prev_pk = ? WHERE kind = ? AND doc_id = ?",
@@ -146,7 +147,7 @@ def set_previous(db: Database, kind: str, doc_id: str, prev: str, prev_pk: int |
 
 
 def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
-    """Set what a summary took from a text, by which it is also found; the hit is still the text itself."""
+    """Set the summary of a text, whose words also find it; the hit is still the text itself."""
     text = mask_for_storage("search_docs", "summary", text)
     # SQL: every message runs it; building a query takes 80-300 µs
     db.execute_sql(
@@ -159,7 +160,7 @@ def remove(db: Database, kind: str, doc_id: str) -> None:
     db.execute_sql("DELETE FROM search_docs WHERE kind = ? AND doc_id = ?", (kind, doc_id))
 
 
-# what another agent wrote is nobody's words but the agent's
+# text written by another agent counts as the agent's
 _ROLE = "CASE WHEN json_extract(m.metadata, '$.author') = 'agent' THEN 'assistant' ELSE m.role END"
 _TEXT = "coalesce(m.search_text, sakti_text(m.raw_content, m.parts))"
 _UNINDEXED = (
@@ -176,23 +177,23 @@ _SAID_BEFORE = (
 
 
 def find_text_before(db: Database, thread_id: str, index: int) -> tuple[int | None, str]:
-    """Return the last saved message (its pk) before an index, and its text to index, or (None, "")."""
+    """Return (pk, text to index) of the last saved message before an index, or (None, "")."""
     # SQL: every message runs it, with functions of this program
     return db.execute_sql(_SAID_BEFORE, (thread_id, index)).fetchone() or (None, "")
 
 
 def list_unindexed(db: Database, thread_id: str | None = None) -> list[int]:
-    """Return the messages (of one thread), by pk, that search should have and lacks."""
+    """Return the messages (of one thread), by pk, that are missing from search."""
     # SQL: every message runs it, with functions of this program
     rows = db.execute_sql(
         f"SELECT m.pk, {_TEXT}{_UNINDEXED}" + (" AND m.thread_id = ?" if thread_id else "") + " ORDER BY m.pk",
         (thread_id,) if thread_id else (),
     ).fetchall()
-    return [pk for pk, text in rows if text.strip()]  # SQL's trim knows the space alone
+    return [pk for pk, text in rows if text.strip()]  # SQL's trim only removes spaces
 
 
 def index_messages(db: Database, pks: Sequence[int]) -> None:
-    """Index these messages where search lacks them."""
+    """Index those of these messages that search lacks."""
     for pk in pks:
         # SQL: reads JSON inside a column
         row = db.execute_sql(

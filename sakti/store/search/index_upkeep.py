@@ -1,10 +1,8 @@
-"""Check that a search index matches its texts, and rebuild it in small pieces while it is in use.
+"""Check that a search index matches its texts, and rebuild it in small pieces while in use.
 
-An index is an FTS5 table over what the view `search_terms` shows; it lists the texts that it holds in its `_docsize`
-table. The triggers remove a text from an index only where it is listed, so an index may lack texts at any time and is
-filled where it does.
-
-Raw SQL: tables behind the indexes have no models.
+An index is an FTS5 table over the view `search_terms`; its `_docsize` table lists the indexed texts. The triggers
+only remove a listed text from an index, so an index may lack texts at any time and can be filled later. Raw SQL: the
+tables of the indexes have no models.
 """
 
 from __future__ import annotations
@@ -21,22 +19,21 @@ from sakti.store.search.index import TABLES
 
 T = TypeVar("T")
 
-OLD = "_old"  # the end of the name of an index that another one takes the place of
+OLD = "_old"  # suffix of an index that was replaced
 _COMPARED = 500  # texts at a time
-_SETTINGS = {"automerge": 0, "crisismerge": 200, "secure-delete": 1}  # of every index; migrations make them so, too
+_SETTINGS = {"automerge": 0, "crisismerge": 200, "secure-delete": 1}  # of every index; migrations use the same
 _SMALL = 1_000  # entries of an index that merges completely in 0.1 s (about 9,000 messages)
 _SCATTERED = 64  # a larger one merges completely if at least 1/64 is outside its largest segment
-_KEPT = 10  # FTS5 keeps what a table is in rows up to this id of its `_data`
+_KEPT = 10  # rows of `_data` up to this id hold the structure of an FTS5 table
 
 
 def count_texts(db: Database) -> int:
-    """Return the number of texts to index."""
     # SQL: looks at a file of which nothing is certain
     return db.execute_sql("SELECT count(*) FROM search_docs").fetchone()[0]
 
 
 def list_missing(db: Database, table: str) -> list[int]:
-    """Return the texts (their pk) that an index lacks, in order."""
+    """Return the pks of texts that an index lacks, in order."""
     # SQL: FTS5, for which peewee has no operator
     rows = db.execute_sql(
         f"SELECT pk FROM search_docs d WHERE NOT EXISTS (SELECT 1 FROM {table}_docsize s WHERE s.id = d.pk) ORDER BY pk"
@@ -45,7 +42,7 @@ def list_missing(db: Database, table: str) -> list[int]:
 
 
 def count_orphans(db: Database, table: str) -> int:
-    """Return how many texts an index holds that no longer exist."""
+    """Return how many indexed texts no longer exist."""
     # SQL: FTS5, for which peewee has no operator
     return db.execute_sql(
         f"SELECT count(*) FROM {table}_docsize s WHERE NOT EXISTS (SELECT 1 FROM search_docs d WHERE d.pk = s.id)"
@@ -103,7 +100,7 @@ def _read_table_sql(db: Database, name: str) -> str:
 
 
 def fill(db: Database, table: str, pks: Sequence[int]) -> None:
-    """Add texts (pks in ascending order) that an index lacks."""
+    """Add missing texts to an index (pks in ascending order)."""
     columns = _list_columns(db, table)
     for pk in pks:
         # SQL: FTS5, for which peewee has no operator
@@ -117,7 +114,7 @@ def fill(db: Database, table: str, pks: Sequence[int]) -> None:
 def replace_by_empty(db: Database, table: str) -> None:
     """Replace an index by an empty one.
 
-    The old table keeps another name until `drop_some` removes it.
+    The old table gets another name until `drop_some` removes it.
     """
     sql = _read_table_sql(db, table)
     _rename(db, table, f"{table}{OLD}")
@@ -139,14 +136,14 @@ def _run_index_command(db: Database, table: str, name: str, value: int) -> None:
 def replace(db: Database, table: str, new: str) -> None:
     """Replace an index by the index `new`.
 
-    The old one keeps another name until `drop_some` removes it.
+    The old one gets another name until `drop_some` removes it.
     """
     # SQL: FTS5, for which peewee has no operator
     held = [
         db.execute_sql(f"SELECT EXISTS (SELECT 1 FROM {name}_docsize WHERE id > 0)").fetchone()[0]
         for name in (table, new)
     ]
-    if not any(held):  # of a new database: to rename the two takes longer than all else at its making
+    if not any(held):  # in a new database, renaming both would take longer than all other steps
         sql = _read_table_sql(db, new).replace(new, f'"{table}"', 1)
         for name in (new, table):
             # SQL: the schema itself, which no model describes
@@ -158,7 +155,7 @@ def replace(db: Database, table: str, new: str) -> None:
 
 
 def _rename(db: Database, table: str, name: str) -> None:
-    db.connection().pragma("legacy_alter_table", 1)  # the triggers keep naming the replacement
+    db.connection().pragma("legacy_alter_table", 1)  # the triggers keep the name of the replacement
     try:
         # SQL: the schema itself, which no model describes
         db.execute_sql(f"ALTER TABLE {table} RENAME TO {name}")
@@ -199,7 +196,7 @@ def drop_some(db: Database, table: str, rows: int = 250) -> bool:
 
 @contextmanager
 def bypass_triggers(db: Database) -> Generator[None]:
-    """Write rows without triggers, if the indexes are already right or are rebuilt."""
+    """Write rows without triggers, if the indexes are correct or will be rebuilt."""
     connection: Any = db.connection()
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_TRIGGER, 0)
     try:
@@ -209,10 +206,10 @@ def bypass_triggers(db: Database) -> Generator[None]:
 
 
 def with_deferred_merge(db: Database, do: Callable[[Database], T]) -> T:
-    """Run `do(db)`, only marking the texts that it deletes in the indexes.
+    """Run `do(db)`, only marking deleted texts in the indexes.
 
-    The indexes keep their words until they are merged (`upkeep.optimize_indexes`). That is thirty times faster than
-    removing each word from its place.
+    The indexes keep their words until a merge (`upkeep.optimize_indexes`). This is thirty times faster than removing
+    each word.
     """
     set_mark(db, database_file.UNMERGED, on=True)
     for table in TABLES:
@@ -242,9 +239,9 @@ def _read_marks(db: Database) -> int:
 
 
 def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False) -> bool:
-    """Merge about `pages` pages of an index; return whether more remain to merge.
+    """Merge about `pages` pages of an index; return whether more remain.
 
-    `whole` starts merging all of it into one segment, which later calls continue (FTS5 'merge').
+    `whole` starts merging everything into one segment, which later calls continue (FTS5 'merge').
     """
     connection: Any = db.connection()
     before = connection.total_changes()
@@ -253,9 +250,9 @@ def merge_some(db: Database, table: str, pages: int = 16, *, whole: bool = False
 
 
 def is_scattered(db: Database, table: str) -> bool:
-    """Return whether an index has segments that are worth merging into one while idle.
+    """Return whether an index has segments worth merging into one while idle.
 
-    Every word of a search is looked up in each segment: eight of them cost a fifth to a quarter of its time.
+    Every search looks up each word in each segment: eight segments cost a fifth to a quarter of its time.
     """
     # SQL: FTS5, for which peewee has no operator
     sizes = [n for (n,) in db.execute_sql(f"SELECT count(*) FROM {table}_idx GROUP BY segid").fetchall()]

@@ -1,6 +1,6 @@
-"""Read the positions of phrases in complete texts from the word index, without reading a text.
+"""Read the positions of phrases from the word index, without reading the texts.
 
-FTS5 calls an auxiliary function for each row of a query; this one keeps what it is called for. Raw SQL: MATCH.
+FTS5 calls an auxiliary function for each row of a query; this one collects the positions. Raw SQL: MATCH.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from sakti.store.connection import Connection
 from sakti.store.search.rows import to_json_list
 
 NAME = "sakti_occurrences"
-SCANNED = 5_000  # texts with a phrase, of all phrases together, that are gone through
-GONE_THROUGH = 0.05  # microseconds for one of them
-SOUGHT, SOUGHT_PHRASE = 20, 15  # microseconds for a row that is looked up by itself, and for each phrase of it
+SCANNED = 5_000  # most texts with a phrase, summed over all phrases, that are scanned
+GONE_THROUGH = 0.05  # microseconds to scan one of them
+SOUGHT, SOUGHT_PHRASE = 20, 15  # microseconds to look up a single row, and each phrase in it
 COLUMNS = 4  # text, pieces of identifiers, previous message, summary
 Positions = Sequence[Sequence[int]]  # token offsets in each column
-Phrases = Sequence[tuple[int, Positions]]  # number and positions of each phrase that a row has
+Phrases = Sequence[tuple[int, Positions]]  # number and positions of each phrase in a row
 Sizes = Sequence[int]  # tokens in each column
 
 
 class Occurrences(Struct):
-    """Rows that have one of the phrases by key, and the mean tokens of each column of all rows."""
+    """Rows with at least one of the phrases, by key, and the mean tokens of each column over all rows."""
 
     rows: dict[int, Phrases] = field(default_factory=dict[int, Phrases])
     means: tuple[float, ...] = (1.0,) * COLUMNS
 
 
 class _Collector:
-    """The auxiliary function. SQLite keeps it as long as the connection, so each connection has one.
+    """Auxiliary function of FTS5.
 
-    `wide`, `narrow`: the places in MATCH of the phrases to look at, with their numbers, in the rows `documents` and in
-    others.
+    SQLite keeps it as long as the connection, so each connection has one. `wide` and `narrow` map the positions of
+    phrases in MATCH to their numbers, for the rows `documents` and for other rows.
     """
 
     def __init__(self) -> None:
@@ -47,14 +47,14 @@ class _Collector:
         self.documents: Collection[int] = ()
 
     def look_at(self, phrases: int, whole: int, lead: int) -> None:
-        """Look at so many phrases, beginning at place `lead`.
+        """Set the phrases to read, starting at position `lead`.
 
-        In rows that are no documents only the first `whole` count.
+        In rows that are no documents, only the first `whole` count.
         """
         self.wide = [(lead + number, number) for number in range(phrases)]
         self.narrow = self.wide[:whole]
 
-    def __call__(self, api: Any) -> int:  # for each of a hundred rows: the fewer calls the better
+    def __call__(self, api: Any) -> int:  # runs for each of a hundred rows: few calls
         rows, key, columns, locations = self.found.rows, api.rowid, api.phrase_columns, api.phrase_locations
         if not rows:
             self.found.means = tuple(api.column_total_size(c) / (api.row_count or 1) for c in range(COLUMNS))
@@ -76,10 +76,9 @@ def find_occurrences(
 ) -> Occurrences:
     """Return the positions of phrases in the rows `keys`.
 
-    Those from number `whole` on are read only in the rows `documents`.
-
-    `forms`: FTS5 phrases, each with the number of texts that have it. Those that few texts have are gone through, and
-    the common ones only where they are (FTS5 skips to the row); a row with common ones only is looked up by itself.
+    Phrases from number `whole` on are only read in the rows `documents`. `forms`: FTS5 phrases with the number of
+    texts that have them. Rare phrases are scanned, and common ones only read in their rows (FTS5 skips to the row); a
+    row with common phrases only is looked up separately.
     """
     forms = forms if documents else forms[:whole]
     if not keys or not forms:
@@ -111,7 +110,7 @@ def _look_up(db: Connection, match: str, keys: Collection[int]) -> None:
 
 
 def _get_collector(db: Connection) -> _Collector:
-    """Return the function of a connection; register it at the first call."""
+    """Return the function of a connection; register it on the first call."""
     connection = db.connection()
     if connection not in _collectors:
         _collectors[connection] = _Collector()
@@ -123,13 +122,13 @@ _SQL = f"SELECT {NAME}(search_words) FROM search_words WHERE search_words MATCH 
 
 
 def _go_through(db: Connection, match: str, keys: Collection[int]) -> None:
-    among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"  # FTS5 makes a query of each `rowid`
+    among = "rowid BETWEEN ? AND ? AND +rowid IN (SELECT value FROM json_each(?))"  # else a query per `rowid`
     # SQL: FTS5, for which peewee has no operator
     db.execute_sql(f"{_SQL} {among}", (match, min(keys), max(keys), to_json_list(keys))).fetchall()
 
 
 def _select_rare_phrases(forms: Sequence[tuple[str, int]], whole: int) -> list[str]:
-    """Return the phrases that can be gone through: the rarest, as long as they are in few texts together."""
+    """Return the phrases to scan: the rarest, as long as few texts in total have them."""
     budget = SCANNED
     out: list[str] = []
     for phrase, texts in sorted(forms[:whole], key=lambda form: form[1]):
@@ -141,7 +140,6 @@ def _select_rare_phrases(forms: Sequence[tuple[str, int]], whole: int) -> list[s
 
 
 def load_sizes(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
-    """Return the sizes of rows."""
     if not keys:
         return {}
     sql = "SELECT id, sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
@@ -151,7 +149,7 @@ def load_sizes(db: Connection, keys: Sequence[int]) -> dict[int, Sizes]:
 
 
 def list_copy_sizes(db: Connection, keys: Sequence[int]) -> list[bytes]:
-    """Return how packed sizes of these rows' copies begin: with the sizes of text and identifiers."""
+    """Return the beginnings of the packed sizes of copies: the sizes of text and identifiers."""
     sql = "SELECT sz FROM search_words_docsize WHERE id IN (SELECT value FROM json_each(?))"
     # SQL: FTS5, for which peewee has no operator
     ends = (
@@ -163,7 +161,7 @@ def list_copy_sizes(db: Connection, keys: Sequence[int]) -> list[bytes]:
 
 @lru_cache(10_000)
 def _decode_varints(packed: bytes) -> tuple[int, ...]:
-    """Decode FTS5's list of sizes: SQLite's varints, seven bits a byte, the last one below 128."""
+    """Decode FTS5's list of sizes: SQLite's varints, seven bits per byte, the last one below 128."""
     numbers, number = list[int](), 0
     for byte in packed:
         number = number << 7 | byte & 127

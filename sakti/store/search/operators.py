@@ -1,4 +1,4 @@
-"""Read AND, OR, NOT and parentheses in a query; anything else stays text. Pure."""
+"""Parse AND, OR, NOT and parentheses in a query; anything else stays text. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OPERATORS = lazy_pattern(r"(?<![^\s(])(AND|OR|NOT)(?!\S)")
 _BEFORE_PARENTHESIS = lazy_pattern(r"(?<![^\s(])(AND|OR|NOT)(?=\()")
 _WORD = lazy_pattern(r"\w|[^\x00-\x7f]")
 _OPERAND = lazy_pattern(r"\(*\"[^\"]+\"\)*|\S+")
-_MOST = 12  # more words than that are a text with AND, OR or NOT in it, not a query with operators
+_MOST = 12  # longer queries are prose with AND, OR or NOT, not operators
 _MOST_ALTERNATIVES = 64
 _BEFORE_NOT = frozenset(("IS", "IF", "WHERE"))
 _AFTER_NOT = frozenset(("NULL", "IN", "LIKE", "EXISTS", "BETWEEN"))  # SQL, as in `email NOT NULL`
@@ -24,9 +24,9 @@ Group = tuple[str, ...]
 
 
 class Operators(Struct, frozen=True):
-    """Query with operators: its `text` without them, the words after NOT, and the alternatives.
+    """Query with operators: the remaining `text`, the words after NOT, and the alternatives.
 
-    `alternatives`: the words of which a text must have all, of one alternative; () where neither AND nor OR was typed.
+    `alternatives`: a text must have all words of one of them; () if neither AND nor OR was typed.
     """
 
     text: str
@@ -35,11 +35,11 @@ class Operators(Struct, frozen=True):
 
 
 def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = True) -> Operators:
-    """Return what the operators in `text` say; a quote is one word.
+    """Parse the operators in `text`; a quoted phrase is one word.
 
-    `a AND b OR c` is (a, b) or (c,), `a AND (b OR c)` is (a, b) or (a, c). Where a side is missing, or there are too
-    many words, all are words; so they are where they only leave out, and nothing else is asked for (`alone`). So is NOT
-    in SQL, and beside a word in capitals where a text says it so (`is_said` of `COMMAND NOT FOUND`).
+    `a AND b OR c` is (a, b) or (c,), `a AND (b OR c)` is (a, b) or (a, c). All operators count as words if an operand
+    is missing, if there are too many words, or if they only exclude and nothing else is searched (`alone`). So does
+    NOT in SQL, and NOT beside a word in capitals if a text contains that phrase (`is_said` of `COMMAND NOT FOUND`).
     """
     typed = _BEFORE_PARENTHESIS.sub(r"\1 ", text.translate(_FULL_WIDTH))
     if not OPERATORS.search(typed):
@@ -60,12 +60,12 @@ def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = T
 
 
 def strip_quotes(token: str) -> str:
-    """Return a word without the quotes or the signs around it."""
+    """Return a word without surrounding quotes or punctuation."""
     return token[1:-1] if token[0] == token[-1] == '"' and len(token) > 2 else token.strip(_SIGNS) or token
 
 
 def _is_operator(tokens: Sequence[str], at: int, is_said: Callable[[str], bool]) -> bool:
-    """Return whether a token is an operator or a parenthesis in its place, and no word."""
+    """Return whether a token is an operator or parenthesis in a valid place."""
     if tokens[at] in ("(", ")") or not OPERATORS.fullmatch(tokens[at]):
         return tokens[at] in ("(", ")")
     if tokens[at] != "NOT" or at == len(tokens) - 1:
@@ -80,13 +80,13 @@ def _is_operator(tokens: Sequence[str], at: int, is_said: Callable[[str], bool])
 
 
 class _Senseless(Exception):
-    """Error for operators that are none: they are words."""
+    """Error for invalid operators: they are treated as words."""
 
 
 class _OperatorParser:
     """Recursive descent parser of operators.
 
-    Alternatives consist of sequences, those of operands; each is read as its groups of words.
+    Alternatives consist of sequences, sequences of operands; each is returned as its groups of words.
     """
 
     def __init__(self, tokens: Sequence[tuple[str, bool]]) -> None:
@@ -155,7 +155,7 @@ class _OperatorParser:
 
 
 def _is_balanced(tokens: Sequence[str]) -> bool:
-    """Return whether each parenthesis has its other one, and they are not too deep."""
+    """Return whether the parentheses are balanced and not nested too deeply."""
     open_ones = 0
     for token in tokens:
         open_ones += {"(": 1, ")": -1}.get(token, 0)
@@ -165,10 +165,10 @@ def _is_balanced(tokens: Sequence[str]) -> bool:
 
 
 def _split(token: str) -> Iterator[str]:
-    """Return the parentheses around a word, and the word: `(b` is `(` and `b`, `f(x)` is a word."""
+    """Return the surrounding parentheses and the word: `(b` is `(` and `b`, `f(x)` is a word."""
     inside = token.lstrip("(")
     word = inside.rstrip(")")
-    opened = 0 if word.startswith('"') else max(0, word.count("(") - word.count(")"))  # that the word itself opens
+    opened = 0 if word.startswith('"') else max(0, word.count("(") - word.count(")"))  # opened within the word
     word = inside[: len(word) + opened]
     yield from "(" * (len(token) - len(inside))
     if word:

@@ -1,4 +1,4 @@
-"""Hold what a search found: a page of hits, and what else there is to know."""
+"""Represent the result of a search: a page of hits, and notes on the search."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _NAMES = {"before": "date", "after": "date"}
 class Hit(Struct, frozen=True, dict=True):
     """Search hit.
 
-    `score` is 0 to 1, `rank` counts from 1; `position` is a message's index in its thread, the first one behind an
-    observation; `source`: raw or compacted (a message), observation, reflection, task, working_memory. `complete`: it
-    has all words of the query, where that is told; `copies`: how many more texts say the same; `parts`: what its score
-    is made of. `origin`: the program that its thread was imported from.
+    `score` is 0 to 1, `rank` counts from 1. `position` is a message's index in its thread; for an observation, that
+    of its first message. `source`: raw or compacted (a message), observation, reflection, task, working_memory.
+    `complete`: it has all words of the query, if known. `copies`: number of further texts with the same content.
+    `parts`: components of its score. `origin`: the program that its thread was imported from.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Hit(Struct, frozen=True, dict=True):
 
     @cached_property
     def excerpt(self) -> Excerpt:
-        """Return the excerpt of its text, cut at the first call."""
+        """Return the excerpt of its text, cut on the first call."""
         return self.cut()
 
     @property
@@ -62,33 +62,34 @@ class Hit(Struct, frozen=True, dict=True):
 
     @property
     def start(self) -> int:
-        """Return where in the text the snippet begins."""
+        """Return the offset of the snippet in the text."""
         return self.excerpt.start
 
     @property
     def reason(self) -> str:
-        """Return why it is listed, where its text does not show it."""
+        """Return why the hit is listed, if its text does not show it."""
         return self.excerpt.reason
 
     @property
     def others(self) -> str:
-        """Return how many more texts say the same; in what tools print numbers may differ."""
+        """Describe the further copies; copies of tool output may differ in numbers."""
         what = "text that differs in numbers at most" if self.role == TOOL else "identical text"
         many = "texts that differ in numbers at most" if self.role == TOOL else ""
         return f"{format_count(self.copies, what, many)} not listed" if self.copies else ""
 
 
 class SearchPage(Struct, frozen=True):
-    """Page of hits; `total` can be paged through.
+    """Page of hits; `total` is the number of hits that can be paged through.
 
-    `more`: these are the best of more. `unread`: words of which older texts were not looked at, and since when (Unix
-    ms) they were. `partial`: not all was searched yet. `suggestion`: the query as it may have been meant; its hits are
-    included. `elsewhere`: hits outside of the scope, counted where it has none; `more_elsewhere`: there are more.
-    `without`: words whose texts are left out. `unquoted`: phrases that no text has; their words were looked for.
-    `unknown`: filters (name, value) of what is not there, read as words. `said`: what stands so in a text, and whose
-    NOT is no operator. `with_all`: how many hits have all words, where that is told; they come first. `when`: the time
-    that the query names, in which all hits are; `empty_time`: such a time without hits, so others are listed.
-    `only_excludes`: the query says only what to leave out, so the hits have that as it stands (`-fPIC`).
+    `more`: further matches exist beyond these. `unread`: words that were not searched in older texts, and the time
+    (Unix ms) from which on they were. `partial`: the search is incomplete. `suggestion`: the corrected query; its
+    hits are included. `elsewhere`: number of hits outside the scope, counted if the scope has none; `more_elsewhere`:
+    there are more. `without`: words whose texts are excluded. `unquoted`: phrases in no text; their words were
+    searched. `unknown`: filters (name, value) that match nothing, treated as words. `said`: phrase that occurs
+    literally in a text, so its NOT is no operator. `with_all`: number of hits with all words, if known; they come
+    first. `when`: the time named in the query, to which all hits are restricted. `empty_time`: such a time without
+    hits, so other times are listed. `only_excludes`: the query only excludes, so the hits contain it literally
+    (`-fPIC`).
     """
 
     query: str
@@ -120,7 +121,7 @@ class SearchPage(Struct, frozen=True):
 
     @property
     def notes(self) -> list[str]:
-        """Describe what else there is to know, a phrase each."""
+        """Return the notes on the search, one phrase each."""
         texts = [*self._describe_scope()]
         if self.suggestion:
             texts.append(f"did you mean “{self.suggestion}”?")
@@ -140,7 +141,7 @@ class SearchPage(Struct, frozen=True):
         return texts
 
     def _describe_scope(self) -> Iterator[str]:
-        """Describe the time of the hits, and why exclusions alone find nothing."""
+        """Describe the time range of the hits, and why exclusions alone find nothing."""
         if self.when:
             yield f"only {self.when}"
         if self.only_excludes:

@@ -16,23 +16,32 @@ from sakti.store.search.index import split_identifier
 from sakti.store.search.operators import OPERATORS, read_operators, strip_quotes
 
 MAX_TERMS = 32
-ENOUGH_WORDS = 4 * MAX_TERMS  # words of a text, with those that are left out
-MAX_TEXT = 4_000  # characters of a query that are read: a paste is known by its beginning
+ENOUGH_WORDS = 4 * MAX_TERMS  # most words of a text that are read, stop words included
+MAX_TEXT = 4_000  # characters of a query that are read; a paste is recognised by its beginning
 LONGEST = 200  # characters of a word
-BESIDE_A_PHRASE = 5  # words outside of quotes; more are a text that quotes
-PASTED = 60  # more words than that were pasted: quotes and colons in them are no operators
-JOINED = 6  # up to so many plain words may be an identifier that was typed apart
+BESIDE_A_PHRASE = 5  # most words beside a quoted phrase; more are a text that contains a quotation
+PASTED = 60  # longer queries were pasted: their quotes and colons are no operators
+JOINED = 6  # up to this many plain words may be an identifier typed in pieces
 ROLES = ("user", "assistant", "tool", "system")
-ORIGINS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")  # programs that are imported from
+ORIGINS = (
+    "claude-code",
+    "codex",
+    "opencode",
+    "pi",
+    "vibe",
+    "aider",
+    "mastra",
+)  # importable programs
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
 
-# Words that carry no meaning of their own in a question; few, since each other one tells code apart ("all", "not").
+# Words without meaning of their own in a question. The list is short, since other words distinguish code ("all",
+# "not").
 STOP_WORDS = frozenset(
     "a an and are as at be been but by can could did do does for from had has have he her hers him his how i if in"
     " into is it its me my of on or our she should so than that the their them then there these they this those to us"
     " was we were what when where which who whom why will with would you your".split()
 )
-# Names that say in which setting something is meant; the text that is meant rarely has them.
+# Names that give the setting of a question; the text in question rarely contains them.
 LANGUAGES = frozenset(
     "bash golang haskell java javascript kotlin perl php python ruby rust scala swift typescript".split()
 )
@@ -40,15 +49,15 @@ LANGUAGES = frozenset(
 _FILTER = lazy_pattern(
     r"(?<![^\s(])(-|NOT\s+)?(?ai:(path|file|role|from|thread|in|task|kind|origin|before|after)):(\"[^\"]*\"|\S+)"
 )
-_SIGN = lazy_pattern(r"[-:\"*]|AND|OR|NOT")  # one that every operator has
+_SIGN = lazy_pattern(r"[-:\"*]|AND|OR|NOT")  # every operator contains one
 _VALUES = {"kind": KINDS, "role": ROLES, "origin": ORIGINS}
 _EITHER = lazy_pattern(r"(?<![^\s(])\(?(role|kind):[\w,]+(?:\s+OR\s+\1:[\w,]+)+(?![^\s)])\)?", re.IGNORECASE | re.ASCII)
 _VALUE = lazy_pattern(r":([\w,]+)")
-_SHOWN = {"you": "user", "me": "user", "sakti": "assistant"}  # as hits are headed
-_SYNONYMS = {"file": "path", "from": "role", "in": "thread"}  # as chats and mail have them
+_SHOWN = {"you": "user", "me": "user", "sakti": "assistant"}  # names shown in hits
+_SYNONYMS = {"file": "path", "from": "role", "in": "thread"}  # names used in chats and mail
 _LOOSE = lazy_pattern(r"^\s*(?:AND|OR)(?=\s)|(?<=\s)(?:AND|OR)\s*$|(?<=\s)(?:AND|OR)(?=\s+(?:AND|OR)\s)")
 _POSITION = lazy_pattern(r":\d+(:\d+)?:?$")  # src/a.py:10
-_PHRASE = lazy_pattern(r"(?<!\S)\"([^\"]+)\"(?=\s|[?!.]*$)")  # in pasted text quotes mostly touch other signs
+_PHRASE = lazy_pattern(r"(?<!\S)\"([^\"]+)\"(?=\s|[?!.]*$)")  # in pasted text, quotes mostly touch punctuation
 _EXCLUDED_PHRASE = lazy_pattern(r"-\"([^\"]+)\"")
 # Three letters and more (`rm -rf`, `ls -l` are no exclusions), or Chinese, Japanese or Korean ones.
 # Chinese, Japanese, Korean; Thai, Lao, Burmese, Khmer
@@ -69,12 +78,12 @@ _IDENTIFIER = lazy_pattern(
 
 
 class Query(Struct, frozen=True):
-    """Parsed search line; `since` and `until` in Unix ms, everything that is not an operator is `text`.
+    """Parsed search line; `since` and `until` in Unix ms. `text` is everything but operators.
 
-    `alternatives`: where AND or OR was typed, the words of which a text must have all, of one alternative. `avoided`:
-    words in any form that no text is looked for with. `other_than`: filters (name, value) whose texts are left out.
-    `role` and `kind` may be several, with commas. `unknown`: filters (name, value) that stay text, as there is no such
-    value. `only_excludes`: nothing else was typed, so texts are meant that have `text` as it stands (`-fPIC`).
+    `alternatives`: with AND or OR, a text must have all words of one of them. `avoided`: excluded words, in any form.
+    `other_than`: excluded filters (name, value). `role` and `kind` may have several values, separated by commas.
+    `unknown`: filters (name, value) that stay text, because the value does not exist. `only_excludes`: nothing else
+    was typed, so texts that contain `text` literally are meant (`-fPIC`).
     """
 
     text: str
@@ -106,10 +115,10 @@ def parse_query(
     unknown: Mapping[str, str] = MappingProxyType({}),
     needs_words: bool = True,
 ) -> Query:
-    """Parse the operators in `text`; unknown or senseless ones stay text.
+    """Parse the operators in `text`; unknown or invalid ones stay text.
 
-    `is_said`: see `read_operators`. `unknown`: filters that are none, as nothing has that value. `needs_words`: what
-    only leaves out is text.
+    `is_said`: see `read_operators`. `unknown`: filters to ignore, since nothing has their value. `needs_words`: an
+    exclusion alone is treated as text.
     """
     query = Query(text="")
     if len(text.split()) > PASTED or not _SIGN.search(text):
@@ -169,9 +178,9 @@ def parse_query(
 
 
 def _split_required_phrases(text: str) -> tuple[list[str], str]:
-    """Return the phrases that a text must have, and the rest.
+    """Return the required phrases, and the rest.
 
-    Quotes require only if they stand free in a short query; in other text the words in them are words.
+    Quotes only require a phrase if they stand alone in a short query; elsewhere the quoted words are plain words.
     """
     phrases = [m[1].strip() for m in _PHRASE.finditer(text) if WORD.search(m[1])]
     rest = _PHRASE.sub(" ", text)
@@ -186,11 +195,10 @@ def _merge_alternatives(match: re.Match[str]) -> str:
 
 
 def _split_exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
-    """Read `-word`: return the text without the exclusions, and the excluded words.
+    """Parse `-word`: return the text without the exclusions, and the excluded words.
 
-    If that empties the text, but something is `needed`, nothing is excluded.
-
-    In a sentence they are flags (`built with -fPIC to allow linking`), except at its end and not after a small word.
+    If that empties the text, but something is `needed`, nothing is excluded. Within a sentence they are flags (`built
+    with -fPIC to allow linking`), except at its end if no stop word precedes them.
     """
     start = 0
     if not STOP_WORDS.isdisjoint(OPERATORS.sub(" ", text).lower().split()):
@@ -203,7 +211,7 @@ def _split_exclusions(text: str, *, needed: bool) -> tuple[str, list[str]]:
 
 
 def _ends_with_small_word(text: str) -> bool:
-    """Return whether the last word is a small one, and no operator."""
+    """Return whether the last word is a stop word, and no operator."""
     return not STOP_WORDS.isdisjoint(w.lower() for w in text.split()[-1:] if not OPERATORS.fullmatch(w))
 
 
@@ -225,7 +233,7 @@ def _parse_moment(value: str) -> int | None:
             return None
     try:
         return int(moment.timestamp() * 1000)
-    except (OverflowError, OSError, ValueError):  # years that the platform's clock does not know
+    except (OverflowError, OSError, ValueError):  # year that the platform does not support
         return None
 
 
@@ -236,13 +244,13 @@ def list_terms(text: str) -> list[str]:
 
 
 def list_words_and_joined(text: str) -> tuple[list[str], list[str]]:
-    """Return the words to look up, and the joined forms of identifiers and of adjacent words.
+    """Return the words to look up, and the joined forms of identifiers and adjacent words.
 
-    Lower case, without stop words unless nothing is left, with the pieces of identifiers; `login schema` gives
-    `loginschema`.
+    Words are in lower case, with the pieces of identifiers, and without stop words unless nothing else is left.
+    `login schema` gives `loginschema`.
     """
     words: dict[str, None] = {}
-    inside: set[str] = set()  # small words in identifiers tell them apart: has_next_page, noAutoTest
+    inside: set[str] = set()  # stop words distinguish identifiers: has_next_page, noAutoTest
     joined: dict[str, None] = {}
     tokens = [token[:LONGEST] for token in TOKEN.findall(text[:MAX_TEXT])]
     for token in tokens:
@@ -250,7 +258,7 @@ def list_words_and_joined(text: str) -> tuple[list[str], list[str]]:
             break
         words.update(dict.fromkeys(w.lower() for w in WORD.findall(token)))
         if len(parts := _split_token(token)) > 1:
-            telling = [p for p in parts if len(p) > 1]  # a11y: y says nothing
+            telling = [p for p in parts if len(p) > 1]  # a11y: the piece y means nothing
             words.update(dict.fromkeys(telling))
             inside.update(telling)
             joined["".join(parts)] = None
@@ -260,12 +268,12 @@ def list_words_and_joined(text: str) -> tuple[list[str], list[str]]:
 
 
 def _split_token(token: str) -> list[str]:
-    is_plain = token.isascii() and token.isalpha() and token.islower()  # as most are
+    is_plain = token.isascii() and token.isalpha() and token.islower()  # fast path for most tokens
     return [] if is_plain else split_identifier(token)
 
 
 def _join_words(tokens: Sequence[str]) -> list[str]:
-    """Return the words of a short query joined, as they may be an identifier: all, and each two."""
+    """Return the words of a short query joined, as a possible identifier: all of them, and each pair."""
     plain = [t.lower() for t in tokens if t.isalnum()]
     if not len(plain) == len(tokens) <= JOINED:
         return []
@@ -273,12 +281,12 @@ def _join_words(tokens: Sequence[str]) -> list[str]:
 
 
 def is_cjk(text: str) -> bool:
-    """Return whether a text has a script without separate words, such as Chinese or Thai."""
+    """Return whether a text has a script without spaces, such as Chinese or Thai."""
     return _CJK.search(text) is not None
 
 
 def split_cjk(token: str) -> list[str]:
-    """Return the pieces of three signs of a Chinese, Japanese or Korean token."""
+    """Return the trigrams of a Chinese, Japanese or Korean token."""
     return [token[i : i + 3] for i in range(max(1, len(token) - 2))] if is_cjk(token) else []
 
 

@@ -1,38 +1,37 @@
 """Rank the candidates of a search. Pure; this page is the complete ranking.
 
 1. *Retrieve* (`retrieve.py`): two lists from FTS5. Words: stemmed, OR-ed, with the pieces of identifiers
-   (`getUserId` → get, user, id, getuserid). Parts of words: trigrams, for what looks like an identifier, finds
-   little, or is written without spaces. A query that asks (it begins with a question word, or has a question mark)
-   also has the messages beside the best hits as candidates.
-2. *Measure* (`features.py`): a frozen record for each candidate that may come up: its score in the index is at least
-   0.4 of the best one's (0.3 if it is one of the best 20), or another one of its thread is of the best 20. How often
-   each term stands in the text, in its identifiers, in the previous message; how long they are; where the words stand:
-   all from the index, for the whole text however long.
-3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible, plus how much of the
-   query stands together in the text (bigrams and windows, Metzler and Croft 2005), plus a share of the best of its
-   sitting: of its thread between two pauses of four hours.
-   Without a question all texts are ranked alike (`PLAIN`), but for three things. What a message repeats of the one
-   before it counts less, and it counts as longer. A *remark*, one line of at most 30 words that no tool printed, mostly
-   announces or reports an output: it counts at least as long as the usual text, and its first words not more. The
-   output behind a remark has half of its words. A user's message gains half of the words of the answer to it.
-   A query that asks is answered by texts that leave out its words, so two kinds are told apart by the text alone: a
-   *document* begins like code, a diff or a log and is no remark, has more than 220 words, or was printed by a tool; all
+   (`getUserId` → get, user, id, getuserid). Parts of words: trigrams, if the query looks like an identifier, finds
+   little, or is written without spaces. A question (it begins with a question word, or has a question mark) adds the
+   neighbours of the best hits to the candidates.
+2. *Measure* (`features.py`): a frozen record for each promising candidate: its index score is at least 0.4 of the
+   best one (0.3 if it is one of the best 20), or one of the best 20 is in the same thread. Counts of each term in
+   the text, in its identifiers and in the previous message, lengths, and positions of the words all come from the
+   index, for the complete text.
+3. *Score* (`score`, below): BM25 (Robertson and Zaragoza 2009) as a share of the best possible score, plus the
+   proximity of the query's words in the text (bigrams and windows, Metzler and Croft 2005), plus a share of the best
+   score in its sitting: the part of its thread between two pauses of four hours.
+   If the query is no question, all texts are ranked alike (`PLAIN`) with three exceptions. Words that a message
+   repeats from the one before count less, and make it longer. A *remark*, one line of at most 30 words that no tool
+   printed, mostly announces or reports an output: its length is at least the usual one, and its first words get no
+   bonus. The output after a remark inherits half of its words. A user's message inherits half of its answer's words.
+   Answers to a question leave out its words, so two kinds of texts are distinguished by their content: a *document*
+   begins like code, a diff or a log and is no remark, has more than 220 words, or was printed by a tool; everything
    else is *talk*.
-   In talk a long message says more, half of what it says is in the message before, and the messages around it count.
-   In a document length counts fully, talk beside it counts, and its first words count more: those of its first
-   identifiers, too, if it begins with one in camel case, which the index of the text does not split.
-   Talk gains by saying what the question asks for: a text of the one who is named (`Ann: …`), a time where the
-   question is for one; and loses by asking itself: the more, the larger the share of its questions.
-   Words as code has them (`dict` for dictionary, del for delete: `terms.py`) count in functions only,
-   and find none.
-   Length is compared with the candidates of the same kind: tools print longer texts than people write.
-   A text without any of the words is never above the message that lends it the words (`_move_behind_owners`).
-   Equal scores: the newest first. That is all recency does, unless the question names a date.
-4. *Fold* (`fold`, below): copies become one row, and log lines that quote a message that message.
-5. *Page* (`search.py`): snippets are cut, each hit says why it is there.
+   In talk, a long message says more, shares half of its content with the message before, and the messages around it
+   count. In a document, length counts fully, talk beside it counts, and its first words count more. So do the words
+   of its first identifiers if it begins with one in camel case, which the text index does not split.
+   Talk scores higher if it fits the question: a text of the named speaker (`Ann: …`), or a time if the question asks
+   for one. It scores lower if it contains questions, in proportion to their share of its text.
+   Words used in code (`dict` for dictionary, `del` for delete: `terms.py`) count in functions only, and find no text.
+   Length is compared with candidates of the same kind: tools print longer texts than people write.
+   A text without any of the words never ranks above the message that lends it the words (`_move_behind_owners`).
+   Ties go to the newest. Recency has no other effect, unless the question names a date.
+4. *Fold* (`fold`, below): copies become one row, and a message replaces the log lines that quote it.
+5. *Page* (`search.py`): snippets are cut, and each hit explains its match.
 
-`sakti search --explain` prints the parts of every score. A weight stays only if no set of the benchmarks gets worse
-with it, of conversations, code or agent sessions (upper end of the paired 95 % bootstrap interval below 0).
+`sakti search --explain` prints the parts of every score. A weight stays only if it makes no benchmark set of
+conversations, code or agent sessions worse (upper end of the paired 95 % bootstrap interval below 0).
 """
 
 from __future__ import annotations
@@ -48,23 +47,23 @@ from sakti.store.search.dates import is_of
 from sakti.store.search.features import SHORT, TOOL, USER, Features, Pattern, Weights
 from sakti.store.search.rows import LOG_LINES, Row
 
-Place = tuple[str | None, int]  # of a message: its thread, and its position there
+Place = tuple[str | None, int]  # of a message: its thread and position
 Span = tuple[int, int]  # Unix ms: from, to
 
 
-PART = 3.0  # a part of an identifier as it was typed, against a word
-ADJACENT = 0.3  # all neighbouring words of the query are neighbours in the text
-NEAR = 0.5  # all words of the query are near each other
-QUESTION = 0.2  # what a text of questions alone loses: an answer is meant
-LABELLED = 0.2  # its label is named, mostly who says it
-TIMED = 0.2  # it says when, as the question asks
-DATED = 0.3  # written in the time that the question names, or in the week after
-ASIDE = 0.2  # of the neighbours' score if an identifier is searched: a location
+PART = 3.0  # score of a typed part of an identifier, relative to a word
+ADJACENT = 0.3  # score if all adjacent words of the query are adjacent in the text
+NEAR = 0.5  # score if all words of the query are near each other
+QUESTION = 0.2  # penalty of a text that consists of questions
+LABELLED = 0.2  # score if its label is named, mostly the speaker
+TIMED = 0.2  # score if it states a time and the query asks for one
+DATED = 0.3  # score if written in the time named in the query, or in the week after
+ASIDE = 0.2  # share of the neighbours' score if an identifier is searched
 THREAD_BEST = 3
-PAUSE = 4 * 3_600_000  # ms between two messages of a thread that end a sitting
-MESSAGE = "message"  # the kind of a thread's messages
-EQUAL = 3  # decimals by which scores differ
-BEHIND = 2 * 10**-EQUAL  # by which a text without words is behind the message that lends them
+PAUSE = 4 * 3_600_000  # ms between two messages of a thread that separate sittings
+MESSAGE = "message"  # kind of the messages of a thread
+EQUAL = 3  # decimals to which scores are compared
+BEHIND = 2 * 10**-EQUAL  # distance of a text without words below the message that lends them
 
 
 class Parts(Struct, frozen=True):
@@ -88,7 +87,7 @@ NO_PARTS = Parts(0.0)
 class Ranked(Struct, frozen=True):
     """Candidate with its score.
 
-    `answers`: it has none of the words, but the message before it has; `lent`: a message beside it has.
+    `answers`: it has none of the words, but the previous message has some; `lent`: a neighbour has.
     """
 
     features: Features
@@ -106,9 +105,10 @@ def score(parts: Parts) -> float:
 
 
 def score_words(candidates: Sequence[Features], pattern: Pattern, means: Sequence[float]) -> dict[int, float]:
-    """Return the first part of each score by the key of its row.
+    """Return the word part of each score by the key of its row.
 
     `means`: mean tokens of all texts in each column.
+
     """
     possible = sum(t.rarity for t in pattern.terms) + PART * sum(rarity for _, rarity in pattern.parts) or 1.0
     usual = {kind: _compute_usual_length(candidates, pattern, means, document=kind) for kind in (False, True)}
@@ -135,9 +135,9 @@ def rank(
     pattern: Pattern,
     dates: Iterable[Span] = (),
 ) -> list[Ranked]:
-    """Sort candidates, best first; `entering` are there only for the messages beside them.
+    """Sort candidates, best first; `entering` are candidates only because of their neighbours.
 
-    `words`: see `score_words`. `dates`: the times that the question names.
+    `words`: see `score_words`. `dates`: the times named in the query.
     """
     at = {(f.row.thread_id, f.row.position): f for f in candidates if f.row.kind == MESSAGE}
     sittings = _group_by_sitting((*candidates, *entering))
@@ -166,10 +166,9 @@ def rank(
 
 
 def _group_by_sitting(candidates: Sequence[Features]) -> dict[int, int]:
-    """Return for each row the key of the first candidate of its sitting.
+    """Map each row to the key of the first candidate of its sitting.
 
-    A sitting is a part of a thread without a long pause: what is said on one day of a long thread belongs together
-    like a thread of its own.
+    A sitting is a part of a thread without a long pause: one day of a long thread is treated like a thread.
     """
     rows = sorted((f.row for f in candidates), key=lambda r: (r.kind, r.thread_id or "", r.created_at, r.pk))
     sittings: dict[int, int] = {}
@@ -187,7 +186,7 @@ def _continues_sitting(before: Row, row: Row) -> bool:
 
 
 def _move_behind_owners(ranked: Sequence[Ranked]) -> Sequence[Ranked]:
-    """Return the candidates, texts without any of the words behind the messages that lend theirs."""
+    """Return the candidates; texts without any of the words follow the messages that lend theirs."""
     if all(r.features.has_words for r in ranked):
         return ranked
     owners = {_place_of(r): r.score for r in ranked if r.features.has_words and r.features.row.kind == MESSAGE}
@@ -207,7 +206,7 @@ def _place_of(r: Ranked) -> Place:
 
 
 def sort_ranked(ranked: Iterable[Ranked]) -> list[Ranked]:
-    """Return candidates best first, those with all words before the others; equals newest first."""
+    """Sort candidates, those with all words first, then by score; ties go to the newest."""
     return sorted(
         ranked,
         key=lambda r: (not r.features.complete, -round(r.score, EQUAL), -r.features.row.created_at, -r.features.row.pk),
@@ -228,7 +227,7 @@ def _score_neighbours(f: Features, weights: Weights, at: Mapping[Place, Features
 
 
 def _score_bm25(f: Features, pattern: Pattern, mean: float) -> float:
-    """Return BM25 of the terms; a searched part of a word counts alike in texts of any length."""
+    """Return BM25 of the terms; a searched part of a word has the same weight in texts of any length."""
     weights = pattern.weights_of(document=f.document)
     length = max(f.length, mean) if f.remark else f.length
     norm = weights.k1 * (1 - weights.b + weights.b * length / mean)
@@ -241,23 +240,23 @@ def _score_bm25(f: Features, pattern: Pattern, mean: float) -> float:
 
 # --- copies -------------------------------------------------------------------------------------------------
 
-# Who said it, and what a relative date means: what a line adds to a sentence.
+# Prefixes that a log line adds to a sentence: its speaker, and the meaning of a relative date.
 _ATTRIBUTION = lazy_pattern(r"^(?:User|Agent)\b[^:]{0,40}: | \(meaning [^()]*\)$")
-_BETWEEN_SENTENCES = lazy_pattern(r"; |(?<=[.!?…。]) ")  # as a line joins sentences of a message, not always all
+_BETWEEN_SENTENCES = lazy_pattern(r"; |(?<=[.!?…。]) ")  # a line joins sentences of a message, not always all of them
 
 
 class Folded(Struct, frozen=True):
-    """Each text once: its first candidate, and the number of its copies."""
+    """Distinct texts: the first candidate of each, and the number of its copies."""
 
     kept: list[Ranked]
     copies: list[int]
 
 
 def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, str]]) -> Folded:
-    """Return each text of the candidates once.
+    """Fold copies: return each text once.
 
-    What tools print counts as the same where only numbers (times, sizes, addresses) differ. `read` returns texts by
-    key: of long ones that may be copies.
+    Tool outputs that differ only in numbers (times, sizes, addresses) count as copies. `read` returns texts by key:
+    long ones that may be copies.
     """
     sizes = Counter((r.features.row.role, r.features.size) for r in ranked)
     keys = [_key(r.features) if sizes[r.features.row.role, r.features.size] > 1 else r.features.row.pk for r in ranked]
@@ -282,10 +281,10 @@ def fold(ranked: Sequence[Ranked], read: Callable[[Sequence[int]], Mapping[int, 
 
 
 def _fold_quotations(uniques: Sequence[Ranked], copies: Sequence[int]) -> Folded:
-    """Return the texts without log lines that quote another candidate.
+    """Remove log lines that quote another candidate.
 
-    That candidate takes the better of the two places. A log without a model quotes
-    the messages of its thread word for word: each would be listed twice.
+    That candidate takes the better of the two ranks. A log written without a model quotes the messages of its thread
+    word for word, so each would be listed twice.
     """
     messages: dict[str | None, list[tuple[int, str]]] = {}
     for at, r in enumerate(uniques):
@@ -312,7 +311,7 @@ def fold_rest(
 ) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]]]:
     """Fold the copies among unmeasured rows with a text in `texts`: keep the first of each.
 
-    Return the candidates with those that are copies of one of them, and the others with their copies.
+    Return the candidates with the copies counted, and the other rows with theirs.
     """
     measured = {_key(r.features): i for i, r in enumerate(folded.kept)} if texts else {}
     more = list(folded.copies)
@@ -337,16 +336,16 @@ def _is_read(f: Features) -> bool:
 
 
 def _normalize_text(text: str, role: str) -> bytes:
-    """Normalise a text for comparison: no numbers in tools' output, no outer white space."""
+    """Normalise a text for comparison: no numbers in tool output, no surrounding white space."""
     encoded = text.encode("utf-8", "replace")
     return (encoded.translate(None, b"0123456789") if role == TOOL else encoded).strip()
 
 
 def _key(f: Features) -> Hashable:
-    """Return what copies have in common.
+    """Return the key that copies share.
 
-    Short texts: the text. Long ones, which are not read: their length, and where the query's words stand in them; not
-    the message before, of which `length` and `counts` tell, too.
+    Short texts: the text. Long ones, which are not read: their length and the positions of the query's words, without
+    the previous message, which `length` and `counts` include.
     """
     row = f.row
     if _is_read(f):

@@ -1,10 +1,10 @@
 """Update search after a thread was deleted or restored, a few rows at a time.
 
-The transaction that deletes or restores a thread only notes it (`note`); from then on search hides the rows that are
-to be removed (`HIDDEN`). They are removed, or added back, later (`upkeep.reindex`), after a crash by the next start:
-each step checks that its note is still the current one, and repeats nothing.
+The transaction that deletes or restores a thread only stores a note (`note`); from then on search hides the rows to
+remove (`HIDDEN`). `upkeep.reindex` removes them, or adds them back, later; after a crash the next start continues.
+Each step checks that its note is still current, and repeats nothing.
 
-Raw SQL: search uses these conditions as parts of its own statements.
+Raw SQL: search includes these conditions in its own statements.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from sakti.store.search import index_upkeep
 from sakti.store.text_registry import mask_for_storage
 from sakti.store.threads import threads
 
-# What is to go or to come back: a row of search by kind and id, a message or line by its pk, the thread's page.
+# Items to remove or add back: a row of search by kind and id, a message or line by its pk, the thread's page.
 Item: TypeAlias = tuple[Literal["row"], str, str] | tuple[Literal["message", "line"], int] | tuple[Literal["page"]]
 
-# The lines of the thread's own record; one that the workspace shares is not the thread's.
+# Lines of the thread's own record; the record of a workspace is not the thread's.
 OWN_LINES = (
     " FROM observations o JOIN observation_groups g ON g.id = o.group_id JOIN observational_memory r"
     " ON r.id = g.record_id WHERE r.lookup_key = 'thread:' || ?"
@@ -37,10 +37,10 @@ _SHARED = (
     "EXISTS (SELECT 1 FROM observations o JOIN observation_groups g ON g.id = o.group_id"
     " JOIN observational_memory r ON r.id = g.record_id WHERE o.id = d.doc_id AND r.scope = 'resource')"
 )
-# Of rows `d` of search, those that go with a deleted thread; what a log of the workspace says of it stays.
+# Rows `d` of search that go with a deleted thread; lines about it in a log of the workspace stay.
 _GOES = f"(d.kind IN ('message', 'working_memory') OR d.kind IN ('observation', 'reflection') AND NOT {_SHARED})"
 _DELETED = "FROM reindexing n JOIN threads x ON x.id = n.thread_id WHERE x.deleted_at IS NOT NULL"
-# True for rows `d` of search that are still there and are not to be found.
+# True for rows `d` of search that still exist but must be hidden.
 HIDDEN = f"(d.thread_id IS NOT NULL AND d.thread_id IN (SELECT n.thread_id {_DELETED}) AND {_GOES})"
 
 
@@ -53,13 +53,13 @@ class Note(Struct, frozen=True):
 
 
 def note(db: Database, thread_id: str) -> None:
-    """Note that a thread was just deleted or restored; earlier work on it stops."""
+    """Note that a thread was deleted or restored; earlier work on it stops."""
     # SQL: one conditional statement, so that no other process comes between
     db.execute_sql("INSERT OR REPLACE INTO reindexing VALUES (?, lower(hex(randomblob(8))))", (thread_id,))
 
 
 def note_fork(db: Database, thread_id: str, made: str) -> None:
-    """Note that a fork lacks what its parent still lacks."""
+    """Note that a fork lacks the same rows as its parent."""
     # SQL: one conditional statement, so that no other process comes between
     db.execute_sql(
         "INSERT OR REPLACE INTO reindexing SELECT ?, lower(hex(randomblob(8))) FROM reindexing WHERE thread_id = ?",
@@ -68,7 +68,7 @@ def note_fork(db: Database, thread_id: str, made: str) -> None:
 
 
 def list_notes(db: Connection) -> list[Note]:
-    """Return the notes that are not worked off yet."""
+    """Return the pending notes."""
     # SQL: a background loop runs it for each row; building a query takes 80-300 µs
     rows = db.execute_sql(
         "SELECT n.thread_id, n.operation_id, t.deleted_at IS NOT NULL FROM reindexing n"
@@ -135,7 +135,7 @@ def is_done(db: Database, noted: Note) -> None:
 
 
 def list_log_lines(db: Database, thread_id: str) -> list[int]:
-    """Return the lines (their pk) of a thread's own log that search should have, in order."""
+    """Return the lines (pk) of a thread's own log that search should contain, in order."""
     # SQL: a background loop runs it for each row; building a query takes 80-300 µs
     return [pk for (pk,) in db.execute_sql(f"SELECT o.pk{_INDEXED} ORDER BY g.pk, o.line", (thread_id,)).fetchall()]
 

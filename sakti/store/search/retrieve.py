@@ -1,7 +1,7 @@
-"""Find the candidates of a query in the indexes: two lists, of words and of trigrams.
+"""Find the candidates of a query in the indexes: one list by words, one by trigrams.
 
-What is looked at is bounded by one budget in time: rare words first, each from the newest text on. What it did not
-suffice for is returned with the candidates. Raw SQL: MATCH, bm25, and conditions on the rows of search.
+One time budget limits the work: rare words first, each from the newest text on. Words that it did not suffice for are
+returned with the candidates. Raw SQL: MATCH, bm25, and conditions on the rows of search.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ from sakti.store.search.query import Query, is_cjk
 from sakti.store.search.rows import LOG_LINES, ROW, Row, build_values_table, is_unindexed, load_texts, to_json_list
 from sakti.store.search.terms import MANY, Term, compute_inverse_frequency, list_spellings, stem_word
 
-CANDIDATES, LISTED = 200, 1_000  # hits of one query at most, and of one that only filters
-MOST_LINES = 40  # of them among the candidates that are measured first
-MEASURED = 100  # candidates of each list that are measured at most
-BEST = 20  # rows whose threads are measured as well
-MATCHING, MATCHING_BEST = 0.4, 0.3  # of the best score in the index, by which a row, or one of the BEST, is measured
-ENOUGH = 150  # hits behind which nothing is looked for that has common words only
-ENOUGH_RARE = 30  # the same where rare words found them, and it is no question
-SAMPLE = 10_000  # newest texts in which words are counted
-COUNTED, COUNTED_OF_MANY = 1_000, 200  # texts with a word after which the others are estimated; of MANY words
-AT_ONCE = 4_000  # rows of all words together that are read before the time is looked at
-AT_A_PHRASE = 0.1  # what a text counts of them in which a phrase is looked for
-PASSED_AT_ONCE = 40_000  # the same where only those of a small scope are kept
-RANKED = 3_000  # limit of rows with rare words that bm25 ranks
-OF_MANY = 1_500  # both, where there are MANY words: the rare ones tell enough
-ADDED = 3  # common words of a question that count for those rows
+CANDIDATES, LISTED = 200, 1_000  # most hits of a query, and of one that only filters
+MOST_LINES = 40  # most log lines among the candidates that are measured first
+MEASURED = 100  # most candidates of each list that are measured
+BEST = 20  # best rows whose threads are measured as well
+MATCHING, MATCHING_BEST = 0.4, 0.3  # least share of the best index score for a row to be measured; for one of the BEST
+ENOUGH = 150  # with this many hits, rows with only common words are not searched
+ENOUGH_RARE = 30  # the same if rare words found them and the query is no question
+SAMPLE = 10_000  # number of newest texts in which words are counted
+COUNTED, COUNTED_OF_MANY = 1_000, 200  # counted texts per word after which the rest is estimated; with MANY words
+AT_ONCE = 4_000  # rows of all words together that are read between two checks of the time
+AT_A_PHRASE = 0.1  # weight of a text in which a phrase must be searched, in these rows
+PASSED_AT_ONCE = 40_000  # the same if only rows of a small scope are kept
+RANKED = 3_000  # most rows with rare words that bm25 ranks
+OF_MANY = 1_500  # both limits with MANY words: the rare ones are enough
+ADDED = 3  # most common words of a question that count for those rows
 SLICE = 1_000  # rows with a part of a word that are read at once
-SPAN = 200_000  # rows that are searched for parts of words before the time is looked at
-AT_THE_END = 0.1  # more seconds for a short part that no text has elsewhere
-MOST_PIECES = 500  # pieces of a part of one or two characters
-ENDINGS = 200_000  # words of the index that are looked at for what they end with
-FIRST_SIGN = "\u0e00"  # of the scripts without spaces
+SPAN = 200_000  # rows searched for parts of words between two checks of the time
+AT_THE_END = 0.1  # additional seconds for a short part found nowhere else
+MOST_PIECES = 500  # most trigrams for a part of one or two characters
+ENDINGS = 200_000  # most words of the index whose endings are compared
+FIRST_SIGN = "\u0e00"  # first of the scripts without spaces
 PIECES = "temp.search_pieces"  # the trigrams of the index, as a table
-LOOKED_INTO = 20  # texts that are read to see whether one contains a part of a word
-LIKE_SPAN = 500  # the same for texts that have to be read
+LOOKED_INTO = 20  # texts read to check whether one contains a part of a word
+LIKE_SPAN = 500  # the same for texts that must be read
 WEIGHTS = "bm25(search_words, 1.0, 0.5, 0.3, 0.3)"  # text, pieces of identifiers, previous message, summary
-OWN = "{text idents summary}"  # the columns of a text itself
+OWN = "{text idents summary}"  # the columns of the text itself
 
 
 class Budget(Struct):
-    """Time for one query: `clock` in seconds, `end` by that clock; `last`: the end without results."""
+    """Time budget of one query: `clock` in seconds, `end` by that clock; `last`: end without results."""
 
     clock: Callable[[], float]
     end: float
     last: float
-    unread: dict[str, int] = field(default_factory=dict[str, int])  # word → the row from which it was read, if not all
+    unread: dict[str, int] = field(default_factory=dict[str, int])  # word → lowest row that was read, unless all were
 
 
 class IndexLookup(Struct):
-    """Where one query looks: the database, the filter of its rows, the newest key, and how long."""
+    """Context of one lookup: the database, the row filter, the newest key, and the budget."""
 
     db: Connection
     place: RowFilter
@@ -69,14 +69,14 @@ class IndexLookup(Struct):
     budget: Budget
 
     def is_over(self, results: Sized | None = None) -> bool:
-        """Return whether the time is over; there is more of it as long as there are no `results`."""
+        """Return whether the time is over; without `results` more time is allowed."""
         budget = self.budget
         return budget.clock() >= (budget.end if results is None or results else budget.last)
 
     def windows(self, size: int, names: Iterable[str], results: Sized | None = None) -> Iterator[tuple[int, int]]:
-        """Yield the keys of rows, a window (above, up to) at a time, the newest first, while time remains.
+        """Yield ranges of keys (above, up to), newest first, while time remains.
 
-        `names`: those for which the other rows are noted as unread; `results` grow meanwhile.
+        `names`: words whose unread rows are recorded at the end; `results` may grow meanwhile.
         """
         last, high = self.place.bounds(self.newest)
         while high > last:
@@ -88,15 +88,15 @@ class IndexLookup(Struct):
             high = low
 
     def leave_unread(self, names: Iterable[str], key: int) -> None:
-        """Note that rows up to a key were not read for `names`."""
+        """Record that rows up to a key were not read for `names`."""
         if key > self.place.bounds(self.newest)[0]:
             self.budget.unread |= dict.fromkeys(names, key)
 
 
 class Matches(Struct):
-    """Rows that match, the likely ones first; `shares`: index scores as shares of the best one.
+    """Matching rows, the likely ones first; `shares`: index scores relative to the best one.
 
-    `required`: all have a phrase or the like, which tells so much that little is left to tell them apart.
+    `required`: all rows meet a requirement such as a phrase, so little distinguishes them.
     """
 
     rows: list[Row]
@@ -104,9 +104,9 @@ class Matches(Struct):
     required: bool = False
 
     def worth_measuring(self, ahead: int = 0) -> list[Row]:
-        """Return the rows that may come up: by their own words, or by their neighbours in the thread.
+        """Return the rows worth measuring: by their own words, or by their neighbours in the thread.
 
-        `ahead`: so many other rows come before them.
+        `ahead`: number of other rows that precede them.
         """
         threads = Counter(r.thread_id or r.pk for r in self.rows[:BEST])
         shares = self.shares
@@ -131,7 +131,7 @@ def find_newest_key(db: Connection) -> int:
 
 
 def count(db: Connection, phrases: Iterable[str], newest: int) -> dict[str, int]:
-    """Return in how many texts each FTS5 phrase is, in large stores estimated from the newest."""
+    """Count the texts with each FTS5 phrase; large stores estimate from the newest texts."""
     floor = newest - SAMPLE
     if floor <= 0:
         return _count_each(db, "SELECT count(*) FROM search_words WHERE search_words MATCH w.value", phrases)
@@ -143,18 +143,18 @@ def count(db: Connection, phrases: Iterable[str], newest: int) -> dict[str, int]
     counts = _count_each(db, f"SELECT {estimate} FROM ({looked_at})", phrase_list)
     existing = find_known_phrases(
         db, [p for p, n in counts.items() if not n]
-    )  # rare ones may have all their texts before
+    )  # all texts with a rare phrase may be older
     return counts | {p: int(p in existing) for p, n in counts.items() if not n}
 
 
 def find_known_phrases(db: Connection, phrases: Iterable[str]) -> set[str]:
-    """Return those phrases that any text has."""
+    """Return the phrases that occur in any text."""
     flags = _count_each(db, "SELECT 1 FROM search_words WHERE search_words MATCH w.value LIMIT 1", phrases)
     return {phrase for phrase, exists in flags.items() if exists}
 
 
 def _count_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str, int]:
-    """Run a SELECT for each phrase, its `w.value`, in one statement: half is the cost of a call."""
+    """Run a SELECT for each phrase, its `w.value`, in one statement: calls are half of the cost."""
     if not (unique := list(dict.fromkeys(phrases))):
         return {}
     # SQL: one statement for all ids, which are one parameter
@@ -163,9 +163,9 @@ def _count_each(db: Connection, select: str, phrases: Iterable[str]) -> dict[str
 
 
 def match_of(terms: Sequence[Term], query: Query, *, own: bool) -> str:
-    """Return the FTS5 query: texts with any of the terms, and all required words.
+    """Build the FTS5 query: texts with any of the terms, and all required words.
 
-    `own`: not by the message before.
+    `own`: the previous message does not count.
     """
     phrases = [p for t in terms for p in t.phrases]
     columns = f"{OWN} : " if own or query.phrases else ""
@@ -190,13 +190,13 @@ def _exclude_avoided(match: str, query: Query) -> str:
 
 
 def match_any_word(words: Sequence[str]) -> str:
-    """Return the FTS5 query of texts with one of `words`, in any form."""
+    """Build the FTS5 query for texts with one of `words`, in any form."""
     phrases = (list_spellings(word.rstrip("*"), prefix=word.endswith("*")) for word in words)
     return f"(text : ({' OR '.join(itertools.chain.from_iterable(phrases))}))"
 
 
 def match_required(query: Query) -> str:
-    """Return the FTS5 query of all requirements on texts; "" without any."""
+    """Build the FTS5 query of all requirements; "" without any."""
     required = [f"{OWN} : ({' OR '.join(list_spellings(p))})" for p in query.phrases]
     if query.alternatives:
         groups = (" AND ".join(map(_match_operand, group)) for group in query.alternatives)
@@ -205,17 +205,18 @@ def match_required(query: Query) -> str:
 
 
 def _match_operand(word: str) -> str:
-    """Return the FTS5 query of a word that is required; an identifier may be a part of a longer one."""
+    """Build the FTS5 query of a required word; an identifier may be a part of a longer one."""
     phrases = list_spellings(word.rstrip("*"), prefix=word.endswith("*"))
     parts = split_identifier(word) if " " not in word else []
     return f"({' OR '.join([*phrases, folding.quote_phrase(' '.join(parts))] if len(parts) > 1 else phrases)})"
 
 
 def find_by_words(look: IndexLookup, terms: Sequence[Term], query: Query, *, own: bool) -> Matches:
-    """Return the rows that match.
+    """Return the matching rows.
 
-    FTS5 ranks those with rare words. Behind them are the newest of those that have common ones only: to rank them all
-    would take as long as there are texts. Of the best, how often a row has each word is measured afterwards.
+    FTS5 ranks the rows with rare words. They are followed by the newest rows with common words only: ranking all of
+    those would take time proportional to the number of texts. For the best rows the occurrences of each word are
+    counted afterwards.
     """
     match, required = match_of(terms, query, own=own), _exclude_avoided(match_required(query), query)
     if not match or look.place.keys == []:
@@ -227,7 +228,7 @@ def find_by_words(look: IndexLookup, terms: Sequence[Term], query: Query, *, own
         return _find_by_requirements(look, terms, query)
     rare, common = _split_terms(sorted(terms, key=lambda t: t.documents), ranked)
     matches = _with_rare_words(look, rare, common[:ADDED], query, own=own) if rare else Matches([])
-    typed = [t.text for t in common if t.text in query.text.lower()]  # not the joined words
+    typed = [t.text for t in common if t.text in query.text.lower()]  # without the joined words
     if own and len(matches.rows) >= ENOUGH_RARE:
         look.budget.unread |= dict.fromkeys(typed, look.newest)
         return matches
@@ -246,9 +247,9 @@ def _find_by_requirements(look: IndexLookup, terms: Sequence[Term], query: Query
 
 
 def _with_required(terms: Sequence[Term], query: Query) -> int:
-    """Estimate how many texts meet all requirements, at most.
+    """Estimate an upper limit of the texts that meet all requirements.
 
-    A text to be searched for a phrase counts less.
+    A text that must be searched for a phrase has a lower weight.
     """
     documents = {t.stem: t.documents for t in terms}
     every = sum(documents.values())
@@ -266,9 +267,10 @@ def _with_required(terms: Sequence[Term], query: Query) -> int:
 def _find_by_windows(
     look: IndexLookup, rarities: Mapping[str, float], texts: int, names: Sequence[str], before: Matches
 ) -> Matches:
-    """Return `before` and then the matching rows, from the newest texts on, while time remains.
+    """Return `before` and then the matching rows, newest first, while time remains.
 
-    `rarities`: of each term by its FTS5 query; `texts`: how many match, at most; `names`: of what is looked for.
+    `rarities`: rarity of each term by its FTS5 query; `texts`: upper limit of matches; `names`: names of the searched
+    words.
     """
     rows, shares = {r.pk: r for r in before.rows}, before.shares
     if len(rows) >= ENOUGH or (rows and look.is_over()):
@@ -286,9 +288,10 @@ def _find_by_windows(
 
 
 def _with_most_words(look: IndexLookup, rarities: Mapping[str, float], within: tuple[int, int]) -> Matches:
-    """Return the rows of a window with most of the words; rare words count more, ties go to newer.
+    """Return the rows of a range with most of the words; rare words count more, ties go to newer rows.
 
     bm25 would count each word in the whole index before it ranks the first row.
+
     """
     sql = f"{_WORDS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')}"
     scores: dict[int, float] = {}
@@ -300,14 +303,14 @@ def _with_most_words(look: IndexLookup, rarities: Mapping[str, float], within: t
 
 
 def _split_terms(terms: Sequence[Term], most: int) -> tuple[Sequence[Term], Sequence[Term]]:
-    """Split terms: the first ones, as long as so many texts have them together, and the others."""
+    """Split the terms: the first ones as long as few texts in total have them, and the others."""
     together = itertools.accumulate(t.documents for t in terms)
     first = len(list(itertools.takewhile(lambda total: total <= most, together)))
     return terms[:first], terms[first:]
 
 
 def _find_ranked_by_index(look: IndexLookup, match: str) -> Matches:
-    """Return the best rows in bm25 order; the filters are applied to as many as it takes."""
+    """Return the best rows in bm25 order; filters are applied until enough rows pass."""
     rows, scores = list[Row](), dict[int, float]()
     with closing(_select_by_score(look, match)) as cursor:
         while _is_wanting(rows) and (some := dict(itertools.islice(cursor, CANDIDATES))):
@@ -317,12 +320,12 @@ def _find_ranked_by_index(look: IndexLookup, match: str) -> Matches:
 
 
 def _is_wanting(rows: Sequence[Row]) -> bool:
-    """Return whether there are too few rows besides the lines of logs, which mostly repeat messages."""
+    """Return whether there are too few rows besides log lines, which mostly repeat messages."""
     return len(rows) < 2 * CANDIDATES and sum(row.kind not in LOG_LINES for row in rows) < CANDIDATES
 
 
 def _select_by_score(look: IndexLookup, match: str) -> Any:
-    """Return a cursor of keys and their scores of bm25, best first, equals newest first."""
+    """Return a cursor over keys and bm25 scores, best first, ties newest first."""
     sql = f"SELECT rowid, {WEIGHTS} s FROM search_words WHERE search_words MATCH ?{look.place.among('+rowid')}"
     # SQL: FTS5, for which peewee has no operator
     return look.db.execute_sql(f"{sql} ORDER BY s, rowid DESC", (match,))
@@ -333,8 +336,8 @@ def _with_rare_words(
 ) -> Matches:
     """Return the rows with rare words, best first.
 
-    The score is bm25 of the rare words; for a question with the rarity of those common ones that a row has: FTS5 skips
-    to it in their lists. (Questions in a store of 112,000 messages: R@10 +2.4, MRR +1.2 against bm25 alone.)
+    The score is bm25 of the rare words. A question adds the rarity of the common words in a row: FTS5 skips to it in
+    their lists. (Questions in a store of 112,000 messages: R@10 +2.4, MRR +1.2 against bm25 alone.)
     """
     match = match_of(rare, query, own=own)
     if own:
@@ -346,7 +349,7 @@ def _with_rare_words(
         both = f"({match}) AND ({match_of([word], query, own=own)})"
         # SQL: FTS5, for which peewee has no operator
         for (key,) in look.db.execute_sql(f"{_WORDS}{look.place.among('+rowid')}", (both,)).fetchall():
-            scores[key] = scores.get(key, 0.0) + word.rarity  # a row may be new since
+            scores[key] = scores.get(key, 0.0) + word.rarity  # the row may have been added meanwhile
     return _build_matches(load_rows(look, _sort_by_score(scores)), scores)
 
 
@@ -354,12 +357,12 @@ _WORDS = "SELECT rowid FROM search_words WHERE search_words MATCH ?"
 
 
 def _sort_by_score(scores: Mapping[int, float]) -> list[int]:
-    """Return keys by their score, equals newest first."""
+    """Return keys by score, ties newest first."""
     return sorted(sorted(scores, reverse=True), key=scores.__getitem__, reverse=True)
 
 
 def _build_matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
-    """Return the rows with their shares; most log lines go behind the texts, which they repeat."""
+    """Return the rows with their shares; most log lines follow the texts that they repeat."""
     best = scores[rows[0].pk] if rows else 0.0  # scores of bm25 are negative
     lines = [row for row in rows if row.kind in LOG_LINES][MOST_LINES:]
     if lines and len(lines) + MOST_LINES < len(rows):
@@ -373,11 +376,10 @@ def _build_matches(rows: list[Row], scores: Mapping[int, float]) -> Matches:
 
 
 def find_by_parts(look: IndexLookup, parts: Sequence[str]) -> tuple[list[Row], dict[str, float], bool]:
-    """Return the rows that may contain one of `parts`, the rarity of each part, and if more do.
+    """Return the rows that may contain one of `parts`, the rarity of each part, and if there are more.
 
-    Parts are folded, in lower case.
-
-    Those with the rarest first, equals newest first; older ones where a filter leaves out the newest.
+    Parts are folded and in lower case. Rows with the rarest parts come first, ties newest first; older rows are
+    included if a filter excludes the newest.
     """
     slices = {part: _read_slices(look, part) for part in parts}
     keys: dict[str, set[int]] = {part: set() for part in parts}
@@ -404,7 +406,7 @@ def _select_best_by_parts(
 
 
 def _read_slices(look: IndexLookup, part: str) -> Iterator[Sequence[int]]:
-    """Return the keys of the rows with the pieces of a part, newest first, as far as the time suffices."""
+    """Return the keys of the rows with the trigrams of a part, newest first, while time remains."""
     if look.place.keys is not None and len(look.place.keys) <= MEASURED:
         yield look.place.keys[::-1]
     elif len(part) >= folding.SIZE:
@@ -420,7 +422,7 @@ def _read_slices(look: IndexLookup, part: str) -> Iterator[Sequence[int]]:
 
 
 def _with_pieces(look: IndexLookup, match: str, part: str) -> Iterator[Sequence[int]]:
-    """Return the keys of the rows that match in the index of trigrams, newest first, a slice at a time."""
+    """Yield the keys of rows that match in the trigram index, newest first, a slice at a time."""
     if not match:
         return
     sql = f"{_TRIGRAMS} AND rowid > ? AND rowid <= ?{look.place.among('+rowid')} ORDER BY rowid DESC"
@@ -440,7 +442,7 @@ _TRIGRAMS = "SELECT rowid FROM search_trigrams WHERE search_trigrams MATCH ?"
 
 
 def _list_pieces_with_prefix(db: Connection, part: str) -> list[str]:
-    """Return the pieces in the index of trigrams that begin with a part which is shorter than they are."""
+    """Return the trigrams in the index that begin with a shorter part."""
     _open_vocabulary(db)
     sql = f"SELECT term FROM {PIECES} WHERE term >= ? AND term < ? LIMIT {MOST_PIECES}"
     # SQL: FTS5, for which peewee has no operator
@@ -448,9 +450,9 @@ def _list_pieces_with_prefix(db: Connection, part: str) -> list[str]:
 
 
 def _open_vocabulary(db: Connection) -> None:
-    """Have the trigrams of the index as a table: one of this connection, which may not write otherwise.
+    """Create the table of the index's trigrams for this connection, which is otherwise read-only.
 
-    To switch that has SQLite prepare all statements again, so it is done once.
+    Switching that makes SQLite prepare all statements again, so it is done once.
     """
     # SQL: the schema itself, which no model describes
     if db.execute_sql("SELECT 1 FROM sqlite_temp_schema WHERE name = ?", (PIECES.partition(".")[2],)).fetchone():
@@ -468,10 +470,10 @@ def _open_vocabulary(db: Connection) -> None:
 
 
 def _find_at_text_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[int]:
-    """Return the keys of the rows whose text ends with a part shorter than the index's pieces.
+    """Return the keys of the rows whose text ends with a part shorter than a trigram.
 
-    Where words are not told apart, all up to the next sign is one word for the index: the words that end with it.
-    `inside`: the rows that have the part elsewhere.
+    In scripts without spaces, everything up to the next punctuation is one word for the index, so words with that
+    ending are searched. `inside`: the rows that have the part elsewhere.
     """
     if is_cjk(part):
         sql = (
@@ -492,7 +494,7 @@ def _find_at_text_end(look: IndexLookup, part: str, inside: Sized) -> Sequence[i
 
 
 def exclude_copies(look: IndexLookup, place: RowFilter, copies: Sequence[bytes], unwanted: Sequence[str]) -> RowFilter:
-    """Return the filter of rows that are likely no copies (of these sizes), without `unwanted`."""
+    """Return the filter of rows that are probably no copies (of these sizes), without `unwanted`."""
     words = [w for w in unwanted if not is_unindexed(w)]
     parts = [folding.fold_text(w).lower() for w in unwanted if is_unindexed(w)]
     pieces = [
@@ -506,7 +508,7 @@ def exclude_copies(look: IndexLookup, place: RowFilter, copies: Sequence[bytes],
 
 
 def find_similar_parts(look: IndexLookup, word: str) -> list[Row]:
-    """Return the rows with at least half of the trigrams of `word`, those with most of them first."""
+    """Return the rows with at least half of the trigrams of `word`, the best match first."""
     pieces = folding.split_trigrams(word)
     shared: Counter[int] = Counter()
     last, high = look.place.bounds(look.newest)
@@ -522,10 +524,7 @@ def find_similar_parts(look: IndexLookup, word: str) -> list[Row]:
 
 
 def is_part_of_text(db: Connection, part: str) -> bool:
-    """Return whether one of the newest texts with its pieces contains a part.
-
-    The part has three or more characters.
-    """
+    """Return whether one of the newest texts with its trigrams contains a part (three or more characters)."""
     if not (pieces := folding.split_trigrams(part)):
         return False
     # SQL: FTS5, for which peewee has no operator
@@ -539,7 +538,7 @@ def is_part_of_text(db: Connection, part: str) -> bool:
 
 
 def load_rows(look: IndexLookup, keys: Sequence[int], *, in_time: bool = False, most: int = CANDIDATES) -> list[Row]:
-    """Return those of `keys` that pass the filters, at most `most`; `in_time`: while time remains."""
+    """Load those of `keys` that pass the filters, `most` of them; `in_time`: while time remains."""
     result: list[Row] = []
     sql = f"SELECT {ROW} FROM json_each(?) k CROSS JOIN search_docs d ON d.pk = k.value WHERE {look.place.where}"
     for start in range(0, len(keys), most):
@@ -571,9 +570,9 @@ def load_neighbours(look: IndexLookup, owners: Sequence[Row]) -> list[Row]:
 
 
 def find_by_reading(look: IndexLookup, needles: Sequence[str], *, ends: bool = False) -> list[Row]:
-    """Return the rows that have all `needles` in their texts, newest first: what no index can hold.
+    """Return the rows whose texts contain all `needles`, newest first, if no index can find them.
 
-    Without needles those that pass the filters. `ends`: their texts end with them.
+    Without needles: all rows that pass the filters. `ends`: the texts must end with them.
     """
     place = look.place
     clause = "".join(" AND d.text LIKE ? ESCAPE '\\'" for _ in needles)
@@ -594,7 +593,7 @@ def find_by_reading(look: IndexLookup, needles: Sequence[str], *, ends: bool = F
 
 
 def time_of(db: Connection, key: int) -> int:
-    """Return when the row with that key, or the next, was said, Unix ms."""
+    """Return the time (Unix ms) of the row with that key, or of the next one."""
     # SQL: also runs on a bare connection, which no query of peewee does
     row = db.execute_sql("SELECT created_at FROM search_docs WHERE pk >= ? ORDER BY pk LIMIT 1", (key,)).fetchone()
     return row[0] if row else 0

@@ -31,19 +31,19 @@ class Row(Struct, frozen=True):
     created_at: int
 
 
-LOG_LINES = ("observation", "reflection")  # kinds of rows that are lines of a log
+LOG_LINES = ("observation", "reflection")  # kinds of rows that are log lines
 ROW = "d.pk, d.kind, d.thread_id, d.position, d.role, d.created_at"
 
 
 def to_json_list(keys: Iterable[int]) -> str:
-    """Return keys as JSON, for `json_each`: the statement stays the same, so it is prepared once."""
+    """Return keys as JSON for `json_each`: the statement stays the same, so it is prepared once."""
     return f"[{','.join(map(str, keys))}]"
 
 
 def build_values_table(rows: Sequence[tuple[object, ...]]) -> tuple[str, list[object]]:
-    """Return the table of `rows` (one and more) for FROM, columns `column1` …, and its values.
+    """Return a table of `rows` (at least one) for FROM, with columns `column1` …, and its values.
 
-    With rows of NULL up to a power of two: the statement is mostly the same, so it is prepared once.
+    It is padded with NULL rows to a power of two, so that the statement is mostly the same and prepared once.
     """
     width, count = len(rows[0]), 1 << (len(rows) - 1).bit_length()
     row = f"({', '.join('?' * width)})"
@@ -52,7 +52,7 @@ def build_values_table(rows: Sequence[tuple[object, ...]]) -> tuple[str, list[ob
 
 
 class Stored(Struct, frozen=True):
-    """Stored text of a row: in the row itself, or in the columns of its message."""
+    """Stored text of a row: its own, or in the columns of its message."""
 
     own: str
     said: str | None
@@ -64,7 +64,7 @@ class Stored(Struct, frozen=True):
 
 
 def _build_row_text(own: str, said: str | None, raw: str, parts: str | bytes | None) -> str:
-    """Return the text of a row, as in the view `search_texts` but without SQL functions."""
+    """Return the text of a row, computed like the view `search_texts` but without SQL functions."""
     if parts is None:
         return own
     return (read_text(raw, parts) if said is None else said)[:TEXT_LIMIT]
@@ -85,7 +85,7 @@ def load_texts(db: Connection, keys: Sequence[int]) -> dict[int, str]:
 
 
 def load_texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
-    """Return the texts of the messages before those of `rows`, by the keys of `rows`."""
+    """Load the texts of the messages before those of `rows`, by the keys of `rows`."""
     if not rows:
         return {}
     table, values = build_values_table([(r.pk, r.thread_id, r.position - 1) for r in rows])
@@ -99,7 +99,7 @@ def load_texts_before(db: Connection, rows: Sequence[Row]) -> dict[int, Stored]:
 
 
 def _to_stored(own: str, said: str | None, raw: str, parts: str | bytes | None) -> Stored:
-    """Return a text that can be read later; texts in the archive are read now."""
+    """Return a text that can be decoded later; archived texts are read now."""
     if parts is not None and archive_file.is_reference(parts):
         return Stored(_build_row_text(own, said, raw, parts), None, "", None)
     return Stored(own, said, raw, parts)
@@ -108,10 +108,8 @@ def _to_stored(own: str, said: str | None, raw: str, parts: str | bytes | None) 
 def find_excluded(db: Connection, rows: Sequence[Row], words: Sequence[str], match: str) -> set[int]:
     """Return the keys of the rows whose text has one of `words`.
 
-    `match`: the FTS5 query of texts that may have one.
-
-    A text in which it stands with its dash or behind NOT is not meant: `java -jar` looks for itself. Where the index
-    does not have one of them all texts are read.
+    `match`: the FTS5 query of texts that may have one. A text that contains the word with its dash or after NOT is
+    kept: `java -jar` finds itself. If the index lacks one of the words, all texts are read.
     """
     if not words or not rows:
         return set()
@@ -141,7 +139,7 @@ def find_quoting_exclusion(db: Connection, rows: Sequence[Row], words: Sequence[
 
 
 def _build_exclusion_pattern(words: Sequence[str]) -> re.Pattern[str]:
-    """Return the pattern of `words` as they are typed to leave them out."""
+    """Build the pattern of `words` as typed in an exclusion."""
     as_typed = "|".join(re.escape(w.rstrip("*")) for w in words)
     return re.compile(rf"(?:(?<!\S)-|(?<!\w)NOT[\s(\"'`{{]+)(?i:{as_typed})(?!\w)")
 
@@ -156,19 +154,19 @@ def _find_matching(db: Connection, table: str, match: str, keys: Sequence[int]) 
 
 
 def _build_word_pattern(word: str) -> str:
-    """Return the pattern of a word, a prefix (`word*`), or a phrase that a line break may divide."""
+    """Build the pattern of a word, a prefix (`word*`), or a phrase that a line break may split."""
     pattern = r"\s+".join(re.escape(w) for w in remove_accents(word.rstrip("*")).split())
     return pattern + r"\w*" * word.endswith("*")
 
 
 def is_unindexed(word: str) -> bool:
-    """Return whether the index of words does not tell a word from others: 数据库, 🚀, C#."""
+    """Return whether the word index cannot distinguish a word: 数据库, 🚀, C#."""
     letters = sum(map(len, stem_words(fold_text(word))))
     return is_cjk(word) or (letters <= 1 and letters < len(word.rstrip("*")))
 
 
 def find_having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequence[str]]) -> set[int]:
-    """Return the keys of the rows whose text itself has all words of one of the `alternatives`."""
+    """Return the keys of the rows whose own text has all words of one of the `alternatives`."""
     required = [
         [_RequiredWord(fold_text(w.rstrip("*")).lower(), w.endswith("*")) for w in group] for group in alternatives
     ]
@@ -184,7 +182,7 @@ def find_having(db: Connection, rows: Sequence[Row], alternatives: Sequence[Sequ
 class _RequiredWord(Struct, frozen=True):
     """Word that a text must have.
 
-    One of an alphabet in any form or with any ending, others anywhere in the text.
+    Words of an alphabet match in any form or with any ending, others anywhere in the text.
     """
 
     word: str
@@ -209,7 +207,7 @@ class HitFields(Struct, frozen=True):
     origin: str = ""
 
 
-# a child's title is behind its parent's
+# a child's title follows its parent's
 _TITLE = (
     "coalesce(CASE WHEN t.parent_id IS NULL THEN t.title ELSE"
     " (SELECT title FROM threads WHERE id = t.parent_id) || ' › ' || t.title END, '')"
@@ -223,7 +221,7 @@ _SHOWN = (
 
 
 def load_hit_fields(db: Connection, keys: Sequence[int]) -> dict[int, HitFields]:
-    """Return what hits show of rows."""
+    """Load the fields of the hits for these rows."""
     if not keys:
         return {}
     # SQL: one statement for all ids, which are one parameter

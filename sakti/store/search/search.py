@@ -54,12 +54,12 @@ __all__ = [
 TALKING = frozenset(
     "about all anything do doing done everything happen happened happening list messages on said say show talk talked"
     " talking discuss discussed work worked working".split()
-)  # words of questions about any content
+)  # words of questions about no particular content
 TIME, FIRST_TIME = 0.02, 0.008  # seconds for one query, and for a first page, in which the indexes are read
-PAGE = 20  # rows; where copies leave fewer, what stands behind them is looked for, so many more seconds
+PAGE = 20  # rows of a page; if folding copies leaves fewer, further rows are searched for so many more seconds
 BEHIND_COPIES = 0.08
-MANY_COPIES = 20  # of a text; others are looked for by their sizes first
-LAST_TIME = 0.5  # seconds after which a query ends that has found nothing yet
+MANY_COPIES = 20  # of one text; further copies are found by their sizes first
+LAST_TIME = 0.5  # seconds after which a query without results ends
 
 
 def search(
@@ -75,9 +75,9 @@ def search(
 ) -> SearchPage:
     """Return the best hits, best first, without copies. Never raises for a query.
 
-    `now` (Unix ms, default the newest text): a month without a year is the last before it. `first`: a first page
-    soon; in large stores it may be `partial`. `clock` in seconds: of this thread, so that other work
-    on the machine changes no result.
+    `now` (Unix ms, default the newest text): a month without a year is the last one before it. `first`: return a
+    first page quickly; in large stores it may be `partial`. `clock` returns seconds of CPU time of this thread, so
+    that other work on the machine does not change the result.
     """
     normalized = unicodedata.normalize("NFC", text[:MAX_TEXT].encode("utf-8", "replace").decode().replace("\0", " "))
     phrases: dict[str, bool] = {}
@@ -122,14 +122,14 @@ class _Asking(Struct, frozen=True):
 
 
 def _find_relative_time(query: Query, now: int | None) -> RelativeTime | None:
-    """Return the time that the query names relative to now, if no filter names one."""
+    """Return the relative time named in the query, if no filter names one."""
     if query.since is not None or query.until is not None or query.alternatives:
         return None
     return parse_relative_time(query.text, datetime.datetime.fromtimestamp(now / 1000 if now else time.time()))
 
 
 def _restrict_to_time(query: Query, timed: RelativeTime) -> Query:
-    """Return the query for the texts of that time; all of them if it asks for nothing else."""
+    """Restrict the query to that time; without other words all texts of it match."""
     words = [w.strip("?.,!'").lower() for w in timed.rest.split()]
     rest = "" if all(not w or w in STOP_WORDS or w in TALKING for w in words) else timed.rest
     return replace(query, text=rest, since=timed.start, until=timed.end)
@@ -178,7 +178,7 @@ def _is_unfinished(candidates: Candidates, total: int, look: IndexLookup) -> boo
 
 
 def _search_elsewhere(db: Connection, query: Query, asking: _Asking) -> SearchPage:
-    """Count the hits in all workspaces, if one was searched."""
+    """Count the hits in all workspaces if one was searched."""
     scope = asking.scope
     if scope.resource_id is None or scope.thread_id is not None or not asking.text.strip():
         return SearchPage(asking.text, 0)
@@ -187,7 +187,7 @@ def _search_elsewhere(db: Connection, query: Query, asking: _Asking) -> SearchPa
 
 
 class _ListedRows(Struct, frozen=True):
-    """Listed rows, measured and not, each text with its number of copies; keys of those left out."""
+    """Listed rows, measured and not, each text with its number of copies; keys of excluded rows."""
 
     folded: list[tuple[Ranked, int]]
     rest: list[tuple[Row, int]]
@@ -207,9 +207,9 @@ def _list_candidates(db: Connection, candidates: Candidates, query: Query) -> _L
 def _look_behind(
     look: IndexLookup, candidates: Candidates, listed: _ListedRows, query: Query, now: int | None
 ) -> tuple[Candidates, _ListedRows]:
-    """Find more matches if copies or excluded texts took the places of the candidates.
+    """Find more matches if copies or excluded texts used up the candidates.
 
-    What is likely neither (by sizes and index) comes first.
+    Rows that are probably neither (by sizes and index) come first.
     """
     end = look.budget.end + BEHIND_COPIES
     look = replace(look, budget=replace(look.budget, end=end, last=end))
@@ -223,7 +223,7 @@ def _look_behind(
         more = find_candidates(replace(look, place=others), query, first=False, now=now)
         candidates = candidates.and_behind(more, likely_first or more.more)
         listed = _list_candidates(look.db, candidates, query)
-        if not (more.rows or likely_first):  # none of these meet the requirements: they would be found again
+        if not (more.rows or likely_first):  # none of these rows meet the requirements: they would be found again
             break
         likely_first = False
     return candidates, listed
@@ -234,7 +234,7 @@ def _fold_copies(
 ) -> tuple[list[tuple[Ranked, int]], list[tuple[Row, int]]]:
     """Return each text once, with the number of its copies.
 
-    Of those that were not measured the ones that may be copies are read, if there are any among those that were.
+    Among the unmeasured rows only possible copies of measured ones are read.
     """
     folded = fold(ranked, partial(load_texts, db))
     texts: dict[int, str] = {}

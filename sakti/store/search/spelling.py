@@ -1,6 +1,6 @@
-"""Find what was meant by words that no text has: corrections, and texts with parts of words.
+"""Find alternatives for words that occur in no text: corrections, and parts of words.
 
-Parts of words are identifiers, scripts without spaces, and signs. Raw SQL: the vocabulary of the word index.
+Parts of words are identifiers, scripts without spaces, and symbols. Raw SQL: the vocabulary of the word index.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from sakti.store.search.retrieve import IndexLookup, find_known_phrases, is_part
 from sakti.store.search.rows import Row, load_texts
 from sakti.store.search.terms import make_phrase, make_typed_phrase, split_words, stem_words
 
-CORRECTED = 3  # words of a query that may be corrected
-VOCABULARY = 20_000  # terms with the same beginning that a correction is chosen from
-LARGE = 50_000  # texts from which on three letters have to be right, not two, and parts of words are not looked for
+CORRECTED = 3  # most words of a query that are corrected
+VOCABULARY = 20_000  # most terms with the same beginning that are compared for a correction
+LARGE = 50_000  # number of texts from which the first three letters must match, not two, and parts are not guessed
 SHORT_WORD = 4  # letters of the shortest word that is corrected
-NEAREST = 2  # known words for one that is not
-LOOKED_AT = 20_000  # characters of a text
-HALF = 0.5  # of the three-letter pieces
+NEAREST = 2  # most corrections of one word
+LOOKED_AT = 20_000  # characters of a text that are searched
+HALF = 0.5  # least share of common trigrams
 
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
@@ -52,12 +52,11 @@ _SEPARATORS = lazy_pattern(r"[/\\]")
 def find_corrections(
     db: Connection, words: Sequence[str], text: str, newest: int, known: Collection[str]
 ) -> dict[str, list[str]]:
-    """Return the nearest known words for each typed word that no text has, `CORRECTED` at most.
+    """Return the nearest known words for each typed word in no text, for at most `CORRECTED` words.
 
-    `known`: those that some text has.
-
-    Nearest is one letter away (one edit or transposition: 80 % of typing errors, Damerau 1964). The first two letters
-    are taken as right (three in large stores); an identifier whose pieces are all known words is not corrected.
+    `known`: words that occur in the texts. Nearest is one letter away (one edit or transposition: 80 % of typing
+    errors, Damerau 1964). The first two letters must match (three in large stores). An identifier of known pieces is
+    not corrected.
     """
     unknown = [w for w in words if w not in known and _is_correctable(w)]
     if not unknown:
@@ -80,26 +79,26 @@ def _is_correctable(word: str) -> bool:
 
 
 def _find_nearest_words(db: Connection, word: str, right: int) -> list[str]:
-    """Return the known words one letter away from a word, those of most texts first."""
+    """Return the known words one letter away from a word, the most frequent first."""
     near = [n for form in split_words(fold_text(word)) for n in _find_near_words(db, form, right)]
     return [term for _, term in sorted(near, reverse=True)[:NEAREST]]
 
 
 def is_known(db: Connection, word: str, *, parts: bool) -> bool:
-    """Return whether a text has the word, or (`parts`) has it in another one."""
+    """Return whether a text has the word, or (`parts`) has it inside another word."""
     return bool(find_known_phrases(db, (make_phrase(word), make_typed_phrase(word)))) or (
         parts and is_part_of_text(db, word)
     )
 
 
 def _find_near_words(db: Connection, word: str, right: int) -> list[tuple[int, str]]:
-    """Return (texts, word) for words of the texts one letter away, with the same `right` first letters.
+    """Return (texts, word) for words one letter away with the same `right` first letters.
 
-    The index has stems: each word that may be meant is stemmed as it was (`configuraiton`: configuration, configur).
+    The index has stems, so each candidate is stemmed like an indexed word (`configuraiton`: configuration, configur).
     """
     meant: dict[str, str] = {}
     for candidate, stem in _pair_with_stems(list_one_edit_away(word, right)):
-        if stem == candidate or len(word) > SHORT_WORD:  # the stem of a non-word is often a different word
+        if stem == candidate or len(word) > SHORT_WORD:  # the stem of a non-word is often another word's
             meant.setdefault(stem, candidate)
     sql = "SELECT doc, term FROM search_vocabulary WHERE term >= ? AND term < ? LIMIT ?"
     # SQL: FTS5, for which peewee has no operator
@@ -108,13 +107,13 @@ def _find_near_words(db: Connection, word: str, right: int) -> list[tuple[int, s
 
 
 def _pair_with_stems(words: Sequence[str]) -> Iterable[tuple[str, str]]:
-    """Return each word with its stem, all stemmed at once; nothing unless each is one indexed word."""
+    """Pair each word with its stem, all stemmed at once; empty unless each is one indexed word."""
     all_stems = stem_words(" ".join(words))
     return zip(words, all_stems, strict=True) if len(all_stems) == len(words) else ()
 
 
 def find_written_form(word: str, texts: Iterable[str]) -> str:
-    """Return the form in which some text has a word (expire for expir), "" if none has it."""
+    """Return the form of a word in some text (expire for expir), "" if none has it."""
     stem = stem_words(fold_text(word))
     begins = re.compile(rf"\b{re.escape(word[:2])}\w*", re.IGNORECASE)
     tokens = {token.lower() for text in texts for token in begins.findall(text[:LOOKED_AT])}
@@ -122,11 +121,10 @@ def find_written_form(word: str, texts: Iterable[str]) -> str:
 
 
 def list_one_edit_away(word: str, right: int) -> list[str]:
-    """Return the words one edit away from `word` behind its first `right` letters.
+    """Return the words one edit away from `word` after its first `right` letters, likeliest first.
 
-    An edit swaps two letters, or removes, changes or inserts one.
-
-    The likeliest first. Letters are those of the word's script (Latin, Greek, Cyrillic), else those of the word.
+    An edit swaps two letters, or removes, changes or inserts one. Letters are those of the word's script (Latin,
+    Greek, Cyrillic), else those of the word.
     """
     letters = next((a for a in _ALPHABETS if not set(a).isdisjoint(word)), "".join(dict.fromkeys(word)))
     places = range(right, len(word))
@@ -151,8 +149,9 @@ def is_one_edit(a: str, b: str) -> bool:
 def find_similar_words(texts: Iterable[str], word: str) -> list[str]:
     """Return words of the texts that share at least half of `word`'s trigrams, best first.
 
-    They begin with the same letter. Those one letter away come first, then by Dice's measure: twice the shared pieces
-    by all pieces of both. A part of a path is a word, too, unless the path is what was typed.
+    They begin with the same letter. Words one letter away come first, then Dice's coefficient decides: twice the
+    shared trigrams divided by the trigrams of both. A part of a path counts as a word, unless the typed word is a
+    path.
     """
     word_pieces = set(split_trigrams(word))
     typed = fold_text(word).lower()
@@ -170,11 +169,11 @@ def find_similar_words(texts: Iterable[str], word: str) -> list[str]:
     return sorted(ranks, key=lambda t: (*ranks[t], t))[:NEAREST]
 
 
-SIMILAR = 30  # texts in which a word that was meant is looked for
+SIMILAR = 30  # most texts that are read for a similar word
 
 
 class PartMatches(Struct, frozen=True):
-    """Texts with tokens of the query, the rarity of each, what unknown ones may mean; `more`: not all."""
+    """Texts with tokens of the query, the rarity of each token, and corrections; `more`: incomplete."""
 
     texts: dict[Row, str] = {}
     rarity: dict[str, float] = {}
@@ -183,9 +182,9 @@ class PartMatches(Struct, frozen=True):
 
 
 def find_parts(look: IndexLookup, text: str, similar: Collection[str]) -> PartMatches:
-    """Return the texts with parts of words; for a part that no text has those with one like it.
+    """Return the texts with parts of words; a part in no text is replaced by a similar one.
 
-    `similar`: words that are corrected already, and not guessed.
+    `similar`: words that already have a correction.
     """
     tokens = _split_tokens(text)
     matches = _find_containing(look, list(filter(_is_part, tokens)))
@@ -197,7 +196,7 @@ def find_parts(look: IndexLookup, text: str, similar: Collection[str]) -> PartMa
 
 
 def _find_words_like(look: IndexLookup, token: str) -> list[str]:
-    """Return words of the texts like a token, unless its pieces are words of theirs."""
+    """Return words of the texts similar to a token, unless its pieces are known words."""
     if _has_known_pieces(look, token):
         return []
     near = retrieve.find_similar_parts(look, token)[:SIMILAR]
@@ -205,7 +204,7 @@ def _find_words_like(look: IndexLookup, token: str) -> list[str]:
 
 
 def _split_tokens(text: str) -> list[str]:
-    """Return the parts of words to look for, folded: tokens, or signs without any letter (`=>`)."""
+    """Return the parts of words to search, folded: tokens, or symbols without letters (`=>`)."""
     if not WORD.search(text) and len(text.split()) == 1:
         return [fold_text(text).lower()]
     typed = [fold_text(t).lower() for t in dict.fromkeys(TOKEN.findall(text)) if t.lower() not in STOP_WORDS]
@@ -213,7 +212,7 @@ def _split_tokens(text: str) -> list[str]:
 
 
 def _find_containing(look: IndexLookup, parts: Sequence[str]) -> PartMatches:
-    """Return the texts with one of `parts` in them, and the rarity of each."""
+    """Return the texts that contain one of `parts`, and the rarity of each part."""
     rows, rarity, more = retrieve.find_by_parts(look, parts)
     texts = load_texts(look.db, [r.pk for r in rows])
     lower = {r: fold_text(texts[r.pk]).lower() for r in rows if r.pk in texts}
@@ -229,10 +228,10 @@ def _has_known_pieces(look: IndexLookup, token: str) -> bool:
 
 
 def is_in_trigrams(query: Query) -> bool:
-    """Return whether the trigrams have answered already, where parts were looked for."""
+    """Return whether the trigrams have already answered this, because parts were searched."""
     return any(map(_is_part, _split_tokens(query.text)))
 
 
 def _is_part(token: str) -> bool:
-    """Return whether the index of trigrams may hold a token: three characters or more, or `C#`, `=>`, 日志."""
+    """Return whether the trigram index can find a token: three or more characters, or `C#`, `=>`, 日志."""
     return len(token) >= 3 or is_cjk(token) or (not token.isalnum() and (len(token) == 2 or not token.isascii()))

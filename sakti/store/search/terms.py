@@ -1,8 +1,8 @@
-"""Make the terms of a query: what counts as a match of each word, and how much a match tells. Pure.
+"""Make the terms of a query: the matching forms of each word, and the weight of a match. Pure.
 
-Words are stemmed as the word index does: SQLite's `porter unicode61` removes endings only, in lower case and without
-accents, so irregular forms are listed here, and the words of code (`del` for delete). Those that begin alike are not:
-`dict` for dictionary is found by itself (`list_code_forms`).
+Words are stemmed as in the word index: SQLite's `porter unicode61` only removes endings, in lower case and without
+accents. Irregular forms are therefore listed here, as are the words used in code (`del` for delete). Abbreviations
+are not: `dict` for dictionary is found by its beginning (`list_code_forms`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from sakti.store.search.query import LANGUAGES, NO_QUERY, STOP_WORDS, Query
 
 How = Literal["word", "similar", "irregular", "short", "code"]
 
-SETTING = 0.3  # of the rarity of a language's name: it says where, not what (cosqa: R@10 and MRR +1.3)
-SHORTENED = 0.3  # what a short form counts in code: `dict` for dictionary (mixed: MRR +2.1, functions by file +1.3)
-JOINED = 2.5  # what `getuserid` counts where `get user id` was typed (ident: R@5 +0.7)
-MANY = 16  # more words than that are a text: their short forms are not looked for
-IN_CODE = 0.3  # what a word counts in code that says the same there (cosqa: R@10 +1.2, MRR +0.9)
+SETTING = 0.3  # share of rarity for the name of a language, which gives the setting (cosqa: R@10 and MRR +1.3)
+SHORTENED = 0.3  # weight of a short form in code: `dict` for dictionary (mixed: MRR +2.1, functions by file +1.3)
+JOINED = 2.5  # weight of `getuserid` if `get user id` was typed (ident: R@5 +0.7)
+MANY = 16  # longer queries are prose: their short forms are not searched
+IN_CODE = 0.3  # weight of a synonym used in code (cosqa: R@10 +1.2, MRR +0.9)
 SHORTEST = 3  # letters of a short form
-CACHED = 2_000  # words of which is kept how they are looked up: the next key of a query has most of them again
+CACHED = 2_000  # words whose lookup is cached: most of them occur again with the next key
 
 _IRREGULAR = """
 begin began begun; bend bent; bind bound; bite bit bitten; bleed bled; blow blew blown; break broke broken;
@@ -52,7 +52,7 @@ _local = threading.local()  # a connection serves one thread at a time
 
 
 def stem_words(text: str) -> Sequence[str]:
-    """Return the words of `text` in order, each stemmed."""
+    """Return the stemmed words of `text` in order."""
     return _tokenize(text, "porter", "unicode61", "remove_diacritics", "2")
 
 
@@ -130,7 +130,7 @@ def _build_code_table() -> dict[str, tuple[str, ...]]:
 
 
 def list_code_stems(stem: str) -> Sequence[str]:
-    """Return the stems of the words by which code says the same."""
+    """Return the stems of a word's synonyms in code."""
     return _build_code_table().get(stem, ())
 
 
@@ -144,7 +144,7 @@ class Form(Struct, frozen=True):
 
     @property
     def only_ranks(self) -> bool:
-        """Return whether it is looked for in documents only, and none is found by it."""
+        """Return whether the form only counts in documents, and finds no text by itself."""
         return self.how in ("short", "code")
 
 
@@ -153,6 +153,7 @@ class Term(Struct, frozen=True):
 
     `text` as typed in lower case, the stems of its tokens, its forms, the number of texts that have it, and its inverse
     document frequency `rarity`.
+
     """
 
     text: str
@@ -163,7 +164,7 @@ class Term(Struct, frozen=True):
 
     @property
     def phrases(self) -> list[str]:
-        """Return the phrases to look up texts by; those of code only rank texts."""
+        """Return the phrases that find texts; code forms only rank them."""
         return [f.phrase for f in self.forms if not f.only_ranks]
 
 
@@ -173,7 +174,7 @@ def make_phrase(word: str, *, prefix: bool = False) -> str:
 
 
 def make_typed_phrase(word: str) -> str:
-    """Return the phrase of a word as rows have it that are not packed yet: not folded."""
+    """Return the phrase of a word in rows that are not packed yet: not folded."""
     return quote_phrase(word)
 
 
@@ -200,10 +201,7 @@ def list_irregular_phrases(word: str) -> tuple[str, ...]:
 
 
 def compute_inverse_frequency(documents: int, total: int) -> float:
-    """Return the weight (above 0) of a term that is in `documents` of `total` texts.
-
-    It is the inverse document frequency.
-    """
+    """Return the inverse document frequency (above 0) of a term in `documents` of `total` texts."""
     return math.log(1 + max(0.0, total - documents + 0.5) / (documents + 0.5))
 
 
@@ -216,9 +214,9 @@ def make_terms(
     joined: Collection[str] = (),
     query: Query = NO_QUERY,
 ) -> list[Term]:
-    """Return the terms that some text has: words, and the prefixes and phrases of a query.
+    """Make the terms that occur in the texts: words, and the prefixes and phrases of a query.
 
-    `documents` by phrase, of other forms only where they are looked for; `similar`: known words for unknown ones.
+    `documents` by phrase, for other forms only if they are searched; `similar`: known words for unknown ones.
     """
     out: dict[tuple[str, ...], Term] = {}
     plain, begun = [(w, False) for w in (*words, *query.phrases)], [(p, True) for p in query.prefixes]
@@ -239,13 +237,13 @@ def make_terms(
 
 
 def _keep_existing(phrases: Iterable[str], documents: Mapping[str, int], weight: float, how: How) -> list[Form]:
-    """Return the forms of those phrases that some text has."""
+    """Return the forms of those phrases that occur in the texts."""
     return [Form(p, weight, how, documents[p]) for p in phrases if documents.get(p)]
 
 
 @lru_cache(CACHED)
 def list_code_forms(stem: tuple[str, ...]) -> Sequence[Form]:
-    """Return forms of a word in code: its beginnings, and words with that meaning in code."""
+    """Return the forms of a word in code: its beginnings, and synonyms used in code."""
     if len(stem) != 1:
         return []
     beginnings = (stem[0][:end] for end in range(SHORTEST, len(stem[0])))

@@ -176,7 +176,7 @@ def find_waited_for(db: Connection, seeds: Sequence[tuple[str, int]], most: int)
 
 
 def _step_down(db: Connection, tasks: Mapping[tuple[str, int], str]) -> dict[tuple[str, int], str]:
-    """Return what tasks wait for, each with the task's seed; of an ancestor (1) only blockers count."""
+    """Return the tasks that tasks wait for, each with the task's seed; for an ancestor (1) only blockers."""
     seeds = {task: seed for (task, _), seed in tasks.items()}
     waiting = [task for task, is_ancestor in tasks if not is_ancestor]
     # SQL: one statement for all ids, which are one parameter
@@ -346,7 +346,7 @@ def _list_ahead(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]
 
 
 def _list_behind(db: Connection, nodes: Sequence[Node]) -> list[tuple[Node, Node]]:
-    """Return pairs of a node and what waits for it."""
+    """Return pairs of a node and a node that waits for it."""
     out: list[tuple[Node, Node]] = []
     sides = _build_sides(nodes)
     for task, on, kind in _load_edges(db, sides, _OF_TARGET):

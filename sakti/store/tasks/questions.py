@@ -27,20 +27,20 @@ from sakti.store.text_registry import mask_for_storage
 with lazy_imports:
     from sakti.store.search import search as text_search
 
-# Fields that are computed when they are read; metadata without the original that an import keeps.
+# Fields computed on reading; metadata without the original stored by an import.
 _COMPUTED = {
     "labels": "(SELECT json_group_array(l.label ORDER BY l.label) FROM task_labels l WHERE l.task_id = t.id)",
     "holder_title": "(SELECT th.title FROM threads th WHERE th.id = t.session_id)",
     "metadata": "CASE t.metadata WHEN '{}' THEN '{}' ELSE json_remove(t.metadata, '$.original') END",
 }
-_OF_THE_GRAPH = ("state", "held", "open_children")  # kept by `graph` and the schema
+_OF_THE_GRAPH = ("state", "held", "open_children")  # maintained by `graph` and the schema
 State: TypeAlias = Literal["ready", "blocked", "container", "in_progress", "closed"]
 OPEN: tuple[State, ...] = ("ready", "blocked", "container")
 LIVE: tuple[State, ...] = (*OPEN, "in_progress")
 FEW = 1_000
 _ORDER = "ORDER BY t.priority, t.created_at, t.pk"
 _IN_STATE = f"t.resource_id = ? AND t.state = ? {_ORDER} LIMIT ?"
-_COUNTED = 2_000  # tasks closed today that are counted one by one
+_COUNTED = 2_000  # most tasks closed today that are counted one by one
 _STATES: dict[str | None, tuple[State, ...]] = {
     None: LIVE,
     "all": (*LIVE, "closed"),
@@ -178,7 +178,7 @@ def find_place(db: Connection, task_id: str) -> tuple[str, str] | None:
 
 
 def get_many(db: Connection, task_ids: Iterable[str]) -> dict[str, Task]:
-    """Return live tasks by id, in the order asked for."""
+    """Return live tasks by id, in the order of the ids."""
     selection = "json_each(?) j CROSS JOIN tasks t ON t.id = j.value AND t.deleted_at IS NULL ORDER BY j.key"
     return {task.id: task for task in _read_tasks(db, selection, (json.dumps(list(task_ids)),))}
 
@@ -241,7 +241,7 @@ def map_states(db: Connection, task_ids: Iterable[str]) -> dict[str, str]:
 
 
 def list_waiting(db: Connection, resource_id: str, priority: int, limit: int) -> list[tuple[str, int]]:
-    """Return (id, priority) of tasks at least so urgent that wait for others; `limit` in each state."""
+    """Return (id, priority) of tasks of at least this urgency that wait for others; `limit` per state."""
     out: list[tuple[str, int]] = []
     for state in ("blocked", "container", "in_progress"):
         # SQL: runs without peewee, whose import takes 60 ms
@@ -254,7 +254,7 @@ def list_waiting(db: Connection, resource_id: str, priority: int, limit: int) ->
 
 
 def map_row_order(db: Connection, task_ids: Iterable[str]) -> dict[str, int]:
-    """Return numbers by which tasks of one moment are in the order in which they were stored."""
+    """Map tasks to numbers in the order of storing, for tasks of the same time."""
     return _map_ids(db, "pk", task_ids)
 
 
@@ -272,7 +272,7 @@ def list_column(db: Connection, resource_id: str, state: State, limit: int) -> l
 
 
 def read_counts(db: Connection, resource_id: str, type: str | None = None) -> dict[str, int]:
-    """Return the number of tasks (of one type) by state; it is kept, not counted (see the migration)."""
+    """Return the number of tasks (of one type) by state; it is stored, not counted (see the migration)."""
     # SQL: runs without peewee, whose import takes 60 ms
     rows = db.execute_sql(
         "SELECT state, sum(count) FROM task_counts WHERE resource_id = ?1 AND (?2 IS NULL OR type = ?2) GROUP BY state",
@@ -310,7 +310,7 @@ def list_cards(db: Connection, resource_id: str, state: State, limit: int) -> li
 def list_closed_since(db: Connection, resource_id: str, since: int, limit: int) -> tuple[list[TaskCard], int]:
     """Return tasks closed at or after `since` (Unix ms), newest first, and their number."""
     where = "t.resource_id = ? AND t.status = 'closed' AND t.deleted_at IS NULL AND t.closed_at >= ?"
-    # in the order of the index, so that a great many of one moment need no sorting
+    # in the order of the index, so that many tasks of the same time need no sorting
     order = "t.closed_at DESC, t.compaction_level DESC, t.pk DESC"
     shown = _read_cards(db, f"tasks t WHERE {where} ORDER BY {order} LIMIT ?", (resource_id, since, limit))
     if len(shown) < limit:
@@ -385,7 +385,7 @@ def _load_first_of_each(
 ) -> list[Task]:
     """Return the first tasks of several states.
 
-    Each state has its own in this order in the index, so the first of each are read, and of those the first.
+    The index has each state in this order, so the first tasks of each are read and merged.
     """
     first = (
         f"SELECT * FROM (SELECT t.pk, t.priority, t.created_at FROM {source} WHERE {clause} AND t.state = ?"
@@ -466,7 +466,7 @@ def read_last_event(db: Connection, resource_id: str) -> int:
 # --- the index of tasks -----------------------------------------------------------------------------------
 
 COMMON = 1_000
-COMMON_WORDS = 4  # of a query that has no other words
+COMMON_WORDS = 4  # of a query without other words
 
 
 def index_task(db: Connection, task_id: str, title: str, text: str) -> None:
@@ -496,12 +496,12 @@ def search(db: Connection, resource_id: str, text: str, limit: int) -> list[str]
 def search_texts(
     db: Connection, resource_id: str, text: str, kind: Literal["task", "message"], limit: int
 ) -> Sequence[text_search.Hit]:
-    """Return the best hits of the full search of one kind; its modules are executed with the first call."""
+    """Return the best hits of the full search of one kind; its modules are imported on the first call."""
     return text_search.search(db, text, text_search.Scope(resource_id, kinds=(kind,)), limit=limit).hits
 
 
 def _iter_matches(db: Connection, query: search_query.Query) -> Iterator[str]:
-    """Yield what to match, the strictest first: all words, all as beginnings, some of them."""
+    """Yield the queries to match, the strictest first: all words, all as prefixes, some of them."""
     words = _list_words(query.text)
     quoted_words = [
         *map(_quote, (*query.phrases, *words[: search_query.MAX_TERMS])),
@@ -517,7 +517,7 @@ def _iter_matches(db: Connection, query: search_query.Query) -> Iterator[str]:
 
 
 def _list_words(text: str) -> list[str]:
-    """Different words of a query in lower case, without stop words if there are others."""
+    """Return distinct words of a query in lower case, without stop words if there are others."""
     plain = [w.lower() for w in search_query.WORD.findall(text[: search_query.MAX_TEXT])]
     return list(dict.fromkeys(w for w in plain if w not in search_query.STOP_WORDS)) or list(dict.fromkeys(plain))
 

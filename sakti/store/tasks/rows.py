@@ -26,10 +26,10 @@ from sakti.store.search import index as search_index
 from sakti.store.tasks import graph, questions
 from sakti.store.tasks.questions import STORED, Task
 
-_GRAPH = {"status", "deleted_at"}  # what other tasks' readiness depends on
+_GRAPH = {"status", "deleted_at"}  # columns that the readiness of other tasks depends on
 _SEARCHED = {"title", "description", "summary", "deleted_at"}
 
-SOURCE_KEYS = ("source", "source_id", "original")  # of the metadata: they belong to the import
+SOURCE_KEYS = ("source", "source_id", "original")  # keys of the metadata that belong to the import
 CLOSED, IN_PROGRESS, OPEN = "closed", "in_progress", "open"
 
 
@@ -190,7 +190,7 @@ def add_edge(db: Database, task_id: str, depends_on: str, kind: str, now: int, *
 def remove_edge(
     db: Database, task_id: str, depends_on: str, kind: str, *, count: bool = True
 ) -> tuple[bool, dict[str, bool]]:
-    """Remove an edge; return whether it existed, and which tasks are held or freed by that."""
+    """Remove an edge; return whether it existed, and the tasks held or freed by that."""
     edge = (TaskEdgeRow.task_id == task_id) & (TaskEdgeRow.depends_on == depends_on) & (TaskEdgeRow.type == kind)
     removed = TaskEdgeRow.delete().where(edge).execute(db) == 1
     return removed, graph.refresh(db, (task_id, depends_on)) if removed and count else {}
@@ -302,7 +302,7 @@ def find_orphaned_tasks(db: Database, resource_id: str, holder: str) -> list[str
 
 
 def adopt_claims(db: Database, resource_id: str, holder: str, owner: str) -> None:
-    """Make a process the owner of a thread's claims that no other process has."""
+    """Make a process the owner of a thread's claims that no other process owns."""
     for task_id in find_orphaned_tasks(db, resource_id, holder):
         TaskRow.update(claim_owner=owner).where(TaskRow.id == task_id).execute(db)
 
@@ -355,7 +355,7 @@ def _select_events(*where: Any) -> Any:
 
 
 def map_versions(db: Connection, resource_id: str) -> dict[str, int]:
-    """Return by task the `updated_at` of the version that was imported last."""
+    """Map tasks to the `updated_at` of the last imported version."""
     # SQL: reads JSON inside a column
     rows = db.execute_sql(
         "SELECT task_id, json_extract(after, '$.version') FROM task_events WHERE resource_id = ? AND batch IS NOT NULL"

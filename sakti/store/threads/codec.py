@@ -108,8 +108,8 @@ def unpack_or_empty(stored: str | bytes | None) -> str:
 class _Texts:
     """Cache of the texts of stored parts.
 
-    Both indexes need the text of a new message, and the next message needs it again; a search reads a hundred texts to
-    rank them, those of its page twice, and most of them again with the next key.
+    Both indexes need the text of a new message, and the next message needs it again. A search reads a hundred texts
+    to rank them, those of its page twice, and most of them again with the next key.
     """
 
     MOST, CHARACTERS = 512, 2 << 20
@@ -202,7 +202,7 @@ def mask_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
 def mask_message(message: Message, count: Callable[[tuple[Part, ...]], tuple[int, ...]] | None = None) -> Message:
     """Return a message without secrets; `count` counts the tokens of changed parts.
 
-    Without `count` the parts that stay keep their tokens.
+    Without `count`, unchanged parts keep their tokens.
     """
     clean = [mask_part(part) for part in message.parts]
     if all(new is old for new, old in zip(clean, message.parts, strict=True)):

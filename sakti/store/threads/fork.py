@@ -4,9 +4,9 @@ The fork has a memory record of its own. The log of the copied messages is copie
 twice; a reflection that covers later messages is replaced by its sources. Messages behind the copied log are
 unobserved.
 
-A new thread may also begin with a block of earlier work. Each piece has its source. The block does not change later, so
-that a prompt's prefix is stable, except for deleted threads and tasks, and forgotten or corrected lines. A line that
-the user removed is dropped when the prefix changes anyway (`drop_removed_lines`).
+A new thread may also begin with a block of earlier work. Each piece stores its source. To keep the prompt's prefix
+stable, the block only changes for deleted threads and tasks, and forgotten or corrected lines. A line that the user
+removed is dropped when the prefix changes anyway (`drop_removed_lines`).
 """
 
 from __future__ import annotations
@@ -293,7 +293,7 @@ _CARRIED = (
 
 
 class CarriedPiece(Struct, frozen=True):
-    """One line of the block, and the thread, log line or task that it is about."""
+    """Line of the block, and the thread, log line or task that it is about."""
 
     kind: Kind
     source_id: str
@@ -303,7 +303,7 @@ class CarriedPiece(Struct, frozen=True):
 class CarriedLine(Struct, frozen=True):
     """One line as it is sent, or as the first turn will send it; `is_removed` by the user.
 
-    A line that `is_sent` leaves with the next change of the prompt's prefix.
+    A removed line that `is_sent` is dropped at the next change of the prompt's prefix.
     """
 
     position: int
@@ -373,7 +373,7 @@ def drop_removed_lines(db: Database, thread_id: str) -> None:
 
 
 def _choose_text(kind: str, carried: str, current: str | None) -> str:
-    """Return a line's text, in its corrected form if it was corrected since."""
+    """Return a line's text, corrected if it was corrected since."""
     if kind != "line" or current is None:
         return carried
     current = mask_for_storage("carry_over", "text", current)

@@ -43,7 +43,7 @@ _PLACE = (
 
 
 class SentRequest(Struct, frozen=True):
-    """Request in the form of a step row (`described`, JSON), and the texts that it names by hash."""
+    """Request in the form of a step row (`described`, JSON), and the texts that it references by hash."""
 
     described: Json
     texts: dict[str, str]
@@ -72,7 +72,7 @@ class LastRequest(Struct, frozen=True):
 
 @lru_cache(256)
 def hash_text(text: str) -> str:
-    """Return the hash that names a text; most of a request is the same text as in the step before."""
+    """Return the hash that identifies a text; most of a request repeats the texts of the previous step."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:HASH]
 
 
@@ -132,7 +132,7 @@ def list_steps(db: Database, thread_id: str) -> list[ModelStep]:
 
 
 def find_newest_accepted(db: Database, thread_id: str, model: str) -> int:
-    """Return the index of the newest message that `model` has answered a request with; -1: none."""
+    """Return the index of the newest message in a request that `model` answered; -1: none."""
     sent = [step.request["messages"] for step in list_steps(db, thread_id) if step.model == model and step.request]
     indexes = [entry[1] for messages in sent for entry in messages if isinstance(entry[1], int)]
     return max(indexes, default=-1)

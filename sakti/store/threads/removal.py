@@ -67,14 +67,14 @@ class Contents(Struct, frozen=True):
     children: int = 0
 
     def in_words(self) -> str:
-        """Describe what a deletion hides: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
+        """Describe the hidden contents: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
         lines = "1 line stays" if self.shared_lines == 1 else f"{self.shared_lines} lines stay"
         shared = f"; {lines} in the log that the workspace shares until the thread is purged"
         children = f", with {format_count(self.children, 'child thread')}" if self.children else ""
         return self._describe_own() + children + (shared if self.shared_lines else "")
 
     def purged_in_words(self) -> str:
-        """Describe what a purge removes, including lines of the workspace's log."""
+        """Describe the contents removed by a purge, including lines of the workspace's log."""
         lines = format_count(self.shared_lines, "line")
         return self._describe_own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
 
@@ -287,7 +287,7 @@ def _untitle(db: Database, thread_id: str, text: str) -> None:
     """Clear a thread's provisional title if it comes from a removed message."""
     thread = threads.get(db, thread_id)
     words = thread.title.removesuffix("…").split() if thread and not thread.title_pinned else []
-    if words and all(word.rstrip(":") in text for word in words):  # the last may be cut
+    if words and all(word.rstrip(":") in text for word in words):  # the last word may be cut
         rows.update(db, ThreadRow, thread_id, title="")
 
 

@@ -102,7 +102,7 @@ def find(db: Database, parent_id: str, name: str) -> ChildRun | None:
 
 
 def map_goals(db: Database, child_ids: list[str]) -> dict[str, str]:
-    """Return the goals of those of these threads that are children."""
+    """Map those of these threads that are children to their goals."""
     row = ChildRunRow
     return dict(row.select(row.child_id, row.goal).where(row.child_id.in_(child_ids)).tuples().execute(db))
 
@@ -110,7 +110,7 @@ def map_goals(db: Database, child_ids: list[str]) -> dict[str, str]:
 def find_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
     """Return the running children of a thread that no process works on.
 
-    `running`: those that this process runs.
+    `running`: children run by this process.
     """
     return [
         run
@@ -209,7 +209,7 @@ JobState: TypeAlias = Literal["running", "ended", "stopped", "lost"]
 
 
 class StoredJob(Struct, frozen=True):
-    """Command in the background; a process is known by its number and its start time."""
+    """Background command; a process is identified by its number and its start time."""
 
     thread_id: str
     number: int

@@ -98,7 +98,7 @@ def _describe_blocker(task: Json) -> str:
 
 
 def _list_facts(shown: Json) -> list[tuple[str, Any]]:
-    """List the fields of a task with their names; some are empty."""
+    """List the names and values of a task's fields; values may be empty."""
     task: Json = shown["task"]
     edges = [_describe_edge(edge, task["handle"]) for edge in shown["dependencies"]]
     history = [

@@ -132,7 +132,7 @@ async def test(scope: Scope, name: str) -> Value:
 async def login(scope: Scope, name: str) -> Value:
     """Log in to a server in the browser; the login is stored in the keyring.
 
-    Over ssh, open the printed address in your own browser, and paste the address that it ends at.
+    Over ssh, open the printed address in your own browser, and paste the final address here.
     """
     work, listed = _import_administration(), _list_servers(scope)
     server = work.find_remote(listed, work.find_server(listed, name).name)
@@ -188,7 +188,7 @@ async def servers(scope: Scope, verb: str, name: str) -> Value | None:
 
 
 async def _restart(scope: Scope, name: str) -> Value:
-    """Restart a server with its entry as it is now, or start one that was added since sakti started."""
+    """Restart a server with its current entry, or start one that was added since sakti started."""
     work, clients = _import_administration(), _get_clients(scope)
     listed = _import_view().load_all(scope.workspace, work.read_current(scope.config.mcp, scope.env), scope.env)
     await clients.restart(name, work.find_server(listed, name))

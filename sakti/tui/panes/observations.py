@@ -369,7 +369,7 @@ class ObservationsPane(Vertical):
         """Mount the parts that are hidden until a key is pressed or the log has a past."""
         filter_box = PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         await self.mount(TimeBar(id="observations-time"), filter_box, before=self.log_list)
-        await self.mount(PaneInput(placeholder="what the line should say", id="observations-edit", compact=True))
+        await self.mount(PaneInput(placeholder="new text of the line", id="observations-edit", compact=True))
 
     def on_mount(self) -> None:
         self.log_list.follow_end = True

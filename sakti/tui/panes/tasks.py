@@ -109,7 +109,7 @@ class TasksPane(Vertical):
 
     HELP = (
         "▶ in progress, · ready, ✗ blocked and by what, ◦ waits for its children, ✓ closed today."
-        " b, Enter on a task or two clicks: the board."
+        " b, Enter on a task or a double click opens the board."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b", "board", "The board", show=False, id="tasks.board")]
 

@@ -165,7 +165,7 @@ class JobsScreen(Panel[None]):
 class ThemesScreen(ListPanel):
     """Previews the theme under the cursor. Dismisses with its name, or None to keep the old one."""
 
-    HELP = "Up and down try a theme, Enter keeps it, Esc restores the old one. A theme file that changes shows at once."
+    HELP = "Up and down try a theme, Enter keeps it, Esc restores the old one. Changes to a theme file show at once."
     keys: ClassVar[Keys] = (("↑↓ try", ""), ("enter keep", "open"), ("esc cancel", "close"))
 
     def __init__(self, current: str) -> None:
@@ -283,7 +283,7 @@ def pick_theme(host: Host) -> None:
     host.push(ThemesScreen(looks.theme), set_theme)
 
 
-LOADING = "looking into the home folder …"
+LOADING = "searching the home folder …"
 
 
 class ImportScreen(Panel[frozenset[str] | None]):

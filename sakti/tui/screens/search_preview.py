@@ -342,7 +342,7 @@ class PassageScreen(Panel[None]):
     """A passage on its own screen, for hits that cannot be opened in the conversation."""
 
     AUTO_FOCUS = "Preview"
-    HELP = "The messages there. The chat behind this screen continues."
+    HELP = "The messages around the hit. The chat behind this screen continues."
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("[ ] and enter unfold", ""), BACK)
 
     def __init__(self, title: str, passage: Passage) -> None:

@@ -150,7 +150,7 @@ def make_card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
 class TreeScreen(Panel[None]):
     """Dependency tree of a task."""
 
-    HELP = "▶ in progress, · ready, ✗ blocked, ✓ closed. Enter, or two clicks: that task's tree."
+    HELP = "▶ in progress, · ready, ✗ blocked, ✓ closed. Enter or a double click shows that task's tree."
     AUTO_FOCUS = "#tree-list"
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter its tree", "open"), BACK)
     branches = query_one("#tree-list", LineList)

@@ -119,7 +119,7 @@ class WelcomeScreen(Panel[None]):
             session.workspace.models.selection is not None and session.workspace.models.selection.model is not None
         )
         first = ("Start", "ask something") if answers else ("Start without a model", "tools, search and tasks work")
-        keep = f"kept in the keyring ({discovery.keyring})" if discovery.keyring else "which variable to set"
+        keep = f"stored in the keyring ({discovery.keyring})" if discovery.keyring else "which variable to set"
         served = ", ".join(s.title for s in discovery.servers) or "start a server, then Enter to rescan"
         if self._download.is_running:
             small = "is being installed; enter stops it"
@@ -198,7 +198,7 @@ class WelcomeScreen(Panel[None]):
             return
         if not self.setup.keyring:
             self.show_detail(
-                f"Start sakti again with it:  export {variable}=…\nThis system has no keyring to keep it in."
+                f"Start sakti again with it:  export {variable}=…\nThis system has no keyring to store it in."
             )
             return
         self._variable = variable

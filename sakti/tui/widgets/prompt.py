@@ -167,7 +167,7 @@ class Prompt(VimArea):
             show=False,
             id="prompt.cut",
         ),
-        Binding("ctrl+v,super+v", "paste", "Paste, an image as well", show=False, id="prompt.paste"),
+        Binding("ctrl+v,super+v", "paste", "Paste text or an image", show=False, id="prompt.paste"),
         Binding("f6", "screen.browse", "Browse the messages", show=False, id="prompt.browse"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
         *iter_editing_keys(),

@@ -38,7 +38,7 @@ class Transcript(TranscriptView):
         Binding("[", "choose(-1)", "Previous message, fold or code block", show=False, id="transcript.previous"),
         Binding("]", "choose(1)", "Next message, fold or code block", show=False, id="transcript.next"),
         Binding("space", "unfold", "Fold or unfold", show=False, id="transcript.fold"),
-        Binding("enter", "use", "Fold or unfold, open the link, find on", show=False, id="transcript.toggle"),
+        Binding("enter", "use", "Fold or unfold, open the link, next match", show=False, id="transcript.toggle"),
         Binding("k", "scroll_up", "Up", show=False, id="transcript.up"),
         Binding("j", "scroll_down", "Down", show=False, id="transcript.down"),
         Binding("g", "scroll_home", "Oldest", show=False, id="transcript.home"),

@@ -45,7 +45,7 @@ NOTHING = 2  # exit code if there is nothing to import
     option("--since", metavar="TIME", help="Only threads with messages since: 2026-01-15, yesterday, 7d …"),
     option("--map", name="renamed", metavar="A=B", many=True, help="Folder A is now B; may be repeated."),
     flag("--watch", help="Keep following earlier imports until stopped."),
-    option("--undo", metavar="RUN", help="Remove what one import added."),
+    option("--undo", metavar="RUN", help="Remove everything that one import added."),
     flag("--yes", help="Do not ask for confirmation."),
     AS,
     shell="import",

@@ -33,7 +33,7 @@ WHAT = "shows the message with its neighbours"
     option("--thread", metavar="THREAD", help="Only this thread (id).", offers="thread ids"),
     flag("--all-workspaces", help="Search all workspaces."),
     option("--since", metavar="TIME", help="2026-01-15, yesterday, 7d …"),
-    flag("--explain", help="Show what each score is made of."),
+    flag("--explain", help="Show the parts of each score."),
     limit(10, 200),
     option("--offset", kind="whole", low=0, default=0, metavar="N", help="Skip the first N."),
     shell="search",

@@ -68,7 +68,7 @@ class EndedCall(Struct, frozen=True):
         changed = self.result.details.get("diff")
         body = words.spell_diff(str(changed)) if changed else sanitize_text(self.result.content).split("\n")
         output_file = self.result.details.get("output_file")
-        return [head, *body, *([f"all of it is in {to_one_line(str(output_file), 300)}"] if output_file else [])]
+        return [head, *body, *([f"the full output is in {to_one_line(str(output_file), 300)}"] if output_file else [])]
 
 
 Progress: TypeAlias = (

@@ -248,7 +248,7 @@ def format_card(questions: Sequence[CardQuestion], number: int) -> list[str]:
             out.append("  several may be chosen, as 1 3")
     out.append("a number and Enter: choose; o and words: another answer; n: decline to answer")
     if len(questions) > 1:
-        out.append("a semicolon separates the answers, as 1; o never; 2")
+        out.append("separate the answers with semicolons, for example: 1; o never; 2")
     return out
 
 

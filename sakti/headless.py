@@ -64,7 +64,7 @@ from sakti.store.secrets import MaskedStream, mask_output, mask_secrets
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
-CONTINUES_AFTER = ("answered", "refused")  # after which a further message is answered
+CONTINUES_AFTER = ("answered", "refused")  # statuses after which the next message is answered
 EXIT = {
     "answered": 0,
     "error": 1,
@@ -132,7 +132,7 @@ def run(
     """
     asking = () if schema is None else (program_io.AsksForJson(schema),)
     session = session or Session(options, processors=asking)
-    with contextlib.ExitStack() as ends:  # of the process: the end of the loop may block its exit as well
+    with contextlib.ExitStack() as ends:  # of the process, since closing the event loop may also block its exit
         return asyncio.run(_Run(session, output, limits or Limits(), schema, ends).play(prompt, lines))
 
 
@@ -147,13 +147,13 @@ class _Run:
         self._agent = session.workspace.config.agent
         self._began = time.monotonic()
         self._finished: list[TurnFinished] = []
-        self._untrusted_files: dict[str, str] = {}  # files that the last turn created, with why they are not used
+        self._untrusted_files: dict[str, str] = {}  # files created by the last turn, and why they are unused
         self._saved = False
         self._usage, self._steps = Usage(), 0
-        self._plan: Json | None = None  # that the agent proposed as the result
+        self._plan: Json | None = None  # plan that the agent proposed as the result
         self._task: asyncio.Task[Any] | None = None
         self._stopped = False
-        self._closing: asyncio.Future[bool] | None = None  # both kept so that they are not collected
+        self._closing: asyncio.Future[bool] | None = None  # both referenced to avoid garbage collection
         self._warming: asyncio.Task[None] | None = None
 
     async def play(self, prompt: str, lines: int | None) -> int:
@@ -180,13 +180,13 @@ class _Run:
             failed = "usage" if e.code == "config" else "error"
             status = self._fail("interrupted" if self._stopped else failed, message, e.title)
         finally:
-            self._task = None  # what is being closed is not stopped
+            self._task = None  # a session that is closing is not stopped again
             await self._close(EXIT[status])
         self._ends.callback(terminal.end_within(terminal.GRACE, EXIT[status]).cancel)
         return EXIT[status]
 
     async def _close(self, code: int) -> None:
-        """Close the session, or exit with the code if its tasks hang."""
+        """Close the session; exit the process with `code` if its tasks hang."""
         limit = terminal.end_within(terminal.CLOSING_S, code)
         self._ends.callback(limit.cancel)
         self._session.hurry()
@@ -204,9 +204,7 @@ class _Run:
         session = self._session
         async with asyncio.timeout(self._limits.seconds):
             await session.start()
-        self._warming = asyncio.create_task(
-            session.workspace.models.warm()
-        )  # beside the preparation of the first request
+        self._warming = asyncio.create_task(session.workspace.models.warm())  # while the first request is prepared
         self._print_warnings()
         status = await self._answer(prompt) if prompt.strip() or lines is None else "answered"
         if lines is not None and status in CONTINUES_AFTER:
@@ -222,21 +220,21 @@ class _Run:
             print(f"sakti: {sanitize_text(text)}", file=sys.stderr)
 
     async def _answer_lines(self, lines: int, status: str) -> str:
-        """Answer the messages of a file descriptor until one of them fails; return the last status."""
+        """Answer the messages from a file descriptor until one fails; return the last status."""
         async with contextlib.aclosing(program_io.iter_messages(lines)) as following:
             while status in CONTINUES_AFTER and (text := await self._next(following)) is not None:
                 status = await self._answer(text)
         return status
 
     async def _next(self, following: AsyncGenerator[str, None]) -> str | None:
-        """Wait for the next message; None at the end. Raises `TimeoutError` where the run's time is up."""
+        """Wait for the next message; None at the end. Raises `TimeoutError` when the run's time is up."""
         seconds = self._limits.seconds
         remaining = None if seconds is None else max(0.0, seconds - (time.monotonic() - self._began))
         async with asyncio.timeout(remaining):
             return await anext(following, None)
 
     async def _answer(self, prompt: str) -> str:
-        """Answer one message and print the result; with a schema the model may repair its answer."""
+        """Answer one message and print the result; with a schema, the model may repair its answer twice."""
         status = await self._turn(prompt)
         if self._schema is None or status not in CONTINUES_AFTER:
             return self._end(status, self._last.text)
@@ -257,7 +255,7 @@ class _Run:
         return self._finished[-1]
 
     async def _turn(self, prompt: str) -> str:
-        """Play one turn within the rest of the run's limits; return its status."""
+        """Run one turn within the remaining limits of the run; return its status."""
         session = self._session
         limits = self._limits.limit_turn(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:
@@ -294,7 +292,7 @@ class _Run:
         self._show(event)
 
     def _name_limit(self, event: TurnFinished) -> TurnFinished:
-        """Name the limit of the run that ended a turn; the turn's own limit is the rest of it."""
+        """Name the run's limit that ended a turn, whose own limit was the remainder."""
         if event.status != "limit":
             return event
         text = self._describe_limit(self._usage + event.usage, self._steps + event.steps)
@@ -316,7 +314,7 @@ class _Run:
         return {"left_out": list(self._untrusted_files)} if self._untrusted_files else {}
 
     def _end(self, status: str, text: str, *, error: str | None = None, value: Any = None) -> str:
-        """Print the result of a message, or of a run that has none; returns `status`."""
+        """Print the result of a message, or of a run without messages; returns `status`."""
         result = self._describe(status, text, error) | self._name_untrusted()
         if self._plan is not None:
             result["plan"] = self._plan
@@ -327,7 +325,7 @@ class _Run:
         return status
 
     def _describe(self, status: str, text: str, error: str | None) -> Json:
-        """Describe the last turn, or a run that has none."""
+        """Describe the last turn, or a run without turns."""
         last = self._finished[-1] if self._finished else None
         usage = self._usage if last is not None else self._session.current.usage
         result: Json = {
@@ -355,7 +353,7 @@ class _Run:
 
 
 class _MaskedDeltas:
-    """Masks secrets that span several pieces of a text; other events follow all of its pieces."""
+    """Masks secrets that span several text deltas; other events wait until all deltas are out."""
 
     def __init__(self) -> None:
         self._open: dict[tuple[type[Event], str], tuple[_Delta, MaskedStream]] = {}

@@ -134,7 +134,7 @@ async def backup(scope: Scope, target: Path | None) -> Value:
 async def archive(scope: Scope, days: int) -> Value:
     """Move the text of old messages to a second file, where it can still be searched and opened.
 
-    Only messages that are observed and not linked to an open task, and long enough to be worth it. The file is beside
+    Only observed messages that are long enough and not linked to an open task are moved. The file is beside
     the database and its name ends in .archive. If this is interrupted, texts that were moved stay moved.
     """
     with show_progress_bar("archiving messages", "count") as show:

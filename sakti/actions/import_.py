@@ -31,8 +31,8 @@ with lazy_imports:
     from sakti.importers import service as importing
     from sakti.tasks import beads as beads_file
 
-GONE = 20  # issues that are named
-SHOWN = 10  # problems that are named of a program
+GONE = 20  # maximum number of listed issues
+SHOWN = 10  # maximum number of listed problems per program
 NOTHING = 2  # exit code if there is nothing to import
 
 
@@ -45,7 +45,7 @@ NOTHING = 2  # exit code if there is nothing to import
     option("--since", metavar="TIME", help="Only threads with messages since: 2026-01-15, yesterday, 7d …"),
     option("--map", name="renamed", metavar="A=B", many=True, help="Folder A is now B; may be repeated."),
     flag("--watch", help="Keep following earlier imports until stopped."),
-    option("--undo", metavar="RUN", help="Remove what one import added."),
+    option("--undo", metavar="RUN", help="Remove everything that one import added."),
     flag("--yes", help="Do not ask for confirmation."),
     AS,
     shell="import",
@@ -77,7 +77,7 @@ async def import_(scope: Scope, program: str | None, path: Path | None, as_: str
 
 
 def _choose_roots(program: str | None, path: Path | None, options: ImportOptions) -> list[tuple[Importer, Path]]:
-    """Return the importers that are meant and the places they read. Raises Refused."""
+    """Return the chosen importers and their sources. Raises Refused."""
     if not program:
         raise Refused(f"Name a program: {', '.join(IMPORT_PROGRAMS)}, beads, or all.", code=USAGE)
     if program != "all":
@@ -95,7 +95,7 @@ def _read_pair(text: str) -> tuple[str, str]:
 
 
 def _find_root(program: str, path: Path | None, options: ImportOptions) -> tuple[Importer, Path]:
-    """Return the importer of a program and the place it reads. Raises Refused."""
+    """Return the importer of a program and its source. Raises Refused."""
     importer = programs.make_importer(program)
     place = path.expanduser() if path is not None else importer.place(options.home, options.workspace)
     if place is None:
@@ -119,7 +119,7 @@ async def _import(service: Service, roots: list[tuple[Importer, Path]]) -> RunRe
 
 
 async def _confirm_all(scope: Scope, store: Store, options: ImportOptions, roots: list[tuple[Importer, Path]]) -> None:
-    """Show what the home folder holds and ask. Raises Refused."""
+    """List the histories in the home folder and ask. Raises Refused."""
     report = await _import(importing.Service(store, replace(options, dry_run=True)), roots)
     if not any(source.new for source in report.sources):
         return
@@ -156,7 +156,7 @@ def _show_report(report: RunReport, dry_run: bool) -> Value:
 
 
 def _describe_figures(source: SourceReport, dry_run: bool) -> str:
-    """Describe what came in from one program."""
+    """Describe the import from one program."""
     would = "would be new" if dry_run else "new"
     parts = [f"{source.new:,} {would}", f"{source.unchanged:,} unchanged"]
     notes = {
@@ -171,7 +171,7 @@ def _describe_figures(source: SourceReport, dry_run: bool) -> str:
 
 
 def _list_results(source: SourceReport, dry_run: bool) -> list[str]:
-    """Return the figures of one program and its problems."""
+    """Return the figures and the problems of one program."""
     if not (source.messages or source.problems or source.tasks):
         return []
     lines = [f"{source.program:<12} {_describe_figures(source, dry_run)}"]
@@ -216,12 +216,12 @@ async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
 
 # --- chat ---------------------------------------------------------------------------------------------------
 
-COUNTED = 100  # percent of a program whose figures are complete
+COUNTED = 100  # percentage of a completely counted program
 NO_HISTORY = "Nothing to import: no history of another program was found."
 
 
 class HistoryImport:
-    """History of other programs as a chat imports it: figures first, then a run that can be stopped."""
+    """Import of other programs' history in a chat: figures first, then a run that can be stopped."""
 
     def __init__(self, store: Store, workspace: Path) -> None:
         self._store = store
@@ -232,7 +232,7 @@ class HistoryImport:
     ) -> None:
         """Show the size of each program that has something to import, then its figures.
 
-        `show` takes the figures and how much of the program was counted (percent). Nothing is written.
+        `show` receives the figures and the counted percentage of the program. Nothing is written.
         """
         service = importing.Service(self._store, replace(self._options, dry_run=True), is_stopped=is_stopped)
         listed = [(importer, root, await service.measure(importer, root)) for importer, root in await self._find()]
@@ -258,7 +258,7 @@ class HistoryImport:
         progress: Progress | None = None,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> Card:
-        """Import these programs; return what came in, also if it was stopped."""
+        """Import these programs; return the report, also of a stopped import."""
         service = importing.Service(self._store, self._options, is_stopped=is_stopped)
         roots = [(importer, root) for importer, root in await self._find() if importer.program in names]
         return _show_card(await service.import_all(roots, progress), is_stopped())

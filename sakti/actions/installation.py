@@ -152,7 +152,7 @@ async def model(scope: Scope, name: str) -> Value | None:
     session = scope.session
     if name:
         await session.set_model(name)
-        return None  # an event says it
+        return None  # an event reports it
 
     async def list_rows() -> Value:
         offered = await session.views.models()

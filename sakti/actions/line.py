@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Typed(Struct, frozen=True):
-    """What a line of the prompt is. `name` is a command's, known or not."""
+    """A parsed line of the prompt. `name` is that of a command, which may be unknown."""
 
     kind: Literal["command", "unknown", "shell", "note", "message"]
     name: str = ""
@@ -33,7 +33,7 @@ class Typed(Struct, frozen=True):
 def parse(text: str, own: Iterable[str] = (), skills: Container[str] = ()) -> Typed:
     """Parse a prompt; `own` are this surface's commands, `skills` are sent to the model.
 
-    A first line such as `/usr/bin/env` is a message: command names hold no slash.
+    A first line such as `/usr/bin/env` is a message: command names contain no slash.
     """
     stripped = text.strip()
     if stripped.startswith("!") and len(stripped) > 1:
@@ -47,7 +47,7 @@ def parse(text: str, own: Iterable[str] = (), skills: Container[str] = ()) -> Ty
 
 
 def _parse_command(line: str, commands: Sequence[str], skills: Container[str]) -> Typed | None:
-    """Parse a line behind its slash; None for a text to send to the model."""
+    """Parse a line after its slash; None for text to send to the model."""
     name, _, argument = line.partition(" ")
     if name in commands:
         return Typed("command", name, argument.strip())
@@ -60,9 +60,9 @@ def _parse_command(line: str, commands: Sequence[str], skills: Container[str]) -
 
 
 async def run(scope: Scope, typed: Typed, own: Mapping[str, Action] | None = None) -> Value | None:
-    """Run the command that was typed; `own` are those that only this surface has.
+    """Run a typed command; `own` are the commands of this surface only.
 
-    Raises `SaktiError`, a `Refused` without a title of its own under the command's.
+    Raises `SaktiError`; a `Refused` without a title gets the command's title.
     """
     try:
         action, arguments = resolve_call(
@@ -79,10 +79,10 @@ async def run(scope: Scope, typed: Typed, own: Mapping[str, Action] | None = Non
 def resolve_call(
     action: Action, argument: str, own: Mapping[str, Action] | None = None
 ) -> tuple[Action, dict[str, Any]]:
-    """Resolve a command with `argument` to its action, itself or one under it, and its arguments.
+    """Resolve a command with `argument` to an action (itself or a subcommand) and its arguments.
 
-    In `/tasks close! T text`, ! stands for --force; `own` are a surface's own commands. Raises `Refused` with what to
-    write instead.
+    In `/tasks close! T text`, ! stands for --force; `own` are a surface's own commands. Raises `Refused` with the
+    correct form.
     """
     word, _, rest = argument.partition(" ")
     forced = word.endswith("!")
@@ -101,7 +101,7 @@ def resolve_call(
 
 
 def _is_meant(action: Action, rest: str, forced: bool) -> bool:
-    """Return whether a word names this action; actions without arguments allow no more words."""
+    """Return whether a word names this action; actions without arguments allow no further words."""
     force = any(a.name == "force" for a in action.args)
     return (force or not forced) and (bool(spec.list_chat_args(action)) or not rest.strip())
 
@@ -156,7 +156,7 @@ def query_at(before: str) -> CompletionQuery | None:
 
 
 def list_skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Choice]:
-    """Skills that begin with `text`, then those that hold it, written behind `sign`."""
+    """List skills that begin with `text`, then those that contain it, each after the prefix `sign`."""
     matches = [s for s in skills if text in s.name]
     matches.sort(key=lambda s: (not s.name.startswith(text), s.name))
     label = "{sign}{s.name} {s.hint}" if sign == "/" else "{sign}{s.name}"
@@ -164,15 +164,15 @@ def list_skill_choices(text: str, skills: Iterable[Skill], sign: str) -> list[Ch
 
 
 def prompt_choices(text: str, prompts: Mapping[str, str]) -> list[Choice]:
-    """Prompts of MCP servers that hold `text`, as `/server:prompt`, each with its arguments."""
+    """List prompts of MCP servers that contain `text`, as `/server:prompt`, each with its arguments."""
     names = sorted(name for name in prompts if text in name and sanitize_text(name) == name)
     return [Choice(f"/{name} ", f"/{name} {sanitize_text(prompts[name])}".strip(), "MCP prompt") for name in names]
 
 
 def list_command_choices(text: str, own: Iterable[Action] = ()) -> list[Choice]:
-    """Return the command `text`, those that begin with it, then those that contain it.
+    """Return the command `text`, then commands that begin with it, then those that contain it.
 
-    `own` are those that only this surface has.
+    `own` are the commands of this surface only.
     """
     commands = (*registry.chat_commands().values(), *own)
     first = sorted((c for c in commands if c.chat.startswith(text)), key=lambda c: c.chat != text)
@@ -188,7 +188,7 @@ def list_argument_choices(command: str, text: str) -> list[Choice]:
 
 
 def list_model_choices(text: str, models: Iterable[ModelInfo]) -> list[Choice]:
-    """Models by name, with their window; one that is written out is not offered."""
+    """List models by name with their window; a completely typed name is not offered."""
     windows = {m.full_name: m.context_window for m in models if sanitize_text(m.full_name) == m.full_name}
     return [
         Choice(name, name, f"{count_k(window)} window" if (window := windows[name]) else "")
@@ -202,7 +202,7 @@ def list_file_choices(text: str, paths: Sequence[str]) -> list[Choice]:
 
 
 def match_fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
-    """Return the best `limit` of `candidates` that hold the characters of `text` in order.
+    """Return the best `limit` of `candidates` that contain the characters of `text` in order.
 
     A match in the file name, at its start and in a short path comes first.
     """
@@ -225,7 +225,7 @@ def match_fuzzy(text: str, candidates: Iterable[str], limit: int) -> list[str]:
 
 
 def _match_loosely(query: str, candidates: Iterable[str]) -> list[str]:
-    """Return those of `candidates` that hold the characters in order, those close together first."""
+    """Return the `candidates` that contain the characters in order, closest together first."""
     pattern = re.compile(".*?".join(map(re.escape, query)))
     loose = [(m.end() - m.start(), len(c), c) for c in candidates if (m := pattern.search(c.lower()))]
     return [c for _, _, c in sorted(loose)]

@@ -127,7 +127,7 @@ async def test(scope: Scope, name: str) -> Value:
 async def login(scope: Scope, name: str) -> Value:
     """Log in to a server in the browser; the login is stored in the keyring.
 
-    Over ssh, open the printed address in your own browser, and paste the address that it ends at.
+    Over ssh, open the printed address in your own browser, and paste the final address here.
     """
     listed = _list_servers(scope)
     server = administration.find_remote(listed, administration.find_server(listed, name).name)
@@ -182,7 +182,7 @@ async def servers(scope: Scope, verb: str, name: str) -> Value | None:
 
 
 async def _restart(scope: Scope, name: str) -> Value:
-    """Restart a server with its entry as it is now, or start one that was added since sakti started."""
+    """Restart a server with its current entry, or start one that was added since sakti started."""
     clients = _get_clients(scope)
     listed = mcp_view.load_all(scope.workspace, administration.read_current(scope.config.mcp, scope.env), scope.env)
     await clients.restart(name, administration.find_server(listed, name))

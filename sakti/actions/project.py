@@ -69,7 +69,7 @@ def _show_files(scope: Scope) -> Value:
 
 
 def _describe_needs(scope: Scope, review: TrustReview) -> list[str]:
-    """Return a line for each need of an MCP server that is not allowed."""
+    """Return a line for each need of an MCP server that is not allowed yet."""
     answers = workspace_trust.read_answers(scope.workspace)
     needs = [need for need in mcp_view.list_needs(review, scope.env) if not answers.get(need.key)]
     return [f"  {need.sentence}: `sakti trust --allow {need.value}` allows it." for need in needs]
@@ -115,7 +115,7 @@ def _list_trusted() -> Value:
 
 
 GROUP = CommandGroup("skills", "Skills and commands of this workspace, and your own.", CHAT)
-DESCRIPTION = 100  # characters that a list shows
+DESCRIPTION = 100  # characters shown in a list
 
 
 @action(shell="skills list", chat="skills", summary="list skills and commands, called as /name or $name")

@@ -1,4 +1,4 @@
-"""Find the actions in the files of `sakti.actions`, importing only those that are used."""
+"""Find the actions in the files of `sakti.actions`, importing only the needed files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sakti.core.resources import list_modes
 
 
 class Subject(NamedTuple):
-    """Declarations of one file, in its order: actions, and their groups in the shell."""
+    """The declarations of one file in order: actions, and their groups in the shell."""
 
     actions: tuple[Action, ...]
     groups: tuple[CommandGroup, ...]
@@ -27,7 +27,7 @@ class Subject(NamedTuple):
 
 
 def read_subject(module: ModuleType) -> Subject:
-    """Return the declarations of a module in their order, for a package those of its PARTS."""
+    """Return the declarations of a module in order; for a package, those of its PARTS."""
     parts: tuple[ModuleType, ...] = getattr(module, "PARTS", (module,))
     actions = [v for part in parts for v in vars(part).values() if isinstance(v, Action)]
     return Subject(tuple(actions), tuple(v for v in vars(module).values() if isinstance(v, CommandGroup)))
@@ -68,19 +68,19 @@ def list_subjects() -> tuple[Subject, ...]:
 
 @functools.cache
 def chat_commands() -> dict[str, Action]:
-    """Return slash commands by name, in the order in which lists show them, without those under another."""
+    """Return slash commands by name, in the order of lists, without subcommands."""
     commands = {a.chat: a for s in list_subjects() for a in s.actions if a.chat and " " not in a.chat}
     return dict(sorted(commands.items(), key=lambda item: _sort_key(item[0])))
 
 
 def find_subcommands(name: str, own: Mapping[str, Action] | None = None) -> dict[str, Action]:
-    """Return the slash commands `/name WORD …` by that word."""
+    """Return the slash commands `/name WORD …` by WORD."""
     all_ = (*(a for s in list_subjects() for a in s.actions), *(own or {}).values())
     return {a.chat.partition(" ")[2]: a for a in all_ if a.chat.startswith(f"{name} ")}
 
 
 def list_choices(name: str) -> tuple[str, ...]:
-    """Words that complete the first argument of a slash command."""
+    """List the words that complete the first argument of a slash command."""
     if name not in chat_commands():
         return ()
     first = chat_commands()[name].args[:1]
@@ -89,7 +89,7 @@ def list_choices(name: str) -> tuple[str, ...]:
     return (*(() if isinstance(offered, str) else offered), *find_subcommands(name))
 
 
-# The first commands of lists, in this order; others follow by name.
+# Commands listed first, in this order; others follow by name.
 _FIRST = (
     "help compact search tasks memory observations context threads new rename delete-message resume model mode approve"
     " theme setup settings cost doctor clear quit"

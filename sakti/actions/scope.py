@@ -27,7 +27,7 @@ Models = Literal["none", "chosen", "called"]
 
 
 class Scope:
-    """Context in which an action runs: this one in a chat, a subclass in a shell.
+    """Context of an action: this class in a chat, a subclass in a shell.
 
     `live` is the session of the chat, None in a shell. `tell` shows a value while the action runs; `working` shows an
     activity during its block, and lets the user stop it. `json`: the output is JSON.
@@ -44,7 +44,7 @@ class Scope:
         self.live = live
         self.tell = tell
         self.working = working
-        self.state: dict[str, Any] = {}  # of actions that take several runs in this chat
+        self.state: dict[str, Any] = {}  # state of actions that span several runs in this chat
 
     @property
     def session(self) -> Session:
@@ -63,12 +63,12 @@ class Scope:
 
     @property
     def resource(self) -> str:
-        """Return the id that everything of this workspace is stored under."""
+        """Return the resource id of this workspace in the store."""
         return self.session.workspace.resource_id
 
     @property
     def board(self) -> str:
-        """Return the id that tasks and the page of this workspace are stored under."""
+        """Return the resource id of this workspace's tasks and working memory page."""
         return self.session.workspace.board_id
 
     @property
@@ -78,7 +78,7 @@ class Scope:
 
     @property
     def config(self) -> Config:
-        """Return the settings in force here. Raises `ConfigError`."""
+        """Return the effective settings. Raises `ConfigError`."""
         return self.session.workspace.config
 
     @property
@@ -86,19 +86,19 @@ class Scope:
         return self.session.workspace.env
 
     def now(self) -> int:
-        """Unix ms."""
+        """Return the current time in Unix ms."""
         return self.session.workspace.clock.now()
 
     async def ask(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Return what `fn(db, resource, …)` reads, secrets masked; in the shell without an event loop."""
+        """Return the result of `fn(db, resource, …)`, secrets masked; the shell needs no event loop."""
         return secrets.mask_output(await self.store.read(fn, self.board, *args, **kwargs))
 
     async def change(self, fn: Callable[..., Any], name: str | None, *args: Any, **kwargs: Any) -> Any:
-        """Run `fn(db, actor, …)`; `name` replaces the user as the actor in a shell."""
+        """Run the change `fn(db, actor, …)`; in a shell, `name` replaces the user as the actor."""
         return await self.store.write(fn, self.actor(name), *args, **kwargs)
 
     def actor(self, name: str | None) -> task_service.Actor:
-        """Return who acts: in a chat the user, who may also change tasks that this window has claimed."""
+        """Return the actor: in a chat the user, who may also change tasks claimed by this window."""
         thread = self.session.thread
         claims = () if thread is None else (thread.id,)
         return task_service.Actor(
@@ -114,9 +114,9 @@ class Scope:
         raise Refused("This works in a shell only.")
 
     def in_store(self, work: Callable[[Store], Awaitable[T]]) -> T:
-        """Run `work` with the store open, and close it; only in the shell, for actions that need nothing.
+        """Run `work` with the store open, then close it; only in the shell, if the action needs nothing.
 
-        Code after it has the database file for itself.
+        Code after it has exclusive use of the database file.
         """
         raise Refused("This works in a shell only.")
 
@@ -126,12 +126,12 @@ class Scope:
     ) -> AsyncGenerator[Session]:
         """Open a session on a thread to read or change its memory; in a chat this is the live one.
 
-        `models`: none, chosen so that they can be named, or ready to be called.
+        `models`: not needed, chosen (so that they have names), or ready to be called.
         """
         yield self.session
 
 
-Show: TypeAlias = Callable[..., None]  # (done, of how many, doing what)
+Show: TypeAlias = Callable[..., None]  # (done, total, current step)
 
 
 @contextmanager
@@ -153,7 +153,7 @@ def show_progress_bar(what: str, unit: Literal["bytes", "count"]) -> Generator[S
 
 
 def confirm(question: str) -> bool:
-    """Ask on the terminal; no answer is no."""
+    """Ask on the terminal; an empty answer means no."""
     try:
         return input(f"{question} [y/N]: ").strip().lower() in ("y", "yes")
     except EOFError:
@@ -161,7 +161,7 @@ def confirm(question: str) -> bool:
 
 
 def confirm_change(scope: Scope, path: Path, diff: Sequence[str]) -> None:
-    """Show the change of a file and ask about it. Raises `Refused` if it is not confirmed."""
+    """Show the change of a file and ask for confirmation. Raises `Refused` without it."""
     if not scope.json:
         scope.tell(Text(tuple(diff), kind="diff"))
     if scope.json or not sys.stdin.isatty():

@@ -1,4 +1,4 @@
-"""Declare what a chat's own surface does, and help: keys, commands and the pages in `sakti/help`."""
+"""Declare the actions of a chat's surface, and help: keys, commands and the pages in `sakti/help`."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ async def help(scope: Scope, topic: str) -> Value:
 
 
 def find_topic(word: str, command: str) -> str:
-    """Return the topic that `word` names, itself or with a word of its heading.
+    """Return the topic named by `word`, or with `word` in its heading.
 
-    Raises `Refused`, with the nearest topic behind `command`.
+    Raises `Refused` with the nearest topic as an argument of `command`.
     """
     topic = word.lower()
     if topic in TOPICS:

@@ -23,7 +23,7 @@ with lazy_imports:
     from sakti.store.search import search as text_search
 
 KINDS = ("message", "observation", "reflection", "task", "working_memory")
-PER_PAGE = 20  # hits that a chat lists
+PER_PAGE = 20  # number of hits listed in a chat
 WHAT = "shows the message with its neighbours"
 
 
@@ -33,7 +33,7 @@ WHAT = "shows the message with its neighbours"
     option("--thread", metavar="THREAD", help="Only this thread (id).", offers="thread ids"),
     flag("--all-workspaces", help="Search all workspaces."),
     option("--since", metavar="TIME", help="2026-01-15, yesterday, 7d …"),
-    flag("--explain", help="Show what each score is made of."),
+    flag("--explain", help="Show the parts of each score."),
     limit(10, 200),
     option("--offset", kind="whole", low=0, default=0, metavar="N", help="Skip the first N."),
     shell="search",
@@ -87,7 +87,7 @@ def _describe_hit(h: Hit, explain: bool) -> dict[str, object]:
 
 
 def _format_hits(page: SearchPage, explain: bool = False) -> tuple[str, ...]:
-    """Return the lines of each hit, a rule above the first one with some of the words only."""
+    """Return the lines of each hit, with a rule above the first one that lacks some of the words."""
     lines = {hit.rank: _format_hit(hit, explain) for hit in page.hits}
     first = (page.with_all or page.total) + 1
     if first in lines:
@@ -122,7 +122,7 @@ async def search_chat(scope: Scope, query: str) -> Value:
 
 
 async def find_hits(session: Session, query: str, where: Literal["thread", "workspace"]) -> Value:
-    """Return the best hits, to be opened by their numbers. Raises `Refused` for nothing to look for."""
+    """Return the best hits, which open by number. Raises `Refused` for an empty query."""
     if not query.strip():
         raise Refused("Write the words to search for after the command.")
     page: SearchPage = await session.views.search(query, scope=where, limit=PER_PAGE)
@@ -137,7 +137,7 @@ async def find_hits(session: Session, query: str, where: Literal["thread", "work
 
 
 async def _show_around(session: Session, hit: Hit) -> Value:
-    """Return a message with its neighbours; else the hit itself, then the message that it was made from."""
+    """Return a message with its neighbours, or another hit followed by its source message."""
     views, head = session.views, ""
     thread_id, index, target = hit.thread_id, hit.position, hit.id
     if hit.kind != "message":

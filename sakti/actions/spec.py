@@ -1,4 +1,4 @@
-"""Declaration of an action: names, arguments, requirements; typed values are read by it.
+"""Declaration of an action (names, arguments, requirements), and parsing of its typed arguments.
 
 The facts are named tuples of the standard library: the shell reads them for every command line, before anything else is
 imported.
@@ -23,12 +23,12 @@ Kind = Literal["text", "whole", "number", "path", "flag"]
 
 
 class Arg(NamedTuple):
-    """An argument of `run`, by its parameter's name.
+    """An argument of `run`, named after its parameter.
 
-    Without `flags` it is positional. `many`: may be repeated, the value is a list. `optional`: an option that may
-    stand alone, its value is then "". `in_chat`: in the chat the option's value is written without its flag, behind
-    the positional arguments. `choices` are all that it takes; `offers` are what a shell completes it to if that is not
-    the same, and the chat if they are words: words, or the name of what is looked up (`sakti.cli.offers`).
+    Without `flags` it is positional. `many`: may be repeated, the value is a list. `optional`: an option whose value
+    may be left out, which gives "". `in_chat`: the chat takes the option's value without its flag, after the positional
+    arguments. `choices` are all allowed values. `offers` are completions, if they differ: words, or the name of a
+    look-up in `sakti.cli.offers`; the chat uses only words.
     """
 
     name: str
@@ -60,11 +60,11 @@ class CommandGroup(NamedTuple):
 
 
 class Action(NamedTuple):
-    """The facts of an action.
+    """The metadata of an action.
 
     `shell` is its command line after `sakti`, `chat` the one after the slash ("threads rename"); "" if it has none.
-    `needs`: nothing (then it must not wait), an event loop, an open store, or the live session of a chat, which a shell
-    does not have. `after_turn` completes "stop it with Esc, then …" for an action that cannot run during a turn.
+    `needs`: nothing (it must then never await), an event loop, an open store, or the live session, which only a chat
+    has. `after_turn` completes "stop it with Esc, then …" for an action that cannot run during a turn.
     `summary` replaces the docstring in the chat's lists, `hint` shows the arguments there.
     """
 
@@ -81,21 +81,21 @@ class Action(NamedTuple):
 
     @property
     def help(self) -> str:
-        """Return the docstring, a line a paragraph."""
+        """Return the docstring with one line per paragraph."""
         paragraphs = (self.run.__doc__ or "").strip().split("\n\n")
         return "\n\n".join(" ".join(p.split()) for p in paragraphs)
 
     @property
     def in_short(self) -> str:
-        """One-line summary for lists of the chat."""
+        """Return the one-line summary shown in lists of the chat."""
         first = self.help.partition("\n\n")[0]
         return self.summary or first[:1].lower() + first[1:].removesuffix(".")
 
 
 def action(*args: Arg, **facts: Any) -> Callable[[Run], Action]:
-    """Make an action of a coroutine function `run(scope, **arguments)`; its docstring is the help.
+    """Declare a coroutine function `run(scope, **arguments)` as an action; its docstring is the help.
 
-    `facts` are those of `Action`.
+    `facts` are fields of `Action`.
     """
     return lambda run: Action(run, args=args, **facts)
 
@@ -122,7 +122,7 @@ def limit(default: int, high: int | None = None) -> Arg:
     return option("--limit", help=about, kind="whole", default=default, low=1, high=high, metavar="N")
 
 
-# as in `importers.READERS`, which the shell does not load for a command line
+# as in `importers.READERS`, which the shell does not import for parsing
 IMPORT_PROGRAMS = ("claude-code", "codex", "opencode", "pi", "vibe", "aider", "mastra")
 JSON = flag("--json", help="One JSON object on standard output.")
 SET = option("-o", "--set", metavar="NAME=VALUE", many=True, help="Set any setting for this run.", name="overrides",
@@ -130,11 +130,11 @@ SET = option("-o", "--set", metavar="NAME=VALUE", many=True, help="Set any setti
 
 
 class UsageError(Exception):
-    """A line that cannot be read; the message says how to write it."""
+    """An invalid line; the message shows the correct form."""
 
 
 def read_chat(action: Action, line: str) -> dict[str, Any]:
-    """Read the arguments of an action from a line of the chat; the last takes the rest of the line.
+    """Parse the arguments of an action from a line of the chat; the last one takes the rest.
 
     Raises `UsageError`.
     """
@@ -155,7 +155,7 @@ def read_chat(action: Action, line: str) -> dict[str, Any]:
 
 
 def list_chat_args(action: Action) -> list[Arg]:
-    """Return the arguments that a line of the chat may have: positional ones and `in_chat` options."""
+    """Return the arguments allowed in a line of the chat: positional ones and `in_chat` options."""
     return [a for a in action.args if not a.flags or a.in_chat]
 
 
@@ -166,7 +166,7 @@ def format_argument(a: Arg) -> str:
 
 
 def convert_text(a: Arg, text: str, name: str) -> Any:
-    """Convert `text` to a value of `a`; `name` is what errors call it. Raises `UsageError`."""
+    """Convert `text` to a value of `a`; errors refer to it as `name`. Raises `UsageError`."""
     if a.optional and not text:
         return text
     if a.choices and text not in a.choices:
@@ -189,7 +189,7 @@ def _read_number(text: str, *, whole: bool) -> float | None:
         value = int(text) if whole else float(text)
     except ValueError:
         return None
-    return value if value == value else None  # nan is no number to compare with  # noqa: PLR0124
+    return value if value == value else None  # nan cannot be compared  # noqa: PLR0124
 
 
 def _format_bounds(a: Arg) -> str:

@@ -37,7 +37,7 @@ with lazy_imports:
 
 GROUP = CommandGroup("threads", "The threads of this workspace.", CHAT)
 FORMS = ("md", "json", "html")
-SHORTEST = 6  # characters of a message's id
+SHORTEST = 6  # minimum characters of a message's id
 WHICH = arg("thread", "Id, the end of it, or part of the title.", offers="threads")
 WHAT = "continues a thread; /threads rename, fork, delete, restore, export act on one"
 
@@ -357,7 +357,7 @@ async def _find_threads(scope: Scope, text: str) -> list[Thread]:
 
 
 async def _find_thread(scope: Scope, text: str) -> Thread:
-    """Return the only thread that `text` selects. Raises `Refused`."""
+    """Return the only thread that `text` selects. Raises `Refused` for none or several."""
     threads = await _find_threads(scope, text)
     if len(threads) > 1:
         some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in threads[:5])
@@ -367,7 +367,7 @@ async def _find_thread(scope: Scope, text: str) -> Thread:
 
 @asynccontextmanager
 async def _open_actions(scope: Scope) -> AsyncGenerator[thread_actions.ThreadActions]:
-    """Yield the actions on threads; in a shell, wait for the search index at the end."""
+    """Yield the thread operations; in a shell, wait for the search index at the end."""
     if scope.live is not None:
         yield thread_actions.ThreadActions(scope.live)
         return

@@ -26,7 +26,7 @@ with lazy_imports:
 
 SIGNS = {"create": "A", "change": "M", "delete": "D"}
 SCOPES = {"both": "messages and files", "conversation": "messages", "files": "files"}
-SHOWN = 40  # paths that a preview lists
+SHOWN = 40  # maximum number of paths in a preview
 WORDS = ("yes", "files", "conversation", "all")
 THREAD = option("--thread", help="Id, the end of it, or part of the title (default: the newest thread).", default="",
                 offers="threads")  # fmt: skip
@@ -78,7 +78,7 @@ def _read_words(words: str) -> tuple[int, What, bool, bool]:
 
 
 def _select_conflicts(preview: UndoPreview, is_forced: bool) -> list[str]:
-    """Return the paths that are restored although they changed since."""
+    """Return the conflicting paths that are restored anyway."""
     return [item.path for item in preview.plan.conflicts] if is_forced else []
 
 
@@ -121,7 +121,7 @@ async def undo(
 
 
 async def find_undoing(scope: Scope, thread: str) -> Undoing:
-    """Return the undoing of a thread, of the open one in a chat. Raises `Refused`."""
+    """Return the undo service of a thread, in a chat of the open one. Raises `Refused`."""
     if scope.live is not None:
         return undoing.make_undoing(scope.live)
     if thread:
@@ -141,7 +141,7 @@ async def find_undoing(scope: Scope, thread: str) -> Undoing:
 
 
 def describe_preview(preview: UndoPreview) -> tuple[str, ...]:
-    """Describe an undo before it is done."""
+    """Describe an undo before it is applied."""
     turns, plan = preview.turns, preview.plan
     if preview.completes is not None:
         out = [f"Complete the last undo: {preview.in_words()}."]
@@ -171,7 +171,7 @@ def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
 
 
 def list_unrestored(result: UndoResult) -> list[str]:
-    """Return the paths of files that an undo or a redo left as they are."""
+    """Return the paths of files that an undo or a redo did not restore."""
     return [*result.unwritten, *result.conflicts]
 
 
@@ -181,7 +181,7 @@ def _enumerate(names: Sequence[str]) -> str:
 
 
 def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = "/redo") -> Done:
-    """Describe what an undo or a redo did; `command` reverses an undo."""
+    """Describe the result of an undo or a redo; `command` reverses an undo."""
     redo = preview.again is not None
     steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.unwritten}
     text = f"{'Redone' if redo else 'Undone'}: {_describe_subject(preview)}."
@@ -190,7 +190,7 @@ def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = 
         text += f" Left as they are: {_enumerate(names)}."
     for kind, rest in result.remains.describe(10):
         text += f" {kind}: {rest}."
-    if result.tasks:  # of a plan, on the board
+    if result.tasks:  # tasks of a plan on the board
         problem = "These tasks of the plan could not be restored" if redo else "These tasks were worked on and are kept"
         text += f" {problem}: {_enumerate([to_one_line(title, 80) for title in result.tasks])}."
     if result.unwritten and not redo:
@@ -199,7 +199,7 @@ def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = 
 
 
 def _describe_subject(preview: UndoPreview) -> str:
-    """Return what an undo or a redo is about: `2 turns, from 'add tests' on`."""
+    """Return the subject of an undo or a redo: `2 turns, from 'add tests' on`."""
     if preview.completes is not None:
         return "the rest of the last undo"
     if preview.again is not None:
@@ -212,7 +212,7 @@ def _describe_subject(preview: UndoPreview) -> str:
 
 
 def preview_json(preview: UndoPreview) -> dict[str, Any]:
-    """Return a preview for programs."""
+    """Return a preview as a JSON object."""
     return {
         "turns": [{"message": t.message.id, "text": t.text, "files": t.files} for t in preview.turns],
         "files": [{"path": i.path, "action": i.action, "conflict": i.conflict} for i in preview.plan.rows],

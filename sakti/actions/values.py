@@ -1,4 +1,4 @@
-"""Results of actions, for the screen, the plain chat, the shell and programs."""
+"""Results of actions for the TUI, the plain chat, the shell and programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ USAGE = "usage"  # the code of a `Refused` for a wrong command line
 
 
 class Refused(SaktiError):
-    """A request that cannot be done; the message says why and what to do."""
+    """A request that cannot be carried out; the message says why and what to do."""
 
     title = ""
     code = "refused"
@@ -36,10 +36,10 @@ class Value(Struct, frozen=True, eq=False, kw_only=True):
 
 
 class Text(Value, frozen=True, eq=False):
-    """Lines as they are.
+    """Unformatted lines.
 
-    `kind`: a "diff"; "findings", each of which begins with ✓, ! or ✗; "markdown", one document as one text; or a
-    "document", a file that is always UTF-8.
+    `kind`: "diff"; "findings" (lines that begin with ✓, ! or ✗); "markdown" (one document as one text); or "document"
+    (a file, always UTF-8).
     """
 
     text: tuple[str, ...]
@@ -52,7 +52,7 @@ class Text(Value, frozen=True, eq=False):
 
 
 class Done(Value, frozen=True, eq=False):
-    """A result in one sentence; `shell` is what a shell prints in its place."""
+    """A result in one sentence; a shell prints `shell` instead."""
 
     sentence: str
     title: str = ""
@@ -64,7 +64,7 @@ class Done(Value, frozen=True, eq=False):
 
 
 class Card(Value, frozen=True, eq=False):
-    """Names and texts."""
+    """A card of (name, text) rows."""
 
     title: str
     rows: tuple[tuple[str, str], ...]
@@ -79,7 +79,7 @@ class Rows(Value, frozen=True, eq=False):
     """List with a `head` above and a `tail` below, or `empty` if it has no lines.
 
     `items` are the objects behind the lines, of the given `kind`, for surfaces that format them differently. `pick`
-    runs when an item is chosen by its number (from 1), `what` describes that.
+    runs when an item is chosen by its number (from 1); `what` describes its effect.
     """
 
     text: tuple[str, ...]

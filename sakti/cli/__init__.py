@@ -1,4 +1,4 @@
-"""Run sakti from a shell. `--version` is answered here, before anything else is imported."""
+"""Run sakti from a shell. `--version` is handled here, before any other import."""
 
 from __future__ import annotations
 

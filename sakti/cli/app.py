@@ -1,4 +1,4 @@
-"""Build the shell's commands with typer: from the declarations of actions, when they are typed."""
+"""Build the shell's commands with typer, on demand, from the declarations of actions."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ class ActionCommand(WithHelp, TyperCommand):
 
 
 class CommandProgram(WithHelp, TyperGroup):
-    """The command `sakti` with all of its words."""
+    """The command `sakti` with all of its subcommands."""
 
 
 class ActionGroup(WithHelp, TyperGroup):
-    """A group whose `build` makes a command when its word is typed; `words` are all of its commands."""
+    """A group whose `build` makes a command when it is named; `words` are the names of all commands."""
 
     def __init__(self, build: Callable[[str], Command], words: Iterable[str], **settings: Any) -> None:
         super().__init__(commands=cast(Any, dict.fromkeys(words)), context_settings=SETTINGS, **settings)
         self._build = build
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command of that name, None if it does not exist."""
+        """Return the command of that name, or None."""
         return self._build(cmd_name) if cmd_name in self.commands else None
 
 
 def read_command(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
-    """Return the action that `argv` names with its values; None after its help or completion was printed.
+    """Return the action in `argv` with its values; None after help or completion was printed.
 
-    Ends in SystemExit for a line that cannot be read.
+    Raises SystemExit for an invalid line.
     """
     has_subject = bool(argv) and shell.find_subject(argv[0]) is not None
     command = build_word(argv[0]) if has_subject else build_program()
@@ -70,7 +70,7 @@ def read_command(argv: Sequence[str]) -> tuple[Action, dict[str, Any]] | None:
 
 
 def _explain(error: typer.TyperException) -> str:
-    """Return an error of typer on one line, with the command that shows help."""
+    """Return an error of typer in one line, with the command that shows help."""
     message = " ".join(error.format_message().split())
     context: typer.Context | None = getattr(error, "ctx", None)
     end = "" if message.endswith((".", "?", "!")) else "."
@@ -104,7 +104,7 @@ def build_word(word: str) -> Command:
         return _build_action(actions[name], name, "")
 
     settings = dict[str, Any]()
-    if bare := actions.pop("", None):  # the word alone does something, too
+    if bare := actions.pop("", None):  # the group's name alone is also a command
         command = _build_action(bare, word, "")
         settings = {"callback": command.callback, "params": command.params, "invoke_without_command": True}
     return ActionGroup(build, actions, name=word, help=_escape(group.help), short_help=_shorten(group.help),
@@ -144,11 +144,11 @@ def _build(args: Sequence[Arg], name: str, help: str, result: Callable[..., Any]
 
 
 def _hide_type(ctx: Any) -> None:
-    """Show no type beside an argument's name."""
+    """Hide the type beside an argument's name."""
 
 
 def _convert(a: Arg, convert_missing: Callable[[Any, Any], Any], context: Any, value: Any) -> Any:
-    """Convert the words of an argument as the chat does. Raises `UsageError`."""
+    """Convert the values of an argument as the chat does. Raises `UsageError`."""
     name = a.flags[-1] if a.flags else a.label
     if isinstance(value, str):
         return spec.convert_text(a, value, name)
@@ -178,5 +178,5 @@ def _shorten(help: str) -> str:
 
 
 def _escape(text: str) -> str:
-    """Keep square brackets from being read as markup by rich."""
+    """Escape square brackets, which rich would read as markup."""
     return text.replace("[", r"\[")

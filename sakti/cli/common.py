@@ -1,4 +1,4 @@
-"""Helpers of commands: settings, workspace, output, errors as one sentence and an exit code."""
+"""Helpers for commands: settings, workspace, output, and errors as one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ OK, FAILED, USAGE, LIMIT, REFUSED, NO_MODEL, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
 def fail(message: str, code: int = FAILED) -> NoReturn:
-    """Print one sentence on standard error and exit."""
+    """Print one sentence on standard error and raise SystemExit."""
     print(f"sakti: {sanitize_text(message)}", file=sys.stderr)
     raise SystemExit(code)
 
@@ -71,7 +71,7 @@ _SIGNS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red
 
 
 def say_finding(text: str) -> None:
-    """Print a line that begins with ✓, ! or ✗, the sign in colour on a terminal that shows any."""
+    """Print a line that begins with ✓, ! or ✗, with that symbol coloured if the terminal has colours."""
     sign, _, rest = text.partition(" ")
     if sign not in _SIGNS or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         say(text)
@@ -80,7 +80,7 @@ def say_finding(text: str) -> None:
 
 
 def say_document(text: str) -> None:
-    """Print a file as `say` does, but in UTF-8 whatever the locale."""
+    """Print a file as `say` does, but always in UTF-8."""
     print_document(sanitize_text(text))
 
 
@@ -90,7 +90,7 @@ def say_json(value: Any) -> None:
 
 @contextlib.contextmanager
 def plain_errors() -> Generator[None]:
-    """Errors that were raised on purpose end the program with their sentence, not with a traceback."""
+    """Exit with the sentence of an expected error instead of a traceback."""
     try:
         yield
     except SaktiError as e:
@@ -105,7 +105,7 @@ def find_workspace() -> Path:
 
 
 def load_settings(overrides: Sequence[str] = ()) -> LoadedConfig:
-    """Merge all settings, the project's if it is trusted. Raises ConfigError."""
+    """Merge all settings, including those of a trusted project. Raises ConfigError."""
     review = trust.review(find_workspace())
     loaded = project_settings.load_settings(review.project, use=review.holds, overrides=overrides)
     left_out = tuple(w for w in (review.project.problem, review.left_out) if w)
@@ -130,8 +130,8 @@ def make_options(
 ) -> Options:
     """Make a session's options from the command line's; raises `ConfigError`, and `Refused` for a folder.
 
-    `thread`: resume, fork or continue_last. `trusted`: the project is trusted this time; None for a chat, which
-    asks about the project's settings after the first paint.
+    `thread`: resume, fork or continue_last. `trusted`: whether the project is trusted in this run; None for a
+    chat, which asks after the first paint.
     """
     if mode is not None and (reason := refuse_mode(mode)):
         raise Refused(f"--mode: {reason}", code=values.USAGE)
@@ -167,7 +167,7 @@ def find_database() -> Path:
 def query_store(fn: Callable[Concatenate[Connection, P], T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run `fn(db, …)`, which only reads, on the user's database; its errors propagate.
 
-    No event loop is needed where the database is there and of this version.
+    No event loop is needed if the database exists in the current version.
     """
     try:
         return opening.read_once(find_database(), fn, *args, **kwargs)
@@ -197,7 +197,7 @@ def run_in_store(work: Callable[[Store], Awaitable[T]]) -> T:
 
 
 def _add_outcome(error: StoreError, written: int) -> StoreError:
-    """Add to `error` whether a command's changes were saved (`written`)."""
+    """Add a sentence to `error` that says whether a command's changes were saved (`written`)."""
     if error.code not in NOT_SAVED or not error.message.startswith("Not saved"):
         return error
     outcome = "Earlier changes are kept." if written else "Nothing was changed."
@@ -206,18 +206,18 @@ def _add_outcome(error: StoreError, written: int) -> StoreError:
 
 
 def log_to_file(*, debug: bool = False) -> Path:
-    """Send the log to a private file; returns it."""
+    """Write the log to a private file; returns the file."""
     import logging
 
     path = resources.state_home() / "sakti.log"
-    with contextlib.suppress(OSError):  # without a home nothing is logged
+    with contextlib.suppress(OSError):  # without a home folder, nothing is logged
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > 5_000_000:
             path.replace(path.with_suffix(".log.1"))
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         handler = logging.FileHandler(path)
         lines = logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s")
-        handler.format = lambda record: secrets.mask_secrets(lines.format(record))  # tracebacks, too
+        handler.format = lambda record: secrets.mask_secrets(lines.format(record))  # also in tracebacks
         logging.basicConfig(handlers=[handler], level=logging.DEBUG if debug else logging.WARNING)
         for noisy in ("httpx2", "httpcore2", "markdown_it", "asyncio"):
             logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -12,12 +12,12 @@ from sakti.cli import app, common, offers
 from sakti.cli.options import SHELLS
 from sakti.core.lazy import lazy_pattern
 
-# bash takes `=` for a word of its own, and completes what is behind it
+# bash splits words at `=` and completes the part after it
 _IN_BASH = lazy_pattern(r"\s(?:-o|--set)\s+([\w.]+)\s*=\s*(\S*)$")
 
 
 def complete() -> None:
-    """Answer the script of a shell at a Tab; typer reads the line from the environment."""
+    """Print completions for a shell's script; typer reads the line from the environment."""
     if value := _IN_BASH.search(os.environ.get("COMP_WORDS", "")):
         common.say("\n".join(word for word in offers.list_values(value[1]) if word.startswith(value[2])))
         return
@@ -27,7 +27,7 @@ def complete() -> None:
 
 
 def install(name: str) -> None:
-    """Write the script where the shell loads it, and the line that loads it into its start-up file."""
+    """Write the completion script, and the line that loads it into the shell's start-up file."""
     name = name or _find_user_shell()
     try:
         _, path = typer_completion.install(name, "sakti")  # pyright: ignore[reportPrivateImportUsage]
@@ -39,7 +39,7 @@ def install(name: str) -> None:
 
 
 def show(name: str) -> None:
-    """Print the script."""
+    """Print the completion script."""
     script = typer_completion.get_completion_script(  # pyright: ignore[reportPrivateImportUsage]
         prog_name="sakti", complete_var="_SAKTI_COMPLETE", shell=name or _find_user_shell()
     )

@@ -1,4 +1,4 @@
-"""Run coroutines. Imported lazily: asyncio costs more than a query of the task board."""
+"""Run coroutines. Imported lazily: importing asyncio takes longer than querying the task board."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List the values that a shell completes: names in the database, settings, files. No network."""
+"""List completions for a shell: names in the database, settings, files. Uses no network."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from sakti.store.connection import Connection
 
 Offer: TypeAlias = tuple[str, str]  # a word and its description
-MANY = 100  # names that are looked up
-TITLE = 60  # characters of a title
+MANY = 100  # kinds of names that are looked up
+TITLE = 60  # maximum characters of a title
 
 
 def make_completer(kind: str | tuple[str, ...]) -> Callable[[str], list[Offer]]:
-    """Return the function that lists the words of `kind`, or names of that kind and values of settings."""
+    """Return a function that lists completions: the words of `kind`, or the names it looks up."""
 
     def complete(incomplete: str) -> list[Offer]:
         name, sign, _ = incomplete.partition("=")
@@ -54,7 +54,7 @@ def _format_title(title: str) -> str:
 
 
 def _query(fn: Callable[[Connection, str], list[Offer]]) -> list[Offer]:
-    """Ask the database about this workspace; empty without one, or for one of another version."""
+    """Query the database for this workspace; empty without a database, or if its version differs."""
     try:
         return opening.read_once(common.find_database(), fn, str(common.find_workspace()))
     except opening.NotReady:
@@ -66,7 +66,7 @@ def _list_setting_names(sign: str = "") -> Iterable[Offer]:
 
 
 def list_values(name: str) -> tuple[str, ...]:
-    """Return the values that a setting may have, if they can be counted."""
+    """Return the allowed values of a setting; empty if they cannot be listed."""
     if name == "ui.theme":
         return resources.list_themes()
     return resources.list_modes() if name == "mode" else config.list_choices(name)

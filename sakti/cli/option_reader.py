@@ -1,4 +1,4 @@
-"""Read options by their declarations, without typer: the start of a chat cannot afford its import."""
+"""Read options by their declarations, without typer, whose import would slow the start of a chat."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sakti.actions.spec import Arg, UsageError
 
 
 class _Parser(argparse.ArgumentParser):
-    """A parser whose errors are exceptions."""
+    """A parser that raises its errors."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message[:1].upper()}{message[1:]}. `{self.prog} --help` shows the options.")
 
 
 def read(args: Sequence[Arg], words: Sequence[str], program: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the values of options by name, and the other words. Raises `UsageError`."""
+    """Return the values of options by name, and the remaining words. Raises `UsageError`."""
     parser = _Parser(program, allow_abbrev=False, add_help=False)
     parser.add_argument("words", nargs="*")
     for a in (a for a in args if a.flags):

@@ -1,10 +1,10 @@
-"""Declare the options of the chat's own line, which `sakti run` shares."""
+"""Declare the command-line options of the chat, which `sakti run` shares."""
 
 from __future__ import annotations
 
 from sakti.actions.spec import SET, flag, option
 
-SHELLS = ("bash", "zsh", "fish")  # those that sakti can complete in
+SHELLS = ("bash", "zsh", "fish")  # shells that sakti supports
 
 MODEL = option("-m", "--model", metavar="PROVIDER/NAME", help="Model to use.", offers="providers")
 APPROVAL = option("--approval", metavar="MODE", help="plan, ask, edits or auto; full asks nothing, for containers.",

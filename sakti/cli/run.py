@@ -100,7 +100,7 @@ async def run(
 
 
 def _add_input(prompt: str) -> str:
-    """Add standard input, if it is no terminal, to the prompt. Raises `Refused` without either."""
+    """Add standard input, unless it is a terminal, to the prompt. Raises `Refused` without either."""
     if not sys.stdin.isatty():
         purpose = ", which is added to the prompt" if prompt else ""
         piped = read_input(purpose).decode("utf-8", "replace")
@@ -111,7 +111,7 @@ def _add_input(prompt: str) -> str:
 
 
 def _make_options(chosen: dict[str, Any]) -> Options:
-    """Make the options of the session; limits of a message and the effort are settings of this run."""
+    """Make the options of the session; message limits and effort become settings of this run."""
     limits = {name: chosen.pop(name) for name in _MESSAGE_LIMITS}
     more = [f"agent.{name}={value}" for name, value in limits.items() if value is not None]
     effort, overrides, trust = chosen.pop("effort"), chosen.pop("overrides"), chosen.pop("trust")
@@ -138,7 +138,7 @@ def _check(chosen: Mapping[str, Any]) -> None:
 
 
 def _add_rules(options: Options, rules: list[str]) -> Options:
-    """Add rules to those that allow. Raises `Refused` for one that no tool follows."""
+    """Add rules to the allow rules. Raises `Refused` for a rule that fits no tool."""
     if not rules:
         return options
     names = {tool.rule_name for tool in catalog.list_workspace_tools()}
@@ -162,7 +162,7 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
 
     `chosen` are arguments of `common.make_options`; an empty `resume` shows the threads first.
     """
-    gc.disable()  # until the first picture: modules are made, and nothing of them is garbage
+    gc.disable()  # until the first paint: imports create objects, but no garbage
     if resume:
         _require_thread(resume)
     session = sessions.Session(common.make_options(resume=resume or None, **chosen))
@@ -170,12 +170,12 @@ def open_chat(prompt: str | None, *, resume: str | None, plain: bool, debug: boo
     had_terminal = sys.stdin.isatty()
     code = show_chat(session, plain=plain, prompt=prompt, pick_thread=resume == "")
     if had_terminal:
-        terminal.end_process(code)  # the store is closed, and the shell waits for nothing else
+        terminal.end_process(code)  # the store is closed, so the shell need not wait
     raise SystemExit(code)
 
 
 def _require_thread(name: str) -> None:
-    """Raise `ConfigError` if a name fits no thread, or several, before there is a screen."""
+    """Raise `ConfigError`, before the screen opens, if a name matches no thread or several."""
     here = str(common.find_workspace().resolve())
 
     async def look(store: Store) -> None:
@@ -186,7 +186,7 @@ def _require_thread(name: str) -> None:
 
 
 def show_chat(session: Session, *, plain: bool = False, prompt: str | None = None, pick_thread: bool = False) -> int:
-    """Show `session` in the way that is asked for, or that the terminal can; the exit code."""
+    """Show `session` in the requested or the possible mode; returns the exit code."""
     plain = plain or session.workspace.config.ui.plain
     dumb = os.environ.get("TERM") == "dumb" and sys.stdin.isatty()
     if plain or dumb:
@@ -199,7 +199,7 @@ def show_chat(session: Session, *, plain: bool = False, prompt: str | None = Non
 
 @action(shell="tour", panel=CHAT, json=False)
 async def tour(scope: Scope) -> None:
-    """Take a two-minute tour without a model: answers come from a script, tools and memory are real."""
+    """Take a two-minute tour without a model: the answers are scripted, tools and memory are real."""
     import tempfile
 
     if not (sys.stdin.isatty() and sys.stdout.isatty()):

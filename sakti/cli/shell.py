@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class ShellScope(Scope):
-    """`store` is open where the action said that it needs it; else each question or change opens it once."""
+    """`store` is open if the action declared that it needs it; otherwise each query or change opens it."""
 
     def __init__(self, store: Store | None = None, *, json: bool = False) -> None:
         super().__init__(None, self._say)
@@ -102,7 +102,7 @@ class ShellScope(Scope):
         return common.run_in_store(lambda store: store.write(fn, actor, *args, **kwargs))
 
     def actor(self, name: str | None) -> task_service.Actor:
-        """Return who acts: `--as`, else SAKTI_ACTOR, else the user of the shell."""
+        """Return the actor: `--as`, else SAKTI_ACTOR, else the user of the shell."""
         who = name or os.environ.get("SAKTI_ACTOR") or os.environ.get("USER") or "shell"
         lease_ms = task_service.SHELL_CLAIM_MS
         return task_service.Actor(self.board, f"shell:{who}", self.now(), name=who, lease_ms=lease_ms)
@@ -125,7 +125,7 @@ class ShellScope(Scope):
             await session.current.learn()
         if (
             models == "called" and session.thread and not session.workspace.config.memory.read_only
-        ):  # else the engine says it
+        ):  # otherwise the engine reports it
             await session.close()
             session = make_session(session.thread.id)
             await session.start()
@@ -140,12 +140,12 @@ class ShellScope(Scope):
                 common.say(line)
 
 
-OWN = ("run", "tour")  # commands above the actions: they open a chat
+OWN = ("run", "tour")  # commands that are not actions: they open a chat
 
 
 @functools.cache
 def find_subject(word: str) -> Subject | None:
-    """Return the declarations of `sakti WORD`, None if it is no command."""
+    """Return the declarations of `sakti WORD`; None for an unknown command."""
     if word in OWN:
         return registry.read_subject(importlib.import_module("sakti.cli.run"))
     return registry.find_subject(word) if word.isidentifier() else None
@@ -157,7 +157,7 @@ def list_words() -> list[str]:
 
 
 def explain_unknown(word: str) -> str:
-    """Return the error for a word that is no command, with the nearest one."""
+    """Return the error for an unknown command, with the nearest one."""
     import difflib
 
     near = difflib.get_close_matches(word, list_words(), 1)
@@ -168,7 +168,7 @@ def explain_unknown(word: str) -> str:
 def execute(action: Action, values: dict[str, Any]) -> None:
     """Run an action and print its result.
 
-    Ends in SystemExit if its exit code is not 0. Raises `SaktiError`.
+    Raises SystemExit for an exit code other than 0, and `SaktiError`.
     """
     as_json: bool = values.pop("json", False)
     try:
@@ -190,7 +190,7 @@ def _run(action: Action, values: dict[str, Any], as_json: bool) -> Value | None:
 
 
 def _run_without_loop(work: Coroutine[Any, Any, Value | None]) -> Value | None:
-    """Run what never waits without an event loop, whose import costs more than a question to the board."""
+    """Run a coroutine that never waits without an event loop: importing asyncio would cost more."""
     try:
         work.send(None)
     except StopIteration as e:
@@ -215,7 +215,7 @@ def _show(value: Value | None, as_json: bool) -> None:
 
 
 def _refuse(error: TaskError, as_json: bool) -> NoReturn:
-    """Exit with a refusal of the board; programs read why."""
+    """Exit with a refusal of the board, which is printed as JSON if `as_json`."""
     code = common.USAGE if error.code in ("no_input", "unreadable", "bad_text") else common.FAILED
     if as_json:
         common.say_json({"success": False, "error": error.message, "code": error.code})

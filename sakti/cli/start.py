@@ -1,4 +1,4 @@
-"""Decide what a command line asks for, the chat, one prompt, a command or completion, and run it.
+"""Parse a command line into a chat, one prompt, a command or completion, and run it.
 
 A line that opens the chat or asks one prompt is read here, without typer and without the commands.
 """
@@ -22,7 +22,7 @@ with lazy_imports:
 
 
 class ChatRequest(Struct, frozen=True):
-    """`sakti` without a command: the prompt it starts with, and the values of its options by name."""
+    """`sakti` without a command: its initial prompt, and the values of its options by name."""
 
     prompt: str | None
     values: dict[str, Any]
@@ -35,7 +35,7 @@ class PromptRequest(Struct, frozen=True):
 
 
 class CommandRequest(Struct, frozen=True):
-    """A command with its arguments, or the help of the program."""
+    """A command with its arguments, or the program's help."""
 
     argv: list[str]
 
@@ -51,7 +51,7 @@ Request: TypeAlias = ChatRequest | PromptRequest | CommandRequest | CompletionRe
 
 
 def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
-    """Return what `argv` asks for. Raises `UsageError`.
+    """Return the request of `argv`. Raises `UsageError`.
 
     `sakti "fix the bug"` and `sakti -- fix the bug` start the chat with that prompt; `-p TEXT` is `run TEXT`; `-r`
     alone picks a thread, `-r NAME` resumes one; a single unknown word is an error with suggestions.
@@ -72,7 +72,7 @@ def route(argv: Sequence[str], is_command: Callable[[str], object]) -> Request:
 
 
 def _route_prompt(head: Sequence[str], tail: Sequence[str], at: int) -> Request:
-    """Return what `sakti -p` asks for; the flag is at `at`. Raises `UsageError`."""
+    """Return the request of `sakti -p`; the flag is at index `at`. Raises `UsageError`."""
     if HELP & set(head):
         return CommandRequest(["run", "--help"])
     values, words = option_reader.read(run_command.run.args, [*head[:at], *head[at + 1 :]], "sakti -p")
@@ -82,7 +82,7 @@ def _route_prompt(head: Sequence[str], tail: Sequence[str], at: int) -> Request:
 
 
 def _read_prompt(words: list[str], tail: Sequence[str], is_command: Callable[[str], object]) -> str | None:
-    """Return the prompt that the chat starts with: one quoted argument, or everything behind `--`."""
+    """Return the initial prompt of the chat: one quoted argument, or all words after `--`."""
     if not words:
         return " ".join(tail) or None
     if is_command(words[0]):
@@ -96,7 +96,7 @@ def _read_prompt(words: list[str], tail: Sequence[str], is_command: Callable[[st
 
 
 def run_cli(argv: Sequence[str]) -> None:
-    """Open the chat or run a command; ends in SystemExit with the exit code if that is not 0."""
+    """Open the chat or run a command; raises SystemExit if the exit code is not 0."""
     with common.plain_errors():
         _run(argv)
 

@@ -36,7 +36,7 @@ class Ids(Protocol):
 
 
 class TimeIds:
-    """UUIDv7 strings from a clock, strictly increasing within the process even when the clock is not."""
+    """UUIDv7 strings from a clock, strictly increasing within the process even if the clock jumps back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

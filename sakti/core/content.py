@@ -1,7 +1,7 @@
-"""Read what a file is from its content: the encoding of a text, the kind and size of an image. Pure.
+"""Detect the type of a file from its content: a text's encoding, an image's type and size. Pure.
 
-For a text that is neither UTF-8 nor declares an encoding, charset-normalizer finds the script; the letters of one
-language decide between encodings that it finds equally likely, as cp1250 and cp1252 are for most texts.
+For a text that is not UTF-8 and declares no encoding, charset-normalizer detects the script. Between encodings that
+it considers equally likely, such as cp1250 and cp1252, the alphabets of languages decide.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from sakti.core.lazy import lazy_pattern
 if TYPE_CHECKING:
     from charset_normalizer import CharsetMatch
 
-# By likelihood: of two that decode a text equally well, the first one is used.
+# In order of likelihood: of two that decode a text equally well, the first is used.
 CANDIDATES = (
     *("cp1252", "latin_1", "cp1250", "iso8859_2", "cp1254", "cp1251", "koi8_r", "iso8859_5", "cp866", "cp1253"),
     *("iso8859_7", "cp932", "euc_jp", "gb18030", "big5", "cp949"),
 )
-SAMPLE = 16_384  # bytes of lines that are not ASCII
-CLOSE_COHERENCE, CLOSE_CHAOS = 0.08, 0.09  # from the best match: those not further away are compared
+SAMPLE = 16_384  # maximum bytes of non-ASCII lines in the sample
+CLOSE_COHERENCE, CLOSE_CHAOS = 0.08, 0.09  # maximum distance from the best match of encodings to compare
 # German, French, Spanish, Portuguese, Italian, Nordic, Polish, Czech, Slovak, Hungarian, Romanian, Croatian, Turkish,
 # Catalan
 _ALPHABETS = tuple(
@@ -33,11 +33,11 @@ _ALPHABETS = tuple(
     )
 )
 _SIGN = "[^\\w\\s\0-\x7f¡¿«»“”„‘’‚…–—]"
-_ODD = lazy_pattern(rf"[^\W\d_]{_SIGN}|{_SIGN}[^\W\d_]|(?<=[^\W\d_])[¡¿]")  # a sign within a word
+_ODD = lazy_pattern(rf"[^\W\d_]{_SIGN}|{_SIGN}[^\W\d_]|(?<=[^\W\d_])[¡¿]")  # a symbol within a word
 
 
 def guess_encodings(data: bytes) -> list[str]:
-    """Return the encodings that `data` may be written in, the likeliest first; none of them is certain."""
+    """Return the possible encodings of `data`, likeliest first; none of them is certain."""
     from charset_normalizer import from_bytes
 
     matches = list(from_bytes(_sample(data), cp_isolation=list(CANDIDATES)))
@@ -56,12 +56,12 @@ def _is_close(match: CharsetMatch, best: CharsetMatch) -> bool:
 
 
 def _find_usual_encoding(match: CharsetMatch) -> int:
-    """Return the place of the usual encoding among those that read the sample as this one does."""
+    """Return the rank of the most common encoding that decodes the sample to the same text."""
     return min(CANDIDATES.index(name) for name in match.could_be_from_charset if name in CANDIDATES)
 
 
 def _sample(data: bytes) -> bytes:
-    """Return the first lines that are not ASCII: only they tell encodings apart."""
+    """Return the first non-ASCII lines, since only they distinguish encodings."""
     lines: list[bytes] = []
     size = 0
     for line in data.splitlines(keepends=True):
@@ -80,7 +80,7 @@ def _rank(match: CharsetMatch) -> tuple[float, int, int]:
 
 
 def _measure_alphabet_share(text: str) -> float:
-    """Return the largest share (0 to 1) of letters beyond ASCII that one language's alphabet has."""
+    """Return the largest share (0 to 1) of non-ASCII letters covered by one language's alphabet."""
     counts = Counter(sign for sign in text.lower() if not sign.isascii() and sign.isalpha())
     held = max(sum(n for sign, n in counts.items() if sign in alphabet) for alphabet in _ALPHABETS)
     return round(held / max(1, counts.total()), 2)
@@ -88,16 +88,16 @@ def _measure_alphabet_share(text: str) -> float:
 
 # Anthropic refuses an image of more than 5 MiB, counted in base64; OpenAI takes more.
 LIMIT = 5 * 1024 * 1024 * 3 // 4
-HEAD = 256 * 1024  # bytes in which the size in pixels is looked for
+HEAD = 256 * 1024  # bytes searched for the size in pixels
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _JPEG_SIZES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # start-of-frame markers (ITU T.81, table B.1)
 
 
 def read_image_header(data: bytes) -> tuple[str, int, int] | None:
-    """Read media type, width and height of an image that models take from its first bytes.
+    """Read media type, width and height of a supported image from its first bytes.
 
-    Pixels; 0 where they cannot be read. None for anything else.
+    Sizes are in pixels, 0 if unreadable. Returns None for any other content.
     """
     if data.startswith(_PNG):
         return ("image/png", *_unpack_pair(">II", data, 16))

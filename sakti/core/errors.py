@@ -1,13 +1,13 @@
-"""Errors shown to users: a title, one sentence that says what to do, whether a retry can help."""
+"""Errors shown to users: a title, a sentence that says what to do, and whether a retry may help."""
 
 from __future__ import annotations
 
 
 class SaktiError(Exception):
-    """Base of every error that sakti raises on purpose.
+    """Base of all errors that sakti raises deliberately.
 
     `title` names what failed, `message` says what to do, `code` is stable for programs,
-    `retryable` tells whether the same request may succeed later.
+    `retryable`: the same request may succeed later.
     """
 
     title = "Something went wrong"
@@ -29,11 +29,10 @@ class ConfigError(SaktiError):
     code = "config"
 
 
-# Codes of a `StoreError`: why something could not be written. Trying again helps with the first two and after an error
-# of the disk.
+# Codes of a `StoreError`: reasons for a failed write. A retry may help for the first two and after a disk error.
 NOT_SAVED = ("busy", "full", "io", "damaged", "read_only")
-BLOCKED = "hook"  # the code of an error: a hook did not let a prompt through
-RAN = "ran"  # the code of an error after which the user's own command ran anyway
+BLOCKED = "hook"  # code of an error: a hook blocked a prompt
+RAN = "ran"  # code of an error after which the user's own command still ran
 
 
 class StoreError(SaktiError):
@@ -49,7 +48,7 @@ class ProviderError(SaktiError):
     timeout, no_events, line_too_long, stream_cut, empty, endless, refused.
 
     `server_text` is the server's own text, type and code, unmasked: for decisions only, never shown or stored.
-    `refused_node` is the part of the request's body that it names.
+    `refused_node` is the part of the request's body named by the server.
     `retry_after` is the provider's Retry-After, in seconds. Limits in tokens, if the provider reported them:
     `output_limit` for this answer, `max_output` for any answer of the model, `window` for its context window.
     """

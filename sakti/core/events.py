@@ -1,4 +1,4 @@
-"""Events that leave the core, as one union, for the TUI, headless output, the log and tests.
+"""Events of a session, as one union, for the TUI, headless output, the log and tests.
 
 `to_json` gives the form of `--output stream-json`: `type` is the event's name, fields are snake_case.
 """
@@ -24,7 +24,7 @@ Severity: TypeAlias = Literal["information", "warning", "error"]
 
 
 class ThreadEvent(Struct, frozen=True, kw_only=True):
-    """Event of one thread, whose id the open thread fills in; empty for a notice of the workspace."""
+    """Event of one thread. The open thread fills in its id; it is empty for a workspace notice."""
 
     thread_id: str = ""
 
@@ -51,7 +51,7 @@ class StepStarted(ThreadEvent, frozen=True):
 
 
 class PromptRead(ThreadEvent, frozen=True):
-    """A local model has read `read` of the prompt's `total` tokens and has not answered yet."""
+    """Progress of a local model that has read `read` of the prompt's `total` tokens."""
 
     read: int
     total: int
@@ -78,7 +78,7 @@ class ToolCallDelta(ThreadEvent, frozen=True):
 
 
 class ToolStarted(ThreadEvent, frozen=True):
-    """`own`: the user runs it. A call that is asked about starts with its question."""
+    """Start of a tool call, or of its approval question. `own`: the user runs it."""
 
     call: ToolCallPart
     own: bool = False
@@ -93,9 +93,9 @@ class ToolOutput(ThreadEvent, frozen=True):
 
 
 class ToolFinished(ThreadEvent, frozen=True):
-    """`duration_ms` is the tool's own time, without what an approval took.
+    """End of a tool call. `duration_ms` is the tool's own time, without the wait for approval.
 
-    A call that was denied says so in the result's details: `denied`, why.
+    The details of a denied call's result have the reason as `denied`.
     """
 
     result: ToolResultPart
@@ -103,7 +103,7 @@ class ToolFinished(ThreadEvent, frozen=True):
 
 
 class MessageSaved(ThreadEvent, frozen=True):
-    """Durable message; an answer's text was streamed before as deltas."""
+    """A message was stored; the text of an answer was streamed before as deltas."""
 
     message: Message
 
@@ -115,14 +115,14 @@ class StepFinished(ThreadEvent, frozen=True):
 
 
 class StepDiscarded(ThreadEvent, frozen=True):
-    """Streamed output of this step is void: the step is retried or a processor withheld it."""
+    """The streamed output of this step is void, since it is retried or withheld by a processor."""
 
     step: int
     reason: str
 
 
 class RetryScheduled(ThreadEvent, frozen=True):
-    """Provider failure that is retried in `delay` seconds; Esc cancels the wait."""
+    """A failed model call will be retried in `delay` seconds; Esc cancels the wait."""
 
     attempt: int
     max_attempts: int
@@ -151,8 +151,8 @@ TURN_ENDS: Mapping[str, str] = {
 class TurnFinished(Struct, frozen=True):
     """End of a turn; `text` is the final answer.
 
-    Where status is not "answered", `error` is a sentence for people and `error_code` its stable name. `metadata` is
-    what processors added, by message id, or what a guardrail told with its reason.
+    If status is not "answered", `error` is a sentence for people and `error_code` its stable name. `metadata` comes
+    from processors, by message id, or from a guardrail with its reason.
     """
 
     thread_id: str
@@ -167,12 +167,12 @@ class TurnFinished(Struct, frozen=True):
 
     @property
     def keeps_answer(self) -> bool:
-        """Return whether a part of an answer is stored, if the turn failed."""
+        """Return whether a failed turn stored part of an answer."""
         return bool(self.text or self.steps) and self.error_code not in NOT_SAVED
 
     @property
     def in_words(self) -> str:
-        """Name how a turn ended, with its error; "" for an answer."""
+        """Describe the end of a turn with its error; "" for an answer."""
         title = to_one_line(self.error_title or TURN_ENDS.get(self.status, ""), 100)
         return f"{title}: {sanitize_text(self.error)}" if self.error else title
 
@@ -191,7 +191,7 @@ class CardOption(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CardQuestion(Struct, frozen=True, forbid_unknown_fields=True):
-    """Question of `ask_user`; `header` names it in few words, `multiple`: several options may be chosen."""
+    """Question of `ask_user`; `header` is a short name, `multiple`: several options may be chosen."""
 
     question: Annotated[str, Meta(min_length=1, max_length=2_000)]
     header: Annotated[str, Meta(min_length=1, max_length=20)]
@@ -200,7 +200,7 @@ class CardQuestion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class FreeQuestion(CardQuestion, frozen=True):
-    """Question whose answer the user writes; an empty one chooses the first option, if there is one."""
+    """Question with a written answer; an empty answer chooses the first option, if there is one."""
 
     default: str = ""
 
@@ -216,11 +216,11 @@ class CardAnswer(Struct, frozen=True):
 class ApprovalRequested(ThreadEvent, frozen=True):
     """Tool call that waits for the user's approval.
 
-    `reason` says why it asks, `target` what will run or change, `diff` is a unified diff for edits, `rule` the rule
-    that a grant for more than this call would follow; `call_id` is the call's. `is_edit`: the approval mode `edits`
+    `reason`: why it asks; `target`: the command or file; `diff`: a unified diff for edits; `rule`: the rule that a
+    lasting grant would save; `call_id`: the id of the call. `is_edit`: the approval mode `edits`
     would allow it. `questions` are those of `ask_user`, which the user answers instead of allowing a call.
-    `agent` names the child that asks, with its goal, "" for the thread itself. `later` names the calls
-    behind it that will ask, too, with their targets.
+    `agent` names the child that asks, with its goal; "" for the thread itself. `later` lists the
+    following calls that will also ask, with their targets.
     """
 
     id: str
@@ -243,12 +243,12 @@ class ApprovalRequested(ThreadEvent, frozen=True):
 
     @property
     def is_plan(self) -> bool:
-        """Return whether it is a plan, as Markdown in `target`, that waits for approval."""
+        """Return whether it asks to approve a plan, which is Markdown in `target`."""
         return self.tool == "present_plan"
 
     @property
     def is_card(self) -> bool:
-        """Return whether a special card answers it."""
+        """Return whether it is shown as a card."""
         return bool(self.questions) or self.is_plan
 
 
@@ -257,8 +257,8 @@ class ApprovalAnswer(Struct, frozen=True):
 
     `grant`: how far it goes; `edited` replaces the command in question; `note` goes to the agent with a refusal.
     `is_judged`: rules or the approval mode answered, not the user. `answers` are those to the questions of a card.
-    Of a plan that is approved: the approval `mode` from now on, and whether it is done in a `fresh` thread; `edited` is
-    its Markdown as the user changed it.
+    For an approved plan: the approval `mode` from now on, whether it runs in a `fresh` thread, and its Markdown as
+    `edited` by the user.
     """
 
     approved: bool
@@ -281,8 +281,8 @@ class ApprovalResolved(ThreadEvent, frozen=True):
 class SideQuestion(ThreadEvent, frozen=True):
     """Question asked beside the thread, and its answer.
 
-    `text` is the next piece of the answer while it is "answering" (an empty one: the answer begins, or begins again),
-    then the complete answer, or why there is none.
+    While "answering", `text` is the next piece of the answer; an empty piece starts the answer, or restarts it. At the
+    end, `text` is the complete answer, or the reason why there is none.
     """
 
     question: str
@@ -315,10 +315,10 @@ class AgentStarted(ThreadEvent, frozen=True):
 
 
 class AgentProgress(ThreadEvent, frozen=True):
-    """Progress of a running child, at most four a second.
+    """Progress of a running child, sent at most four times a second.
 
-    `activity` is what it does now; tokens of its window and their threshold, cost and time since its start. `calls` are
-    its last ones in a line each.
+    Carries the current `activity`, the tokens and threshold of its window, the cost, the time since its start, and the
+    last `calls`, one line each.
     """
 
     child_id: str
@@ -333,7 +333,7 @@ class AgentProgress(ThreadEvent, frozen=True):
 
 
 class AgentFinished(ThreadEvent, frozen=True):
-    """End of a child: `quotes` of its report, those `verified` on the disk, and its marks in words."""
+    """End of a child: the number of `quotes` in its report and of `verified` ones, and its marks."""
 
     child_id: str
     call_id: str
@@ -367,7 +367,7 @@ class JobsChanged(ThreadEvent, frozen=True):
 
 
 class McpServerChanged(Struct, frozen=True):
-    """An MCP server changed its state; `tools` counts those it offers, `error` says why it failed."""
+    """An MCP server changed its state; `tools` counts its tools, `error` is the reason of a failure."""
 
     name: str
     state: str
@@ -383,7 +383,7 @@ class StoreWaiting(Struct, frozen=True):
 
 
 class Notice(ThreadEvent, frozen=True):
-    """One line for the user that belongs to no message."""
+    """A line for the user that belongs to no message."""
 
     severity: Severity
     title: str
@@ -412,7 +412,7 @@ class BufferedReflection(Struct, frozen=True):
 
 
 class Backlog(Struct, frozen=True):
-    """Work that observation still has to do in the background.
+    """Background work left for observation.
 
     Tokens of messages, model calls, and the estimated cost in US dollars (None: the price is unknown).
     """
@@ -424,11 +424,11 @@ class Backlog(Struct, frozen=True):
 
 
 class MemoryStatus(Struct, frozen=True):
-    """State of the memory windows, sent once a step and whenever background work starts or ends.
+    """State of the memory windows, sent at each step and when background work starts or ends.
 
     `reason`: why this Observer was chosen. `retry_at`: latest time at which a failed observation is tried again (Unix
     ms); new messages bring it forward. `phase`: what observation does now (`sakti.memory.phases.Phase`). `unsent`
-    and `unsent_observations`: tokens of both windows that the next request has no room for.
+    and `unsent_observations`: tokens of both windows that do not fit into the next request.
     """
 
     name = "data-om-status"
@@ -454,7 +454,7 @@ class MemoryStatus(Struct, frozen=True):
 
 
 class StaleLeases(Struct, frozen=True):
-    """Background work on memory that ended with its window and is repeated when it is due.
+    """Background memory work that ended with its window and will be repeated when due.
 
     `kinds` are those of the leases that were cleared; `owner` is host:pid; `started_at` in Unix ms.
     """
@@ -470,7 +470,7 @@ class StaleLeases(Struct, frozen=True):
 class MemoryOperation(ThreadEvent, frozen=True):
     """Common data of every event of an observation, a reflection or a buffering.
 
-    `kind` is the event's last part (start, end, failed); `fields` are those the specification names for it.
+    `kind` is the last part of the event's name (start, end, failed); `fields` are defined by the specification.
     """
 
     operation: Literal["observation", "buffering"]
@@ -501,11 +501,11 @@ class MemoryActivation(ThreadEvent, frozen=True):
 
 
 class CompactionFinished(ThreadEvent, frozen=True):
-    """Result card of /compact.
+    """Result of /compact.
 
-    Token counts before and after cover raw messages and log together. `gone_tokens` are of the messages that were
-    removed, `kept_tokens` of those that stay raw, `pinned` counts lines of the log, `doubtful` new lines that claim
-    what their source does not have. `undone` after an undo; `stopped`: the user ended it, and its finished part holds.
+    Token counts before and after cover raw messages and log together. `gone_tokens` count the removed
+    messages, `kept_tokens` those that stay raw; `pinned` counts lines of the log, `doubtful` the new lines that their
+    source does not support. `undone`: after an undo; `stopped`: the user stopped it, and the finished part is kept.
     """
 
     record_id: str
@@ -533,12 +533,12 @@ Event: TypeAlias = (
 
 
 def get_thread_id(event: Event) -> str:
-    """Return the id of an event's thread, "" for an event of the workspace."""
+    """Return the id of an event's thread; "" for a workspace event."""
     return "" if isinstance(event, ModelChanged | TasksChanged | McpServerChanged | StoreWaiting) else event.thread_id
 
 
 def assign_thread(event: Event, thread_id: str) -> Event:
-    """Return the event with the id of its thread, if it has none yet."""
+    """Return the event with a thread id, unless it already has one."""
     if isinstance(event, ThreadEvent) and not event.thread_id:
         return replace(event, thread_id=thread_id)
     return event

@@ -1,4 +1,4 @@
-"""Open URLs that a model, a page or a server names: the one HTTP client outside of the providers.
+"""HTTP client for URLs named by a model, a page or a server; providers have their own clients.
 
 A host is resolved once, each of its addresses is checked, and the connection goes to a checked address. Importing this
 module imports httpx2; import it inside the function that needs it.
@@ -30,16 +30,16 @@ Connect = Callable[[str, int, float | None], Awaitable[httpcore2.AsyncNetworkStr
 MOST_REDIRECTS = 5
 CONNECT_S = 10.0
 USER_AGENT = f"sakti/{__version__}"
-_MOST_ADDRESSES = 8  # of a name that are tried
+_MOST_ADDRESSES = 8  # maximum addresses tried per name
 _REDIRECTS = (301, 302, 303, 307, 308)
-_GZIP_OR_ZLIB = 47  # zlib's window bits that detect either header
+_GZIP_OR_ZLIB = 47  # zlib's window bits for detecting either header
 
 
 class HttpLimits(Struct, frozen=True):
     """Limits of one caller.
 
-    `seconds` until an answer is complete; `size` of its body in bytes, decompressed. The hosts named in `private` may
-    have local and private addresses; all others must have public ones.
+    `seconds`: until the response is complete; `size`: bytes of its decompressed body. Hosts in `private` may have local
+    and private addresses; all others must have public ones.
     """
 
     seconds: float = 20.0
@@ -48,7 +48,7 @@ class HttpLimits(Struct, frozen=True):
 
 
 class HttpAnswer(Struct, frozen=True):
-    """Complete answer.
+    """Complete response.
 
     The names of `headers` are in lower case; `redirect` is the next URL, if it was not followed.
     """
@@ -61,7 +61,7 @@ class HttpAnswer(Struct, frozen=True):
 
 
 async def connect(address: str, port: int, timeout: float | None) -> httpcore2.AsyncNetworkStream:
-    """Connect to an address, without a look-up. Raises httpcore2.ConnectError or ConnectTimeout."""
+    """Connect to an address without a DNS look-up. Raises httpcore2.ConnectError or ConnectTimeout."""
     backend = cast("httpcore2.AsyncNetworkBackend", httpcore2.AnyIOBackend())
     return await backend.connect_tcp(address, port, timeout)
 
@@ -81,7 +81,7 @@ class CheckedBackend(httpcore2.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
         addresses = await self._find_addresses(host, port)
-        for address in addresses[:-1]:  # one without a route may never answer: the last gets the rest of the time
+        for address in addresses[:-1]:  # an unreachable address may never answer; the last one gets the remaining time
             try:
                 return await self._connect(address, port, (timeout or CONNECT_S) / len(addresses))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
@@ -108,7 +108,7 @@ class _DirectTransport(httpx2.AsyncHTTPTransport):
 
 
 class _BoundedStream(httpx2.AsyncByteStream):
-    """Body of an answer that ends with an error behind its limit."""
+    """Response body that raises an error when it exceeds its limit."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, limit: int) -> None:
         self._stream, self._limit = stream, limit
@@ -126,7 +126,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
 
 class CheckedTransport(httpx2.AsyncBaseTransport):
-    """Transport that checks each request's URL and address, and bounds each answer.
+    """Transport that checks the URL and address of each request, and limits each response.
 
     With a proxy of the environment the proxy resolves names, so only names and literal addresses are checked.
     """
@@ -163,10 +163,10 @@ class CheckedTransport(httpx2.AsyncBaseTransport):
 def make_client(
     limits: HttpLimits, headers: Mapping[str, str] | None = None, auth: httpx2.Auth | None = None
 ) -> httpx2.AsyncClient:
-    """Make a client of httpx2 over the checked transport, for libraries that want one (the MCP SDK).
+    """Make an httpx2 client over the checked transport, for libraries that need one (the MCP SDK).
 
-    It follows no redirects; a library that does sends each hop through the same checks. Bodies are not compressed, so
-    that the limit holds for what arrives. A refused address raises HttpError from the request.
+    It follows no redirects; if the library does, each hop passes the same checks. Bodies are not compressed, so that
+    the limit applies to the received bytes. A refused address raises HttpError from the request.
     """
     return httpx2.AsyncClient(
         transport=CheckedTransport(limits),
@@ -178,7 +178,7 @@ def make_client(
 
 
 class HttpClient(Struct, frozen=True):
-    """Client for complete answers, without cookies and without credentials of the user."""
+    """Client for complete responses, without cookies or the user's credentials."""
 
     limits: HttpLimits = field(default_factory=HttpLimits)
     resolve: Resolve = network.resolve_host
@@ -213,7 +213,7 @@ class HttpClient(Struct, frozen=True):
     async def send(
         self, method: str, url: str, headers: Mapping[str, str] | None = None, content: bytes = b""
     ) -> HttpAnswer:
-        """Send one request and read its answer; follows no redirect. Raises HttpError."""
+        """Send one request and read the response; follows no redirect. Raises HttpError."""
         target = parse_url(url, self.limits.private)
         sent = {"User-Agent": USER_AGENT, "Accept-Encoding": "gzip", **(headers or {})}
         timeouts = httpx2.Timeout(CONNECT_S, read=self.limits.seconds).as_dict()
@@ -233,7 +233,7 @@ class HttpClient(Struct, frozen=True):
         return HttpAnswer(target.url, response.status_code, answered, body)
 
     async def _read_body(self, response: httpx2.Response) -> bytes:
-        """Read a body, decompressed by pieces that never exceed the limit. Raises HttpError."""
+        """Read a body, decompressing pieces that never exceed the limit. Raises HttpError."""
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
         if encoding not in ("identity", "gzip", "x-gzip", "deflate"):
             raise HttpError(
@@ -269,7 +269,7 @@ def explain_failure(host: str, error: BaseException) -> str:
 
 
 def _make_connection_error(host: str, error: Exception) -> HttpError:
-    """Describe why a host could not be reached."""
+    """Make the error for a host that could not be reached."""
     why = str(error) or type(error).__name__
     cause: BaseException | None = error
     while cause is not None:

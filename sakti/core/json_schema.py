@@ -11,12 +11,12 @@ from typing import Any, cast
 
 from sakti.core.text import to_one_line
 
-LIMIT = 10.0  # seconds for a check with patterns, which may backtrack without end: a process of its own makes it
+LIMIT = 10.0  # seconds for a check with patterns, which may backtrack endlessly and so run in a separate process
 _PATTERNS = frozenset({"pattern", "patternProperties"})
 
 
 class UnusableSchema(ValueError):
-    """A schema that nothing can be checked against; the text says why, as the end of a sentence."""
+    """A schema that cannot be used for validation; the text gives the reason as the end of a sentence."""
 
 
 def check_schema(schema: Any) -> None:
@@ -31,10 +31,10 @@ def check_schema(schema: Any) -> None:
 
 
 def find_violations(value: Any, schema: Any) -> list[tuple[str, str]]:
-    """Return the places where `value` violates `schema`, as JSON path and text, by path.
+    """Return the violations of `schema` in `value` as (JSON path, text), ordered by path.
 
-    Raises `UnusableSchema` where the schema refers to what is not in it, its patterns take longer than `LIMIT`, or it
-    cannot be checked.
+    Raises `UnusableSchema` if the schema has external references, its patterns take longer than `LIMIT` seconds, or the
+    check fails.
     """
     if not _has_patterns(schema):
         return list(_iter_violations(value, schema))
@@ -53,11 +53,11 @@ def find_violations(value: Any, schema: Any) -> list[tuple[str, str]]:
 
 def _iter_violations(value: Any, schema: Any) -> Iterator[tuple[str, str]]:
     best_match, referencing = _import_library("jsonschema.exceptions").best_match, _import_library("referencing")
-    # an empty registry: nothing is fetched from an address that a schema names
+    # an empty registry: no reference of a schema is fetched
     validator = _import_library("jsonschema.validators").validator_for(schema)(schema, registry=referencing.Registry())
     try:
         for error in sorted(validator.iter_errors(value), key=lambda e: e.json_path):
-            nearest = best_match([error])  # of "not valid under any of the given schemas" the part that is nearest
+            nearest = best_match([error])  # the most relevant part of "not valid under any of the given schemas"
             yield nearest.json_path, to_one_line(nearest.message, 300)
     except _import_library("referencing.exceptions").Unresolvable as e:
         raise UnusableSchema(f"refers to {e.ref}, which is not in it") from e
@@ -81,11 +81,11 @@ def _has_patterns(schema: Any) -> bool:
 
 
 def _import_library(name: str) -> Any:
-    """Import a module of jsonschema, which has no types, when a schema is used."""
+    """Import a module of jsonschema, which is untyped, when a schema is used."""
     return importlib.import_module(name)
 
 
-# --- the process that checks with patterns ---------------------------------------------------------------------------
+# --- the process for checks with patterns ---------------------------------------------------------------------------
 
 _UNUSABLE = 3
 

@@ -1,8 +1,8 @@
-"""Execute imported modules, compile patterns and compute attributes at their first use.
+"""Defer executing modules, compiling patterns and computing attributes to their first use.
 
-`lazy_imports` is a context: modules of this package that are imported in it are executed when they are first used. A
-missing file is an error at once, what its execution raises comes with the first use. `importlib.util.LazyLoader` shows
-a second thread a module that is half executed (Python 3.11); here that thread waits.
+`lazy_imports` is a context manager: modules of this package that are imported in it are executed at their first use. A
+missing file is an error at once; errors of its execution are raised at the first use. `importlib.util.LazyLoader` shows
+a second thread a half-executed module (Python 3.11); here that thread waits.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, Generic, TypeVar, cast, overload
 
-# What the import system asks of a module that it only passes.
+# Attributes that the import system reads without using the module.
 _PLACE = frozenset(
     ("__class__", "__name__", "__spec__", "__path__", "__file__", "__cached__", "__loader__", "__package__")
 )
 
 
 class LazyModule(ModuleType):
-    """A module that is executed by the first thread that uses a name of it; others wait for that thread."""
+    """A module that is executed by the first thread that uses one of its names; other threads wait."""
 
     def __getattribute__(self, name: str) -> Any:
         if name not in _PLACE:
@@ -34,7 +34,7 @@ class LazyModule(ModuleType):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name not in _PLACE and not isinstance(value, ModuleType):
-            load(self)  # executed later, it would undo this
+            load(self)  # executing the module later would undo this
         ModuleType.__setattr__(self, name, value)
 
 
@@ -50,7 +50,7 @@ def _import_child(package: ModuleType, name: str) -> ModuleType | None:
 
 
 def load(module: ModuleType) -> None:
-    """Execute a module that is still lazy. Raises what its file raises; the next use tries again."""
+    """Execute a module that is still lazy. Errors of its file propagate; the next use tries again."""
     pending = module.__spec__.loader_state if type(module) is LazyModule and module.__spec__ is not None else None
     if isinstance(pending, _Pending):
         pending.execute(module)
@@ -59,7 +59,7 @@ def load(module: ModuleType) -> None:
 class _Pending:
     """The loader of one lazy module.
 
-    Locks are taken in the order of imports, which has no circle, so that two threads never wait for each other.
+    Locks are taken in import order, which has no cycles, so that threads cannot deadlock.
     """
 
     def __init__(self, loader: Any) -> None:
@@ -68,10 +68,10 @@ class _Pending:
         self._running = False
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Return None: the import system creates a plain module, which `exec_module` makes lazy."""
+        """Return None, so that the import system creates a plain module, which `exec_module` makes lazy."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Execute nothing yet: this is what an import statement calls."""
+        """Make the module lazy instead of executing it; called by an import statement."""
         spec = module.__spec__
         assert spec is not None
         spec.loader_state, spec.loader, module.__loader__ = self, self._loader, self._loader
@@ -80,7 +80,7 @@ class _Pending:
     def execute(self, module: ModuleType) -> None:
         with self._lock:
             if self._running or type(module) is not LazyModule:
-                return  # this very thread executes it, or another has
+                return  # this thread is executing it, or another one has
             was_active, lazy_imports.active, self._running = lazy_imports.active, False, True
             try:
                 self._loader.exec_module(module)
@@ -90,7 +90,7 @@ class _Pending:
 
 
 class _LazyImports(threading.local):
-    """A context in which this thread's imports are lazy, and the finder that makes them so."""
+    """Context manager that makes this thread's imports lazy, and their finder."""
 
     active = False
 
@@ -118,7 +118,7 @@ V = TypeVar("V")
 
 
 class once(Generic[T, V]):
-    """Property that is computed once for each object, and kept in its `__dict__`."""
+    """Property that is computed once per object and kept in its `__dict__`."""
 
     def __init__(self, compute: Callable[[T], V]) -> None:
         self._compute = compute
@@ -148,14 +148,14 @@ class _LazyPattern:
     def __getattr__(self, name: str) -> Any:
         source = self._source if isinstance(self._source, str) else self._source()
         attribute = getattr(re.compile(source, self._flags), name)
-        self.__dict__[name] = attribute  # the next look-up does not come here
+        self.__dict__[name] = attribute  # later look-ups bypass this method
         return attribute
 
 
 def lazy_pattern(source: str | Callable[[], str], flags: int = 0) -> re.Pattern[str]:
-    """Return what `re.compile(source, flags)` returns, compiled at its first use.
+    """Return a pattern like `re.compile(source, flags)`, compiled at its first use.
 
-    A callable `source` is called then. The result has the methods and attributes of a pattern; functions of `re` do not
-    take it. A mistake in `source` is found at the first use.
+    A callable `source` is called then. The result has the methods and attributes of a pattern, but functions of `re` do
+    not accept it. Errors in `source` are raised at the first use.
     """
     return cast("re.Pattern[str]", _LazyPattern(source, flags))

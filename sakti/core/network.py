@@ -1,4 +1,4 @@
-"""Decide which hosts and URLs may be reached, and how: through which proxy, with which certificates."""
+"""Decide which hosts and URLs may be reached, and with which proxy and certificates."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
 def build_client_options(url: str) -> dict[str, Any]:
     """Return the arguments of an httpx2 client for `url`.
 
-    The proxy is chosen here and not by httpx2, so that an error message can name the proxy that was really used.
+    The proxy is chosen here and not by httpx2, so that error messages can name the proxy that was used.
     Raises ProviderError: certificate if a variable names certificates that cannot be read, proxy for a kind of proxy
     that is not supported.
     """
@@ -64,20 +64,20 @@ def find_proxy(url: str) -> str:
     proxy = proxies.get(target.scheme) or proxies.get("all") or ""
     if not proxy or is_loopback(url) or _is_excluded(host, port, proxies.get("no", "")):
         return ""
-    if "no" not in proxies and urllib.request.proxy_bypass(host):  # the settings of macOS and Windows
+    if "no" not in proxies and urllib.request.proxy_bypass(host):  # system settings of macOS and Windows
         return ""
     return _complete_proxy(proxy)
 
 
 def _complete_proxy(proxy: str) -> str:
-    """Return the address of a proxy in the form that the client knows."""
-    if proxy.startswith("socks://"):  # the desktop's way to write it
+    """Return the address of a proxy in the form that the client accepts."""
+    if proxy.startswith("socks://"):  # the desktop's notation
         return proxy.replace("socks", "socks5", 1)
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
 def _is_excluded(host: str, port: int, no_proxy: str) -> bool:
-    """Return whether NO_PROXY lists a host: by name, domain, address or network, some with a port."""
+    """Return whether NO_PROXY lists a host, by name, domain, address or network; a port is optional."""
     return any(_is_named(host, port, entry.strip().lower()) for entry in no_proxy.split(","))
 
 
@@ -98,7 +98,7 @@ def _is_named(host: str, port: int, entry: str) -> bool:
 def get_tls_context(url: str, env: Mapping[str, str] = environ) -> ssl.SSLContext:
     """Return the TLS context for `url`. Reading the certificates takes 50 ms, so it is done once.
 
-    Plain HTTP to this machine needs none; if such a server redirects to HTTPS, its certificate is refused.
+    Plain HTTP to this machine needs none; if such a server redirects to HTTPS, its certificate is rejected.
     Raises ProviderError (certificate) if a variable names certificates that cannot be read.
     """
     if url.startswith("http:") and is_loopback(url):
@@ -125,7 +125,7 @@ def _make_tls_context(*_paths: str | None) -> ssl.SSLContext:
 
 
 async def resolve_host(name: str, port: int) -> Sequence[str]:
-    """Return the addresses of a name, as this machine resolves it. Raises `OSError`."""
+    """Resolve a name to its addresses with this machine's resolver. Raises `OSError`."""
     infos = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in infos))
 
@@ -134,21 +134,21 @@ USUAL_PORTS = (80, 443)
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _LONGEST_URL = 8_000
 _FORBIDDEN = re.compile(r"[\x00-\x20\x7f\\\ud800-\udfff]")
-_UNESCAPED = "/?%:@!$&'()*+,;=~[]|"  # signs of a path and a query that stay as they are
+_UNESCAPED = "/?%:@!$&'()*+,;=~[]|"  # characters of a path and a query that are not escaped
 _NUMBER = re.compile(r"0x[0-9a-f]*|[0-9]+")  # a last label that makes a host name an IPv4 address
 _LOCAL_NAMES = ("localhost.localdomain", "ip6-localhost", "ip6-loopback")
 _LABEL = r"(?!-)[a-z0-9_-]{1,63}(?<!-)"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
-_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # IPv4 addresses in IPv6, by NAT64
-_UNICAST = ipaddress.ip_network("2000::/3")  # the IPv6 addresses of the internet
-# Not of the internet, although not every version of `ipaddress` says so: protocols, relays of 6to4, documentation.
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # IPv4 addresses embedded in IPv6 (NAT64)
+_UNICAST = ipaddress.ip_network("2000::/3")  # public IPv6 addresses
+# Not public, although some versions of `ipaddress` disagree: protocols, 6to4 relays, documentation.
 _OTHERS = tuple(map(ipaddress.ip_network, ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20")))
-_DIFFERENT = frozenset("ßẞςΣ\u200c\u200d")  # the older and the newer IDNA make different names of these
+_DIFFERENT = frozenset("ßẞςΣ\u200c\u200d")  # IDNA 2003 and 2008 encode these differently
 _TRANSLATED_LOCALLY = ipaddress.ip_network("64:ff9b:1::/48")
 
 
 class NetworkHost(NamedTuple):
-    """A host as a rule or a command names it: `port` None for the usual ones."""
+    """A host as written in a rule or a command; `port` is None for the default ports."""
 
     name: str
     port: int | None = None
@@ -164,8 +164,8 @@ def _is_port(text: str) -> bool:
 def parse_host(text: str) -> NetworkHost | None:
     """Read `example.org`, `*.example.org` or `example.org:8443`; None for anything else.
 
-    A name is compared in lower case, as it is resolved (IDNA), without the dot at its end. One that programs resolve
-    differently has to be written as it is resolved (xn--…).
+    Names are compared in lower case, IDNA-encoded, without a trailing dot. A name that programs encode differently must
+    be written in its encoded form (xn--…).
     """
     if not _DIFFERENT.isdisjoint(text):
         return None
@@ -185,7 +185,7 @@ def parse_host(text: str) -> NetworkHost | None:
 def is_allowed(entries: Iterable[str], name: str, port: int) -> bool:
     """Return whether one of `entries` covers a host at a port.
 
-    Complete labels are compared; `*.` covers one or more before them.
+    Entire labels are compared; `*.` stands for one or more labels.
     """
     host = parse_host(name)
     if host is None or host.port is not None or "*" in host.name:
@@ -202,7 +202,7 @@ def _covers(entry: NetworkHost, name: str, port: int) -> bool:
 
 
 def find_uncovered(wanted: Iterable[str], allowed: Collection[str]) -> list[str]:
-    """Return those hosts of `wanted` that `allowed` does not cover."""
+    """Return the hosts in `wanted` that `allowed` does not cover."""
     out: list[str] = []
     for text in wanted:
         host = parse_host(text)
@@ -215,14 +215,14 @@ def find_uncovered(wanted: Iterable[str], allowed: Collection[str]) -> list[str]
 
 
 def _get_embedded_address(ip: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
-    """Return the IPv4 address that is reached by `ip`: mapped, by 6to4, or translated."""
+    """Return the IPv4 address embedded in `ip`: mapped, 6to4 or NAT64."""
     if ip in _TRANSLATED:
         return ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF)
     return ip.sixtofour if ip.ipv4_mapped is None else ip.ipv4_mapped
 
 
 def is_public(address: str) -> bool:
-    """Return whether an address belongs to the public internet: none of this machine and its networks."""
+    """Return whether an address is on the public internet, not on this machine or its networks."""
     try:
         ip = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -241,7 +241,7 @@ def is_public(address: str) -> bool:
 
 
 class Target(NamedTuple):
-    """Checked URL, without its fragment; `host` as it is resolved, IPv6 without brackets."""
+    """Checked URL without fragment; `host` is IDNA-encoded, IPv6 without brackets."""
 
     url: str
     scheme: str
@@ -250,12 +250,12 @@ class Target(NamedTuple):
 
     @property
     def rule_host(self) -> str:
-        """Return the host as rules name it: with its port, unless that is a usual one."""
+        """Return the host as written in rules, with its port unless that is a default one."""
         return self.host if self.port in USUAL_PORTS else f"{self.host}:{self.port}"
 
 
 def parse_url(text: str, private: Sequence[str] = ()) -> Target:
-    """Check an absolute URL as far as that goes without a look-up. Raises HttpError."""
+    """Check an absolute URL without a DNS look-up. Raises HttpError."""
     text = text.strip()
     if len(text) > _LONGEST_URL or _FORBIDDEN.search(text):
         raise HttpError("The URL is too long or contains spaces, backslashes or control characters.", code="address")
@@ -275,7 +275,7 @@ def parse_url(text: str, private: Sequence[str] = ()) -> Target:
 
 
 def _make_target(parts: SplitResult, host: str, port: int) -> Target:
-    """Rebuild a URL, so that every later reader finds the host that was checked."""
+    """Rebuild a URL, so that every later parser sees the checked host."""
     shown = f"[{host}]" if ":" in host else host
     where = shown if port == _DEFAULT_PORTS[parts.scheme] else f"{shown}:{port}"
     path = quote(parts.path or "/", safe=_UNESCAPED)
@@ -284,7 +284,7 @@ def _make_target(parts: SplitResult, host: str, port: int) -> Target:
 
 
 def _parse_host(name: str, is_bracketed: bool) -> str:
-    """Return a host as it is resolved; addresses in any notation in their usual form. Raises HttpError."""
+    """Return a host as it is resolved, with addresses in canonical form. Raises HttpError."""
     invalid = HttpError(f"{to_one_line(name, 100)!r} is not a host name.", code="address")
     if is_bracketed:
         try:
@@ -306,7 +306,7 @@ def _parse_host(name: str, is_bracketed: bool) -> str:
 
 
 def _is_local(host: str) -> bool:
-    """Return whether a host is of this machine or its networks, as far as its text tells."""
+    """Return whether the text of a host names this machine or its networks."""
     if host == "localhost" or host.endswith(".localhost") or host in _LOCAL_NAMES:
         return True
     try:
@@ -317,6 +317,6 @@ def _is_local(host: str) -> bool:
 
 
 def make_private_refusal(host: str) -> HttpError:
-    """Return the error for a host of this machine or its networks."""
+    """Return the error for a host on this machine or its networks."""
     what = f"{host} is a local or private address, which is not opened."
     return HttpError(f"{what} For a server on this machine, use bash with curl.", code="address")

@@ -47,7 +47,7 @@ def _choose_home(variable: str, usual: str, kind: str) -> Path:
     xdg_folder = Path(os.environ.get(variable) or Path.home() / usual) / "sakti"
     if sys.platform not in ("darwin", "win32") or os.environ.get(variable) or xdg_folder.is_dir():
         return xdg_folder
-    import platformdirs  # only there: it would cost a command of a tenth of a second a tenth of that
+    import platformdirs  # imported only there: it takes 10 ms, a tenth of a short command
 
     places: dict[str, Path] = {
         "config": platformdirs.user_config_path("sakti", appauthor=False),
@@ -58,7 +58,7 @@ def _choose_home(variable: str, usual: str, kind: str) -> Path:
 
 
 def iter_folders(kind: str) -> Iterator[Path]:
-    """Yield the existing folders that hold `kind` ("prompts" or "themes"), the one with precedence first."""
+    """Yield the existing folders of `kind` ("prompts" or "themes") in order of precedence."""
     for folder in (config_home() / kind, PACKAGE / "resources" / kind, PACKAGE.parent / kind):
         if folder.is_dir():
             yield folder
@@ -68,7 +68,7 @@ def iter_folders(kind: str) -> Iterator[Path]:
 def read_prompt(name: str) -> str:
     """Return the stripped text of `prompts/<file>.md`, or of its part `<!-- part -->` for `file#part`.
 
-    A part in the user's own file overrides the installed one. Raises FileNotFoundError for an unknown name, and
+    A part in the user's own file overrides the installed part. Raises FileNotFoundError for an unknown name, and
     `ConfigError` for a file that cannot be read as text.
     """
     file, _, part = name.partition("#")
@@ -85,13 +85,13 @@ def has_prompt(name: str) -> bool:
 
 
 def list_modes() -> tuple[str, ...]:
-    """Return the name of every mode that has a file."""
+    """Return the names of all modes that have a file."""
     files = (p for folder in iter_folders("prompts") for p in (folder / "modes").glob("*.md") if p.is_file())
     return tuple(sorted({p.stem for p in files}))
 
 
 def list_themes() -> tuple[str, ...]:
-    """Return the name of every theme that has a file."""
+    """Return the names of all themes that have a file."""
     return tuple(sorted({p.stem for folder in iter_folders("themes") for p in folder.glob("*.toml")}))
 
 
@@ -101,7 +101,7 @@ def fill_prompt(name: str, **values: str) -> str:
 
 
 def _split_parts(path: Path) -> dict[str, str]:
-    """Split a prompt file into its parts by name; "" is the text before the first. Raises `ConfigError`."""
+    """Split a prompt file into its parts by name; "" is the text before them. Raises `ConfigError`."""
     if not path.is_file():
         return {}
     try:
@@ -111,11 +111,11 @@ def _split_parts(path: Path) -> dict[str, str]:
     except OSError as e:
         raise ConfigError(f"{path} cannot be read ({e.strerror}).") from e
     parts = {name: text.strip() for name, text in zip(rest[::2], rest[1::2], strict=True)}
-    # a custom file that only has named parts keeps the text before them, of a mode its tools and its limits
+    # if a custom file has only named parts, the installed text before them applies: a mode's tools and limits
     return parts if rest and not head.strip() else {"": head.strip(), **parts}
 
 
-# Folders of the system count even where the workspace holds them.
+# System folders are searched even if the workspace contains them.
 _SYSTEM = frozenset({"/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin", "/bin", "/sbin"})
 _ENDS = ("", ".exe") if os.name == "nt" else ("",)
 
@@ -123,14 +123,14 @@ _ENDS = ("", ".exe") if os.name == "nt" else ("",)
 def search_path(workspace: Path, path: str | None = None) -> str:
     """Return `path` without relative entries and without the workspace and its folders.
 
-    `path` is the process's own PATH if None.
+    If `path` is None, the process's PATH is used.
     """
     entries = path if path is not None else os.environ.get("PATH", os.defpath)
     return os.pathsep.join(e for e in entries.split(os.pathsep) if _is_outside(e, workspace))
 
 
 def find_program(name: str, workspace: Path, path: str | None = None) -> str | None:
-    """Return the absolute path of a program; None if only the workspace has one of that name."""
+    """Return the absolute path of a program outside the workspace, or None."""
     for folder in search_path(workspace, path).split(os.pathsep):
         for end in _ENDS if folder else ():
             program = shutil.which(os.path.join(folder, name + end))  # noqa: PTH118 - a folder keeps its spelling
@@ -140,8 +140,8 @@ def find_program(name: str, workspace: Path, path: str | None = None) -> str | N
 
 
 def build_safe_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
-    """Return `env` with a safe PATH, for a program that looks up others itself."""
-    # an empty PATH means the current folder to the C library
+    """Return `env` with a safe PATH, for a program that starts others."""
+    # the C library treats an empty PATH as the current folder
     return {**env, "PATH": search_path(workspace, env.get("PATH", os.defpath)) or os.defpath}
 
 
@@ -149,11 +149,11 @@ def _is_outside(folder: str, workspace: Path) -> bool:
     if not os.path.isabs(folder):  # noqa: PTH117 - as written: an empty entry is the current folder
         return False
     if folder.rstrip("/") in _SYSTEM or workspace == Path(workspace.anchor):
-        return True  # of the root of all nothing is outside
+        return True  # nothing is outside the root folder
     try:
         top = workspace.stat()
     except OSError:
-        return True  # nothing is in a folder that is not there
+        return True  # a missing folder contains nothing
     return not any(os.path.samestat(top, seen) for seen in _iter_parent_stats(Path(os.path.realpath(folder))))
 
 

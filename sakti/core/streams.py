@@ -1,4 +1,4 @@
-"""Prepare, read and write the standard streams, whatever the locale and whoever closed them."""
+"""Prepare, read and write the standard streams in any locale, even if one is closed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import sys
 import threading
 from collections.abc import Generator
 
-WAIT_NOTICE_AFTER = 2.0  # seconds of waiting for standard input before a person is told
+WAIT_NOTICE_AFTER = 2.0  # seconds of waiting for standard input before a notice
 
 
 def require_letters() -> None:
-    """Start the program again in Python's UTF-8 mode if the locale has ASCII only.
+    """Restart the program in Python's UTF-8 mode if the locale is ASCII.
 
-    Arguments and names of files would lose their letters otherwise.
+    Otherwise, arguments and file names would lose characters.
     """
     if sys.getfilesystemencoding() == "ascii" and os.name == "posix":
         os.execv(sys.executable, [sys.executable, "-X", "utf8", *sys.orig_argv[1:]])
@@ -25,9 +25,8 @@ def require_letters() -> None:
 def prepare_streams() -> None:
     """Make the standard streams usable.
 
-    A closed one becomes the null device. Characters that the encoding of an output lacks are escaped, and bytes of the
-    input that are none of its encoding are replaced. Standard error never raises: a message that nobody can read is no
-    reason to stop.
+    A closed stream becomes the null device. Characters that an output's encoding lacks are escaped, and invalid input
+    bytes are replaced. Writing to standard error never raises: a message that nobody can read is no reason to stop.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -39,25 +38,25 @@ def prepare_streams() -> None:
 
 
 def print_document(text: str) -> None:
-    """Print JSON or a file in UTF-8, whatever the locale. Lone surrogates are escaped."""
+    """Print JSON or a file in UTF-8 in any locale. Lone surrogates are escaped."""
     if sys.stdout.encoding.lower().replace("-", "") != "utf8":
         _reconfigure(sys.stdout, encoding="utf-8", errors="backslashreplace")
     print(text)
 
 
 def read_input(purpose: str = "") -> bytes:
-    """Read standard input to its end; announce on standard error that it stays open, with `purpose`."""
+    """Read standard input to its end; if that takes long, print a notice with `purpose`."""
     notice = f"sakti: waiting for the end of standard input{purpose} (`< /dev/null` skips it)"
-    with _waiting(notice), contextlib.suppress(OSError):  # it may be open for writing only
+    with _waiting(notice), contextlib.suppress(OSError):  # it may be write-only
         return sys.stdin.buffer.read()
     return b""
 
 
 @contextlib.contextmanager
 def checked_output() -> Generator[None]:
-    """Flush standard output behind the block; end the program if it cannot be written.
+    """Flush standard output after the block; end the program if writing fails.
 
-    Quietly if its reader is gone (`| head`), with a sentence if the disk is full.
+    The end is silent if the reader is gone (`| head`), and has a message if the disk is full.
     """
     try:
         try:
@@ -75,7 +74,7 @@ def checked_output() -> Generator[None]:
 
 @contextlib.contextmanager
 def _waiting(notice: str) -> Generator[None]:
-    """Print `notice` if the block takes long, unless somebody types the input."""
+    """Print `notice` if the block takes long, unless the input is typed at a terminal."""
     timer = threading.Timer(WAIT_NOTICE_AFTER, lambda: print(notice, file=sys.stderr, flush=True))
     timer.daemon = True
     if not sys.stdin.isatty():
@@ -91,7 +90,7 @@ class _ErrorOutput(io.TextIOWrapper):
 
     def __init__(self, stream: io.TextIOWrapper) -> None:
         super().__init__(stream.buffer, stream.encoding, "backslashreplace", line_buffering=True)
-        self._stream = stream  # it would close the buffer when it is collected
+        self._stream = stream  # garbage collection would close the buffer
 
     def write(self, text: str, /) -> int:
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Watch for the terminal being closed, and say when a write has to wait."""
+"""Detect a closed terminal, end the process in time, and report writes that have to wait."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from collections.abc import Awaitable, Callable, Iterable
 from contextlib import ExitStack
 from typing import NoReturn
 
-CLOSING_S = 20.0  # seconds that closing may take: what waits for another process gives up well before
-STOPPING_S = 2.0  # seconds that are left after the second signal; timeout(1) sends each twice, at once
-GRACE = 0.3  # seconds that threads have to end when everything is stored
-WAIT_NOTICE_AFTER = 2.0  # seconds that something waits for another process before a person is told
+CLOSING_S = 20.0  # maximum seconds for closing: waits for other processes give up well before
+STOPPING_S = 2.0  # seconds left after the second signal; timeout(1) sends each signal twice at once
+GRACE = 0.3  # seconds for threads to end after everything is stored
+WAIT_NOTICE_AFTER = 2.0  # seconds of waiting for another process before a notice
 
 
 def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
-    """Run `call`, in a thread, when the other side of the terminal is closed.
+    """Run `call` in a thread when the other side of the terminal is closed.
 
-    Not every closed terminal sends SIGHUP, and writing to one fails for good: from then on output goes to the null
-    device.
+    Not every closed terminal sends SIGHUP, and writing to one always fails, so output then goes to the null device.
     """
     if not hasattr(select, "poll") or not os.isatty(fd):
         return
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(fd, 0)  # a hang-up is always reported; nothing else wakes this
+        poll.register(fd, 0)  # hang-ups are always reported; no other event is requested
         if any(event & select.POLLHUP for _, event in poll.poll()):
             nothing = os.open(os.devnull, os.O_RDWR)
             for number in (0, 1, 2):
@@ -42,9 +41,9 @@ def on_hangup(call: Callable[[], object], fd: int = 0) -> None:
 
 
 def end_within(seconds: float, code: int) -> threading.Timer:
-    """End the process `seconds` from now, whatever thread still runs, unless the timer is cancelled.
+    """End the process in `seconds`, even if threads still run, unless the timer is cancelled.
 
-    A thread that waits for a network or for a closed terminal would block the exit forever.
+    A thread that waits for the network or a closed terminal would block the exit forever.
     """
     timer = threading.Timer(seconds, os._exit, (code,))
     timer.daemon = True
@@ -55,7 +54,7 @@ def end_within(seconds: float, code: int) -> threading.Timer:
 def stop_by_signals(numbers: Iterable[int], stop: Callable[[], object], code: int, undo: ExitStack) -> None:
     """Call `stop` in the running loop at the first of these signals; the second ends the process.
 
-    The process ends with `code` in `STOPPING_S`, whatever hangs. `undo` takes back the handlers.
+    The process then ends with `code` within `STOPPING_S`, even if it hangs. `undo` restores the handlers.
     """
     loop = asyncio.get_running_loop()
     received: list[int] = []
@@ -73,7 +72,7 @@ def stop_by_signals(numbers: Iterable[int], stop: Callable[[], object], code: in
 
 
 def end_on_second_sigterm(number: int, received: set[int]) -> None:
-    """Remember a signal; the second SIGTERM ends the process in `STOPPING_S`, whatever hangs."""
+    """Note a signal; the second SIGTERM ends the process within `STOPPING_S`, even if it hangs."""
     if number == signal.SIGTERM and number in received:
         end_within(STOPPING_S, 128 + number)
     received.add(number)
@@ -82,18 +81,18 @@ def end_on_second_sigterm(number: int, received: set[int]) -> None:
 def end_process(code: int) -> NoReturn:
     """End the process at once with `code`, after flushing output and logs.
 
-    The interpreter's own shutdown tears down every loaded module, which takes seconds on a busy machine, and no thread
-    can end it by then. Everything must be stored and closed before.
+    The interpreter's shutdown tears down every loaded module, which takes seconds on a busy machine and can no longer
+    be interrupted. Everything must be stored and closed before.
     """
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # a terminal that is gone
+        with contextlib.suppress(OSError, ValueError):  # the terminal is gone
             stream.flush()
     os._exit(code)
 
 
 async def run_then_end(work: Awaitable[int]) -> int:
-    """Return the exit code of `work`, and end the process with it `GRACE` seconds later at the latest.
+    """Return the exit code of `work`; the process ends with it within `GRACE` seconds.
 
     The end of an event loop waits for its threads: imports for a first answer that is no longer needed would delay
     the shell by seconds.
@@ -118,7 +117,7 @@ def ignore_interrupts() -> None:
 
 
 class WaitNotice:
-    """Notice on standard error, once per wait, that another window writes to the database.
+    """Prints a notice on standard error, once per wait, that another window writes to the database.
 
     `limit`: seconds after which the writer gives up.
     """
@@ -128,7 +127,7 @@ class WaitNotice:
         self._is_shown = False
 
     def on_wait(self, seconds: float | None) -> None:
-        """Take the seconds waited so far; None: the wait is over."""
+        """Receive the seconds waited so far; None: the wait is over."""
         if seconds is None:
             self._is_shown = False
         elif seconds >= WAIT_NOTICE_AFTER and not self._is_shown:

@@ -1,7 +1,7 @@
 """Make text from outside safe to show: no control sequence reaches the terminal.
 
 Models, tools, files, titles, branch names and errors all pass through `sanitize_text` before a widget or a print.
-Control characters become visible signs: ESC is shown as ␛. `show_hidden` does the same for hidden characters, long
+Control characters become visible symbols: ESC is shown as ␛. `show_hidden` does the same for hidden characters, long
 runs of spaces and lookalike letters in a command.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from sakti.core.lazy import lazy_pattern
 
-# C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding can carry)
+# C0 without tab and newline, DEL, C1, and lone surrogates (which no terminal encoding supports)
 _CONTROLS = "\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff"
 # Characters without width or that reorder text: a reader would not see them.
 _UNSEEN = (
@@ -31,10 +31,10 @@ _UNSAFE_IN_JSON = lazy_pattern(f"[\x7f-\x9f\ud800-\udfff{_UNSEEN}]")
 _CARRIAGE = lazy_pattern(r"\r\n?")
 _JOINER = "\u200d"
 _LOOSE_JOINER = lazy_pattern(rf"(?<![^\s{_JOINER}]){_JOINER}")
-_FLAG = "\U0001f3f4"  # of England, Scotland and Wales with these tags behind it; no other flags are made so
+_FLAG = "\U0001f3f4"  # flag of England, Scotland or Wales, if these tags follow; no other flags use tags
 _FLAG_TAGS = tuple(
     "".join(chr(0xE0000 + ord(c)) for c in f"{part}\x7f") for part in ("gbeng", "gbsct", "gbwls")
-)  # Unicode's tag characters, with the one that ends them
+)  # Unicode's tag characters, including the end tag
 
 
 def _show(match: re.Match[str]) -> str:
@@ -51,18 +51,18 @@ def _show(match: re.Match[str]) -> str:
 
 
 def _has_effect(text: str, at: int) -> bool:
-    """Return whether a character without width changes the shape of its neighbours."""
+    """Return whether a zero-width character changes the shape of its neighbours."""
     sign, before = text[at], text[at - 1 : at]
     if "\U000e0020" <= sign <= "\U000e007f":
         flag = text.rfind(_FLAG, max(0, at - len(_FLAG_TAGS[0])), at)
         return flag >= 0 and text.startswith(_FLAG_TAGS, flag + 1)
-    if not before:  # it may belong to what was shown before this text
+    if not before:  # it may belong to the text before
         return "\ufe00" <= sign <= "\ufe0f"
     return _joins(text, at) if sign in "\u200c\u200d" else _varies(sign, before)
 
 
 def _joins(text: str, at: int) -> bool:
-    """Return whether a joiner or non-joiner is behind a letter of a script that joins, or between emoji."""
+    """Return whether a joiner or non-joiner follows a letter of a joining script, or is between emoji."""
     before, behind = text[at - 1], text[at + 1 : at + 2]
     if before in "\ufe0e\ufe0f" and at > 1 and _has_effect(text, at - 1):
         before = text[at - 2]
@@ -91,7 +91,7 @@ def _is_symbol(sign: str) -> bool:
 def sanitize_text(text: str) -> str:
     r"""Return `text` with \n as line ends; tabs and newlines stay, other control characters become visible.
 
-    So do characters without width, as ⟨U+200B⟩, except joiners and variants that change letters or emoji.
+    So do zero-width characters, as ⟨U+200B⟩, except joiners and variants that change letters or emoji.
     """
     if "\r" in text:
         text = _CARRIAGE.sub("\n", text)
@@ -107,7 +107,7 @@ def sanitise_typed(text: str) -> str:
 
 
 def remove_invisible(text: str) -> tuple[str, int]:
-    """Return text without characters that have no width and no effect, and their number."""
+    """Return text without zero-width characters that have no effect, and their number."""
     clean = WITHOUT_WIDTH.sub(lambda m: m[0] if _has_effect(text, m.start()) else "", text)
     return clean, len(text) - len(clean)
 
@@ -115,20 +115,20 @@ def remove_invisible(text: str) -> tuple[str, int]:
 def encode_json_line(value: object) -> str:
     """Encode `value` as JSON on one line that is safe to print.
 
-    Control characters, invisible ones and what no encoding can carry are escaped inside its strings.
+    Control characters, invisible characters and lone surrogates are escaped inside its strings.
     """
     text = json.dumps(value, ensure_ascii=False)  # escapes C0 by itself
     return _UNSAFE_IN_JSON.sub(lambda m: json.dumps(m[0])[1:-1], text)
 
 
 def to_one_line(text: str, limit: int = 80) -> str:
-    """Return the first `limit` characters of `text` on one safe line, with … where something was cut."""
+    """Return the first `limit` characters of `text` on one safe line, with … if it was cut."""
     flat = " ".join(sanitize_text(text[: limit * 4]).split())
     return flat if len(flat) <= limit and len(text) <= limit * 4 else flat[: limit - 1].rstrip() + "…"
 
 
 def display_path(path: Path, workspace: Path | None = None) -> str:
-    """Return a path as people write it: relative to the workspace, or with `~` for the home folder."""
+    """Return a path in short form: relative to the workspace, or with `~` for the home folder."""
     for root, prefix in ((workspace, ""), (Path.home(), "~/")):
         if root is not None and path.is_relative_to(root):
             return to_one_line(prefix + path.relative_to(root).as_posix(), 200)
@@ -136,14 +136,14 @@ def display_path(path: Path, workspace: Path | None = None) -> str:
 
 
 def clean_surrogates(text: str) -> str:
-    """Make `text` storable as UTF-8: lone surrogates become U+FFFD, NUL becomes its visible sign."""
+    """Make `text` storable as UTF-8: lone surrogates become U+FFFD, NUL becomes a visible symbol."""
     return text.encode("utf-8", "replace").decode("utf-8").replace("\x00", "\u2400")
 
 
 def join_surrogates(text: str) -> str:
     """Join the halves of surrogate pairs; a lone half becomes U+FFFD.
 
-    Servers that cut a text inside an emoji send such halves.
+    Servers send such halves if they cut a text inside an emoji.
     """
     try:
         text.encode()
@@ -158,7 +158,7 @@ def compile_phrase(text: str) -> re.Pattern[str]:
 
 
 def cut_middle(text: str, limit: int) -> tuple[str, int]:
-    """Cut `text` in the middle to about `limit` characters; return it and how many were left out."""
+    """Cut `text` in the middle to about `limit` characters; return it and the number left out."""
     if len(text) <= limit:
         return text, 0
     head = limit * 2 // 3
@@ -192,7 +192,7 @@ def format_duration(ms: int) -> str:
 
 
 def count_seconds(since: float, now: float) -> int:
-    """Return the seconds of a running clock; two that began or tick some milliseconds apart agree."""
+    """Return the seconds of a running clock; clocks that differ by some milliseconds agree."""
     return max(0, int(now - since + 0.05))
 
 
@@ -201,11 +201,11 @@ def format_minute(time_ms: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(time_ms / 1000))
 
 
-FOLD_LINES = 50  # a longer pasted block is folded to a label
+FOLD_LINES = 50  # longer pasted blocks are folded to a label
 
 
 def count_lines(text: str) -> int:
-    """Return how many lines a text has; line breaks at its end begin none."""
+    """Return the number of lines of a text; trailing line breaks do not count."""
     return text.rstrip("\n").count("\n") + 1 if text.strip() else 0
 
 
@@ -216,11 +216,11 @@ def describe_paste(text: str) -> str:
 
 
 def format_count(count: int, one: str, many: str = "") -> str:
-    """Format a count with its noun: `1 row`, `1,000 rows`; `many` where the plural is not `one` with an s."""
+    """Format a count with its noun: `1 row`, `1,000 rows`; `many` is an irregular plural."""
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-SPACES = 8  # in a row, from which on they are counted
+SPACES = 8  # spaces in a row from which on they are counted
 _RUN = lazy_pattern(rf"[ \t]{{{SPACES},}}(?=\S)")
 _WORD = lazy_pattern(r"[^\W\d_]+")
 _HIDDEN = ("Cc", "Cf", "Co", "Cn", "Cs", "Zl", "Zp", "Zs")
@@ -230,7 +230,7 @@ _LIKE_LATIN = ("CYRILLIC", "GREEK", "FULLWIDTH", "ARMENIAN", "CHEROKEE", "MATHEM
 def show_hidden(text: str) -> str:
     """Show hidden characters as `⟨U+200B⟩` and long runs of spaces as `␠×600`; line feeds remain.
 
-    A run at the beginning of a line is its indentation and stays, too, up to 40 columns.
+    A run of up to 40 columns at the beginning of a line is kept as indentation.
     """
     shown = "".join(c if c in "\n\t" or " " <= c <= "~" else _sign(c) for c in text)
     return "\n".join(_count_spaces(line) for line in shown.split("\n"))
@@ -260,8 +260,8 @@ def find_lookalikes(text: str) -> tuple[str, ...]:
 
 
 def show_value(value: Any) -> str:
-    """Write a value for a message: on one line, cut, whatever it is."""
+    """Format any value for a message on one short line."""
     try:
         return to_one_line(repr(value), 80)
-    except (ValueError, RecursionError):  # a number of thousands of digits, a list in a list in a list …
+    except (ValueError, RecursionError):  # a number with thousands of digits, a deeply nested list
         return "that"

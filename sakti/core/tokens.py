@@ -1,7 +1,7 @@
 """Count tokens offline. Each part is counted once, when its message is made, and stored.
 
-The counter of a text is o200k_base by tiktoken, built from the ranks that ship with the package (tiktoken itself would
-download them). Where it cannot be built the estimator replaces it and sets `approximate`.
+Texts are counted by tiktoken's o200k_base, built from ranks in the package (tiktoken itself would download them). If it
+cannot be built, the estimator replaces it and sets `approximate`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ ANTHROPIC_PIXELS_PER_TOKEN, ANTHROPIC_LONG_EDGE = 750, 1568
 # Gemini: 258 for an image of at most 384 pixels a side, else for each tile of 768 (API docs, "Understand and count
 # tokens").
 GEMINI_SMALL, GEMINI_TILE, GEMINI_TILE_TOKENS = 384, 768, 258
-IMAGE_UNKNOWN = 1105  # 1024 × 1024 by OpenAI's rule and the whole of it by Anthropic's differ by less than a third
+IMAGE_UNKNOWN = 1105  # for 1024 × 1024, OpenAI's and Anthropic's rules differ by less than a third
 
 O200K_SHA256 = "984d380f9253a9270605707e16fb1ede25302689eee577b9c6feabf3f5d31b9c"
 O200K_PATTERN = "|".join(
@@ -77,8 +77,8 @@ class Counter(Protocol):
 class O200k:
     """Counter by the o200k_base encoding.
 
-    Loading takes about 0.3 s and 60 MB, so it happens at the first count or at `warm`. Where it cannot be loaded (the
-    rank file or tiktoken is damaged) the estimator counts, and `name` and `approximate` say so.
+    Loading takes about 0.3 s and 60 MB, so it happens at the first count or in `warm`. If loading fails (the rank file
+    or tiktoken is damaged), the estimator counts, and `name` and `approximate` say so.
     """
 
     name: str = "o200k_base"
@@ -111,8 +111,8 @@ class O200k:
 def load_o200k_tokens() -> list[bytes]:
     """Return all tokens by rank. Raises OSError or ValueError if the file is missing or damaged.
 
-    The file is the public one in half the space, and read in a tenth of the time: all tokens, separated by two bytes
-    that stand together in none of them.
+    The file takes half the space of the public one and a tenth of its time to read: all tokens, separated by two bytes
+    that occur together in none of them.
     """
     data = (PACKAGE / "core/data/o200k_base.ranks").read_bytes()
     if hashlib.sha256(data).hexdigest() != O200K_SHA256:
@@ -131,16 +131,16 @@ def _build_o200k_encoder() -> Callable[[str], list[int]]:
         mergeable_ranks=ranks,
         special_tokens={"<|endoftext|>": 199999, "<|endofprompt|>": 200018},
     )
-    # tiktoken keeps the Python dict (20 MB) for pickling only; encoding uses its own copy
+    # tiktoken keeps the Python dict (20 MB) only for pickling; encoding uses its own copy
     encoding._mergeable_ranks = {}  # pyright: ignore[reportPrivateUsage]
     return encoding.encode_ordinary
 
 
-# --- the estimator: for where no encoding can be had ------------------------------------------------------
+# --- the estimator, if no encoding is available ------------------------------------------------------
 
 
 class Estimator:
-    """Counter that estimates by scripts and character classes; the golden vectors fix its numbers."""
+    """Counter that estimates by scripts and character classes; golden vectors fix its results."""
 
     name = "estimate"
     approximate = True
@@ -156,7 +156,7 @@ _CJK = lazy_pattern(
     "[\u1100-\u11ff\u2e80-\u2eff\u3000-\u303f\u30a0-\u30ff\u3130-\u318f\u31c0-\u31ef\u3200-\u33ff"
     "\u3400-\u4dbf\u4e00-\u9fff\ua960-\ua97f\uac00-\ud7ff\uff00-\uffef]"
 )
-# Letters by which a language is told, and how many characters of it make a token.
+# Letters that identify a language, and its characters per token.
 _LANGUAGES = (
     (re.compile("[äöüßẞ]", re.IGNORECASE), 3.0),
     (re.compile("[éèêëàâîïôûùüÿçœæáíóúñ]", re.IGNORECASE), 3.0),
@@ -168,13 +168,13 @@ _CHARS_PER_TOKEN = 6.0
 def estimate_tokens(text: str) -> int:
     """Estimate the tokens of `text` without an encoding.
 
-    A short word or number counts one, a punctuation character a half, a CJK character one; other words are divided by
-    the language's mean length of a token.
+    A short word, a number or a CJK character counts as one token, a punctuation character as half; the length of other
+    words is divided by the language's mean token length.
     """
     return sum(_known_segment(s) if len(s) <= _WORD else _estimate_segment(s) for s in _SEGMENT.split(text) if s)
 
 
-_WORD = 32  # characters; longer segments are seldom seen twice
+_WORD = 32  # maximum characters of cached segments; longer ones rarely repeat
 
 
 def _estimate_segment(segment: str) -> int:
@@ -191,7 +191,7 @@ def _estimate_segment(segment: str) -> int:
     return math.ceil(length / mean)
 
 
-# a text repeats its words: looked up they cost a tenth
+# words repeat within a text: a look-up costs a tenth
 _known_segment = functools.lru_cache(1 << 14)(_estimate_segment)
 
 
@@ -199,8 +199,8 @@ _known_segment = functools.lru_cache(1 << 14)(_estimate_segment)
 
 
 def cut_to_tokens(counter: Counter, text: str, most: int) -> str:
-    """Return the beginning and the end of a text that has more than `most` tokens."""
-    looked_at = most * 20  # characters: what is longer is cut in any case, and counting it takes long
+    """Cut a text of more than `most` tokens to its beginning and end."""
+    looked_at = most * 20  # characters from which on a text is cut without counting it, which would take long
     if len(text) <= most:
         return text
     tokens = counter.count(text[:looked_at])
@@ -215,7 +215,7 @@ def cut_to_tokens(counter: Counter, text: str, most: int) -> str:
 
 
 def count_part(counter: Counter, part: Part, rule: ImageRule = "") -> int:
-    """Count the tokens of one part as it is sent; a marker is never sent and costs nothing.
+    """Count the tokens of a part as it is sent; a marker is never sent and counts 0.
 
     `rule` selects the provider's formula for images.
     """
@@ -244,7 +244,7 @@ def count_parts(counter: Counter, parts: Sequence[Part], rule: ImageRule = "") -
 
 
 def sum_message_tokens(part_tokens: Sequence[int]) -> int:
-    """Add up a message's tokens: its parts and its overhead; 0 for a message of which nothing is sent."""
+    """Add up a message's tokens: its parts and its overhead; 0 if nothing of it is sent."""
     total = sum(part_tokens)
     return total + MESSAGE_OVERHEAD if total else 0
 
@@ -262,7 +262,7 @@ def count_tools(counter: Counter, tools: Sequence[ToolSpec]) -> int:
 def count_image_tokens(width: int, height: int, rule: ImageRule = "") -> int:
     """Return the tokens of an image by a provider's formula; `width` and `height` in pixels.
 
-    Without a formula the larger of OpenAI's and Anthropic's; an unknown size costs as much as a usual one.
+    Without a formula, the larger of OpenAI's and Anthropic's is used; an image of unknown size counts as a typical one.
     """
     if width <= 0 or height <= 0:
         return GEMINI_TILE_TOKENS * 4 if rule == "gemini" else IMAGE_UNKNOWN

@@ -11,22 +11,22 @@ from msgspec import Struct, field, structs
 
 from sakti.core.text import clean_surrogates, to_one_line
 
-DEEPEST = 64  # levels of a call's arguments
+DEEPEST = 64  # maximum nesting of a call's arguments
 BRIEF_BELOW = 32_000  # tokens of a window
 MEMORY_TOOLS_FROM = 16_000
 
 Json: TypeAlias = dict[str, Any]
 Role: TypeAlias = Literal["user", "assistant", "tool", "system"]
 MessageState: TypeAlias = Literal["provisional", "saved", "withheld"]
-ThinkingKind: TypeAlias = Literal["", "budget", "adaptive", "effort"]  # how a model is asked to think; "": not at all
+ThinkingKind: TypeAlias = Literal["", "budget", "adaptive", "effort"]  # parameter style for thinking; "": none
 Effort: TypeAlias = Literal["off", "low", "medium", "high"]
-ImageRule: TypeAlias = Literal["", "anthropic", "openai", "gemini"]  # by whose formula images are counted
+ImageRule: TypeAlias = Literal["", "anthropic", "openai", "gemini"]  # provider whose formula counts images
 
 
 class TextPart(Struct, frozen=True):
     """Text of the user or a model.
 
-    `opaque`: fields that the provider needs back with it, and the `provider` and `model` that sent them.
+    `opaque`: fields that the provider requires back with the text; `provider` and `model` sent them.
     """
 
     text: str
@@ -37,7 +37,7 @@ class ThinkingPart(Struct, frozen=True):
     """Reasoning of a model.
 
     `opaque` goes back to its provider unchanged: a signature, an encrypted reasoning item. It is sent only to the
-    `model` of the `provider` that it is from; the model is empty in messages that are older than this field.
+    `model` of the `provider` that created it; messages older than this field have an empty model.
     """
 
     text: str
@@ -69,7 +69,7 @@ class ToolCallPart(Struct, frozen=True):
 def is_storable(value: Any, depth: int = DEEPEST) -> bool:
     """Return whether a JSON value can be stored and sent again.
 
-    It must not be nested deeper than `depth`, and its texts must be valid UTF-8.
+    It must not be nested deeper than `depth`, and its strings must be encodable as UTF-8.
     """
     match value:
         case str():
@@ -93,7 +93,7 @@ def _is_utf8(text: str) -> bool:
 
 def _format_value(value: Json) -> str:
     try:
-        return json.dumps(value)  # in ASCII: half of a pair stays what it is, as an escape
+        return json.dumps(value)  # in ASCII, so that half of a pair is kept as an escape
     except RecursionError:
         return "(nested too deeply to be written)"
 
@@ -101,8 +101,8 @@ def _format_value(value: Json) -> str:
 class ToolResultPart(Struct, frozen=True):
     """Result of a tool call.
 
-    `content` is what the model gets, already bounded. `details` is for the screen only: a diff, an exit code, a
-    duration in ms, the path of the whole output.
+    `content` goes to the model, already bounded. `details` are for the screen only: a diff, an exit code, a duration in
+    ms, the path of the full output.
     """
 
     call_id: str
@@ -113,7 +113,7 @@ class ToolResultPart(Struct, frozen=True):
 
 
 class ImagePart(Struct, frozen=True):
-    """Image; `data` is base64, `width` and `height` are pixels, 0 when unknown."""
+    """Image; `data` is base64, `width` and `height` are in pixels, 0 if unknown."""
 
     media_type: str
     data: str
@@ -123,7 +123,7 @@ class ImagePart(Struct, frozen=True):
 
 
 class FilePart(Struct, frozen=True):
-    """File that the user mentioned, with its text at that moment."""
+    """File mentioned by the user, with its text at that time."""
 
     path: str
     text: str
@@ -137,16 +137,16 @@ class OutputPart(Struct, frozen=True):
 
 
 class MarkerPart(Struct, frozen=True):
-    """Event in a thread, shown to people (`interrupted`, `model_changed`, …): not sent, not counted."""
+    """Event in a thread, shown to people but not sent or counted (`interrupted`, `model_changed`, …)."""
 
     kind: str
     text: str = ""
 
 
 class ContextPart(Struct, frozen=True):
-    """Volatile facts sent along with a message (time, folder, git, task), by name.
+    """Volatile facts sent with a message (time, folder, git, task), by name.
 
-    They are sent with it byte for byte for as long as it is in the window. Not shown, not searched, not observed:
+    They are sent unchanged as long as the message is in the window. They are not shown, searched or observed, since
     neither the user nor the model wrote them.
     """
 
@@ -172,14 +172,14 @@ Part: TypeAlias = (
 
 AUTHOR = "author"  # in a message's metadata: its author if that is not the user; "agent": another agent
 BY_AGENT: Json = {AUTHOR: "agent"}
-PASTED = "pasted"  # in a message's metadata: where pasted blocks stand in its text, as [start, end]
+PASTED = "pasted"  # in a message's metadata: spans of pasted blocks in its text, as [start, end]
 
 
 class Message(Struct, frozen=True):
     """One entry of a thread.
 
-    `part_tokens[i]` are the tokens of `parts[i]` as sent, counted once when the message was made; `tokens` is their
-    sum and the message's own overhead.
+    `part_tokens[i]` are the tokens of `parts[i]` as sent, counted once when the message was created; `tokens` is their
+    sum plus the message's own overhead.
     """
 
     id: str
@@ -203,7 +203,7 @@ class Message(Struct, frozen=True):
 
     @property
     def is_by_user(self) -> bool:
-        """Return whether its words are the user's: a goal from another agent is sent in the same role."""
+        """Return whether the user wrote it: a goal from another agent is sent in the same role."""
         return self.role == "user" and self.metadata.get(AUTHOR) != "agent"
 
     @property
@@ -236,7 +236,7 @@ class Thread(Struct, frozen=True):
 class Usage(Struct, frozen=True):
     """Tokens of one model call as the provider reported them.
 
-    `input_tokens` includes cache reads and cache writes. `cost_usd` is None where no price is known.
+    `input_tokens` includes cache reads and cache writes. `cost_usd` is None if the price is unknown.
     """
 
     input_tokens: int = 0
@@ -271,7 +271,7 @@ class ModelCall(Struct, frozen=True):
 class Spent(Struct, frozen=True):
     """Usage of a thread.
 
-    `actor` for the conversation itself, `memory` for observing and reflecting, `search` for searches of the web.
+    `actor`: the conversation itself; `memory`: observing and reflecting; `search`: web searches.
     """
 
     actor: Usage = field(default_factory=Usage)
@@ -280,7 +280,7 @@ class Spent(Struct, frozen=True):
 
 
 class ToolSpec(Struct, frozen=True):
-    """Tool as it is described to a model; `parameters` is a JSON Schema object."""
+    """Description of a tool for a model; `parameters` is a JSON Schema object."""
 
     name: str
     description: str
@@ -291,7 +291,7 @@ class Block(Struct, frozen=True):
     """Part of the system prompt.
 
     `kind` names it for the inspector (system, instructions, working_memory, carry_over, reflection, observations, …);
-    `edge` marks a stable end, where a prompt cache may break.
+    `edge` marks a stable end, where a cache breakpoint may be set.
     """
 
     kind: str
@@ -303,10 +303,10 @@ class Block(Struct, frozen=True):
 class Request(Struct, frozen=True):
     """One model call.
 
-    `model` is the provider's own name. `tail` is text for this call only and is not stored (why an answer was not
-    accepted, where one was cut): it goes to the end of the last message, or after the answer that is to be continued.
-    `effort` is the reasoning effort, `thinking_tokens` the budget where the model has one. `schema` asks for an
-    answer of that JSON Schema where the provider can; `extra` goes into the body unchanged.
+    `model` is the provider's own name. `tail` is unstored text for this call only (why an answer was rejected,
+    or where it was cut): it goes to the end of the last message, or after the answer to continue.
+    `effort` is the reasoning effort, `thinking_tokens` the budget if the model has one. `schema` requests an answer of
+    that JSON Schema if the provider supports it; `extra` goes into the body unchanged.
     """
 
     model: str
@@ -327,9 +327,9 @@ class ModelInfo(Struct, frozen=True):
     """Facts about a model.
 
     `context_window` and `max_output` in tokens (None: unknown; `assumed`: the window is a cautious guess), prices in
-    US dollars per million tokens, `cache_ttl` in ms. `tokens`: the model's own tokens for one token of our count, at
-    most. `observes`: whether it is good enough to observe, None where not measured. `small` marks a model that is
-    good for questions only.
+    US dollars per million tokens, `cache_ttl` in ms. `tokens`: the maximum of the model's own tokens per token of our
+    count. `observes`: whether it is good enough to observe; None if not measured. `small` marks a model that is good
+    for questions only.
     """
 
     name: str
@@ -353,7 +353,7 @@ class ModelInfo(Struct, frozen=True):
 
     @property
     def brief(self) -> bool:
-        """Return whether it gets a short prompt and few tools: more would fill too much of its window."""
+        """Return whether it gets a short prompt and few tools, which leave more of its window."""
         return self.small or (self.context_window is not None and self.context_window < BRIEF_BELOW)
 
     @property
@@ -409,16 +409,16 @@ _WORDS: Mapping[ChildState, str] = {
 
 
 def describe_state(state: ChildState, detail: str = "") -> str:
-    """Return the words for a state; `detail` is the activity of a child, or the marks of its report."""
+    """Describe a state in words; `detail` is the activity of a child, or the marks of its report."""
     return _WORDS[state] if state in ("waiting", "interrupted") else detail or _WORDS[state]
 
 
 PREFIX = "mcp__"
-CALL = "call_tool"  # the tool that runs tools found by search
+CALL = "call_tool"  # tool that runs the tools found by search
 
 
 def display_name(tool: str) -> str:
-    """Return the name that people read: of a server's tool `mcp SERVER · TOOL`."""
+    """Return the display name of a tool, such as `mcp SERVER · TOOL` for a server's tool."""
     if not tool.startswith(PREFIX) or "__" not in tool[len(PREFIX) :]:
         return tool
     server, _, name = tool[len(PREFIX) :].partition("__")
@@ -426,7 +426,7 @@ def display_name(tool: str) -> str:
 
 
 def unwrap_call(call: ToolCallPart) -> ToolCallPart:
-    """Return the call that `call_tool` runs; any other call unchanged."""
+    """Return the call that `call_tool` wraps; any other call unchanged."""
     arguments = call.arguments
     if call.name != CALL or arguments is None:
         return call
@@ -442,7 +442,7 @@ def list_arguments(arguments: Json) -> str:
 
 
 def make_tool_pattern(name: str) -> str:
-    """Return the pattern for a name in agent files: `mcp__SERVER` means all tools of a server."""
+    """Return the pattern of a tool name in agent files: `mcp__SERVER` means all tools of a server."""
     if not name.startswith(PREFIX) or "*" in name:
         return name
     server, _, tool = name[len(PREFIX) :].partition("__")
@@ -450,5 +450,5 @@ def make_tool_pattern(name: str) -> str:
 
 
 def clean_name(text: str) -> str:
-    """Return the name of a server or of its tool with the signs that tool names may have."""
+    """Return the name of a server or its tool with only the characters allowed in tool names."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", text) or "_"

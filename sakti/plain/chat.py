@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 TWICE_S = 2.0  # seconds in which a second ctrl+c quits
-POLL_S = 2.0  # seconds between two looks at other windows and at the draft
-POLLED_MESSAGES = 50  # of other windows, for which each look asks
-SHOWN_MESSAGES = 2  # when a thread is opened
+POLL_S = 2.0  # seconds between checks of other windows and the draft
+POLLED_MESSAGES = 50  # messages of other windows fetched by each check
+SHOWN_MESSAGES = 2  # messages shown when a thread is opened
 SHOWN_LINES = 20
 ALLOW_QUESTION = "allow it? y allows it in this folder, n does not"
 TRUST_QUESTION = "trust them: y trusts them, n leaves them out for now, v shows their text"
@@ -66,26 +66,26 @@ class Chat:
         self.session = session
         self.speech = Speech()
         self.commands = PlainCommands(self)
-        self.unsent = ""  # text that was not sent, here or in an earlier window; never sent automatically
+        self.unsent = ""  # unsent text of this or an earlier window; never sent automatically
         self._reason = why
         self._files = session.workspace.file_list
-        self._continued: list[str] = []  # lines that ended with a backslash
+        self._continued: list[str] = []  # previous lines, which ended with a backslash
         self._leave: asyncio.Future[int]
         self._lines: Lines
-        self._echoed = ""  # the unfinished line at the last output
+        self._echoed = ""  # the unfinished input line at the last output
         self._tasks: set[asyncio.Task[None]] = set()
         self._sending = asyncio.Lock()
         self._activity = asyncio.Event()
         self._last_stop = self._last_end = float("-inf")
         self._saved_unsent: tuple[str, tuple[str, ...]] | None = None  # None: drafts are not saved
-        self._new_files: tuple[trust.TrustReview, asyncio.Future[bool]] | None = None  # that are asked about
+        self._new_files: tuple[trust.TrustReview, asyncio.Future[bool]] | None = None  # files that are asked about
         self._seen: set[str] = set()
         self._version = -1
 
     # --- output -----------------------------------------------------------------------------------------------
 
     def say(self, lines: Iterable[str]) -> None:
-        """Print lines, except empty ones, with control characters made visible.
+        """Print the non-empty lines, with control characters made visible.
 
         They start on a new line if the user is typing.
         """
@@ -165,7 +165,7 @@ class Chat:
         return code
 
     async def _ask_trust(self, review: trust.TrustReview, typed: asyncio.Queue[str | None]) -> bool:
-        """Ask whether the workspace's settings may have an effect; without a terminal they may not."""
+        """Ask whether to trust the workspace's settings; without a terminal they are not trusted."""
         if not self._lines.terminal:
             return False
         state = "changed since it was trusted" if review.state == "changed" else "not trusted yet"
@@ -175,14 +175,14 @@ class Chat:
         return bool(await self._read_answer(typed, lambda line: self._read_trust(line, review)))
 
     async def _ask_need(self, need: ServerNeed, typed: asyncio.Queue[str | None]) -> bool | None:
-        """Ask whether an MCP server of the project may have a need; None without a terminal."""
+        """Ask whether to grant a need of a project's MCP server; None without a terminal."""
         if not self._lines.terminal:
             return None
         self.say([f"the MCP server {need.sentence}", ALLOW_QUESTION])
         return await self._read_answer(typed, self._read_permission)
 
     async def _read_answer(self, typed: asyncio.Queue[str | None], read: Callable[[str], bool | None]) -> bool | None:
-        """Return the first typed line that `read` takes for an answer, as read; None if the user leaves."""
+        """Return the parsed answer of the first line that `read` accepts; None if the user leaves."""
         self._lines.start([])
         while True:
             reply = asyncio.ensure_future(typed.get())
@@ -200,7 +200,7 @@ class Chat:
         return answer
 
     def _read_trust(self, line: str, review: trust.TrustReview) -> bool | None:
-        """Return the answer in a line; None if it is none, and the question was repeated."""
+        """Return the answer in a line; None if it is not an answer, after repeating the question."""
         match line.strip().lower():
             case "y" | "yes":
                 return True
@@ -213,7 +213,7 @@ class Chat:
         return None
 
     async def _ask_about_new_files(self) -> None:
-        """Ask about files that a turn created and that would instruct later threads, or run."""
+        """Ask about files created by a turn that would instruct later threads or be run."""
         ask = self._ask_about if self._lines.terminal else None
         left_out = await lifecycle.settle_new_files(self.session.workspace, ask)
         if ask is None:
@@ -244,7 +244,7 @@ class Chat:
         try:
             if not code:
                 await observe_on_exit(self.session.current, self.session.interrupt, lambda text: self.say([text]))
-            await self.session.interrupt()  # what a turn takes from the queue now is a message, not a draft
+            await self.session.interrupt()  # messages that a turn takes from the queue now are not drafts
             if self._saved_unsent is not None:
                 await self.session.views.keep_unsent(self._join_draft(), self.session.queued, left=True)
             thread = self.session.thread
@@ -305,7 +305,7 @@ class Chat:
             await self._activity.wait()
 
     def end_of_input(self) -> None:
-        """Leave at ctrl+d; with work under way only when asked twice."""
+        """Quit on ctrl+d; while work is running, only on the second one."""
         if self._lines.terminal and terminal.is_gone():
             self.leave(128 + signal.SIGHUP)
             return
@@ -317,7 +317,7 @@ class Chat:
         self.leave(0)
 
     def stop(self) -> None:
-        """Interrupt what runs at ctrl+c; quit at the second."""
+        """Interrupt running work on ctrl+c; quit on the second one."""
         now = self.session.workspace.clock.monotonic()
         if now - self._last_stop < TWICE_S:
             self.leave(0)
@@ -356,7 +356,7 @@ class Chat:
             self._on_text(text)
 
     def _is_answer(self, line: str) -> bool:
-        """Take a line as the answer to an open question; False if it is something else."""
+        """Use a line as the answer to an open question; False if it is not an answer."""
         if self._new_files is not None:
             self._decide(line, *self._new_files)
             return True
@@ -367,7 +367,7 @@ class Chat:
         return True
 
     def _on_text(self, text: str) -> None:
-        """Send a text of one or more lines, choose by its number, or run its command."""
+        """Handle a text of one or more lines: send it, select an item by number, or run a command."""
         question = self.speech.question
         if question is not None and parse(text).kind == "message":
             self.say([f"a question is waiting: answer {words.list_keys(question)}; your message is queued"])
@@ -397,7 +397,7 @@ class Chat:
         self.session.answer(question.id, answer)
 
     async def send(self, text: str) -> None:
-        """Take a line: a command, a shell line, a note or a message."""
+        """Handle a line: a command, a shell line, a note or a message."""
         if parse(text).kind in ("command", "unknown"):
             await self.commands.run(text)
             return
@@ -428,7 +428,7 @@ class Chat:
             return [c.insert for c in list_argument_choices(query.command, query.text)]
         return [c.insert for c in list_command_choices("", OWN.values()) if c.insert.startswith(before)]
 
-    # --- what is not sent -------------------------------------------------------------------------------------
+    # --- drafts -------------------------------------------------------------------------------------
 
     def _join_draft(self) -> str:
         parts = ["\n".join([*self._continued, self._lines.unfinished_line]), self.unsent]
@@ -457,7 +457,7 @@ class Chat:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(POLL_S)
-            with contextlib.suppress(SaktiError):  # the next look may see more; what the user does says what is wrong
+            with contextlib.suppress(SaktiError):  # the next check may succeed; user actions report failures
                 await self._save_unsent()
                 await self._follow()
 

@@ -1,4 +1,4 @@
-"""Run the commands of the plain chat, and declare those that only it has.
+"""Run the commands of the plain chat, and declare its own commands.
 
 Lists are numbered, to be read aloud; a number alone then selects an item.
 """
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 class PlainHost(Protocol):
-    """The chat that commands run in."""
+    """Interface of the chat for its commands."""
 
     session: Session
     speech: Speech
-    unsent: str  # text that was not sent
+    unsent: str  # unsent text
 
     def say(self, lines: Iterable[str]) -> None: ...
 
@@ -132,24 +132,24 @@ INPUTS = (
     "while the agent works, what you send is queued until its next step",
     "ctrl+c stops the agent, twice quits; ctrl+d quits",
 )
-NO_SCREEN = ("theme", "clear", "copy")  # not offered: there are no colours, nothing to clear and no clipboard
-STOPPABLE = "stoppable"  # the name of a task that ctrl+c ends
+NO_SCREEN = ("theme", "clear", "copy")  # unavailable: there are no colours, nothing to clear and no clipboard
+STOPPABLE = "stoppable"  # name of a task that ctrl+c cancels
 
 
 def list_commands() -> list[Action]:
-    """Return the commands that this chat has."""
+    """Return the commands available in this chat."""
     return [*(a for name, a in registry.chat_commands().items() if name not in NO_SCREEN), *OWN.values()]
 
 
 class PlainCommands:
-    """Runs commands that the user types. Everything here may raise SaktiError, which the chat prints."""
+    """Runs typed commands. All methods may raise SaktiError, which the chat prints."""
 
     def __init__(self, chat: PlainHost) -> None:
         self._chat = chat
         self._session = chat.session
         self._scope = PlainScope(chat, self._say, self._stoppable)
-        self.thread = ""  # the one whose messages were printed
-        self.choose: Callable[[int], Awaitable[None]] | None = None  # what a number alone does now
+        self.thread = ""  # thread whose messages were printed
+        self.choose: Callable[[int], Awaitable[None]] | None = None  # action for a line that is only a number
 
     async def run(self, text: str) -> bool:
         """Run a command, shell line or note; return False for a message, which the caller sends."""
@@ -178,7 +178,7 @@ class PlainCommands:
         await self.show(await line.run(self._scope, typed, OWN))
 
     async def show(self, value: Value | None) -> None:
-        """Print a value; a view of the screen in its form for this chat."""
+        """Print a value; a view of the TUI is printed in its plain form."""
         match value:
             case None:
                 return
@@ -215,7 +215,7 @@ class PlainCommands:
 
     @contextmanager
     def _stoppable(self, _: str = "") -> Generator[None]:
-        """While the block waits, ctrl+c ends it."""
+        """Let ctrl+c cancel the block while it waits."""
         task = asyncio.current_task()
         if task is not None:
             task.set_name(STOPPABLE)
@@ -226,15 +226,15 @@ class PlainCommands:
             raise
 
 
-MESSAGE_LINES = 40  # of each message behind a line of the log
-BESIDE_LINES = 6  # of a message beside the one that was found
-SHOWN = 60  # newest lines of the log
+MESSAGE_LINES = 40  # lines of each message behind a log line
+BESIDE_LINES = 6  # lines of a neighbour of a search hit
+SHOWN = 60  # number of newest log lines
 _FINDINGS = {"✓ ": "good: ", "✗ ": "problem: "}
 _SIGNS = {"●": "high", "○": "work", "·": "minor", "✓": "done", "⚑": "pinned"}
 
 
 def format_value(value: Value, thread_id: str = "") -> list[str]:
-    """Return the lines of a value, its signs in words; `thread_id` is the thread that is open."""
+    """Return the lines of a value, with symbols in words; `thread_id` is the open thread."""
     match value:
         case Done(sentence, title):
             return words.format_rows([(title, sentence)]) if title else [words.spell_signs(sentence)]
@@ -254,13 +254,13 @@ def format_value(value: Value, thread_id: str = "") -> list[str]:
 
 
 def _filter_log(log: Sequence[LogLine], wanted: Sequence[str]) -> list[str]:
-    """Return the lines of the log with all `wanted` words, without any the newest lines."""
+    """Return the log lines with all `wanted` words; without any words, the newest lines."""
     entries = list(words.format_log(log))
     return [x for x in entries if all(w in x.lower() for w in wanted)] if wanted else entries[-SHOWN:]
 
 
 def format_items(rows: Rows, thread_id: str = "") -> list[str]:
-    """Return the lines of a list's items, with their numbers where one may be chosen."""
+    """Return the lines of a list's items, numbered if one can be selected."""
     match rows.kind:
         case "threads":
             numbered = enumerate(rows.items, 1)

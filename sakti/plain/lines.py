@@ -1,4 +1,4 @@
-"""Read the user's lines with the system's line editor, and what a line means to a waiting question."""
+"""Read the user's lines with the system's line editor, and parse answers to waiting questions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from sakti.core.config import SessionMode
 from sakti.core.events import ApprovalRequested, CardAnswer, CardQuestion, FreeQuestion, Grant
 from sakti.core.lazy import lazy_pattern
 
-CANONICAL = 4095  # bytes of a line after which a terminal without a line editor drops what comes
-PASTE = 0.02  # seconds within which the lines of a paste follow each other
+CANONICAL = 4095  # bytes of a line after which a terminal without a line editor drops input
+PASTE = 0.02  # maximum seconds between two lines of a paste
 
 
 class Lines:
     """Reader of lines; `on_line` is called in the reading thread.
 
-    It gets each line, and None at each end of input (ctrl+d). `suggest` is called there, too, with the text before
-    the cursor when tab is pressed, and returns what the word can become.
+    It receives each line, and None at each end of input (ctrl+d). `suggest` is also called there, on Tab, with the
+    text before the cursor; it returns completions of the last word.
     """
 
     def __init__(
@@ -41,10 +41,10 @@ class Lines:
         self._modes = _read_terminal_modes() if self.terminal else None
         self._buffer = b""
         self._started = False
-        self.is_complete = True  # whether the last line came as it was typed
+        self.is_complete = True  # False: the terminal may have cut the last line
 
     def start(self, older: Iterable[str]) -> None:
-        """Start reading; the up key offers `older` input, oldest first. A second call only adds to it."""
+        """Start reading; the up key recalls `older` input, oldest first. A second call only adds input."""
         if self._readline is not None:
             for text in older:
                 self._readline.add_history(text)
@@ -60,7 +60,7 @@ class Lines:
 
     @property
     def unfinished_line(self) -> str:
-        """Return the text of the unfinished line, if the system tells."""
+        """Return the text of the unfinished line, if the system reports it."""
         return str(self._readline.get_line_buffer()) if self._readline is not None else ""
 
     def _complete(self, _: str, number: int) -> str | None:
@@ -112,7 +112,7 @@ class Lines:
         return line.decode("utf-8", "replace").removesuffix("\r")
 
     def suspend(self) -> None:
-        """Lend the terminal to the shell at ctrl+z, and take it back as the line editor had it."""
+        """Return the terminal to the shell on ctrl+z, and later restore the line editor's settings."""
         reading = _read_terminal_modes()
         self.end()
         os.kill(os.getpid(), signal.SIGSTOP)
@@ -124,7 +124,7 @@ class Lines:
                 os.write(1, b"\x1b[?2004h")
 
     def end(self) -> None:
-        """Give the terminal back as it was; the thread may still wait for a line."""
+        """Restore the terminal; the reading thread may still wait for a line."""
         if self._modes is None:
             return
         import termios
@@ -132,7 +132,7 @@ class Lines:
         with contextlib.suppress(termios.error, OSError):
             termios.tcsetattr(0, termios.TCSADRAIN, self._modes)
             if self._readline is not None:
-                os.write(1, b"\x1b[?2004l")  # the line editor had asked for pastes in brackets
+                os.write(1, b"\x1b[?2004l")  # the line editor had enabled bracketed paste
 
 
 def _line_editor() -> Any:
@@ -156,7 +156,7 @@ _CARD_ANSWER = lazy_pattern(r"[oO]\s+\S.*|\d[\d,\s]{0,40}", re.DOTALL)
 
 
 class TypedAnswer(Struct, frozen=True):
-    """`edited` replaces the command that was asked about; `problem`: the line answers, but not like that."""
+    """`edited` replaces the command in question; `problem`: why the line is not a valid answer."""
 
     approved: bool = False
     grant: Grant = "once"
@@ -169,7 +169,7 @@ class TypedAnswer(Struct, frozen=True):
 
 
 def _make_edited_answer(command: str, request: ApprovalRequested) -> TypedAnswer:
-    """Answer with the command that is run in place of the one in question."""
+    """Return the answer that replaces the command in question."""
     if request.tool != "bash":
         return TypedAnswer(problem="only a command can be edited; answer n with a note")
     if not command:
@@ -178,7 +178,7 @@ def _make_edited_answer(command: str, request: ApprovalRequested) -> TypedAnswer
 
 
 def parse_answer(line: str, request: ApprovalRequested) -> TypedAnswer | None:
-    """Parse a line as an answer to the open question; None if it is something else."""
+    """Parse a line as an answer to the open question; None if it is not an answer."""
     if request.is_card:
         return _parse_plan_answer(line) if request.is_plan else _parse_card_answer(line, request.questions)
     word, _, rest = line.strip().partition(" ")

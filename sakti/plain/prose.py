@@ -5,8 +5,8 @@ from __future__ import annotations
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import sanitize_text
 
-SENTENCE = 160  # characters after which a long line is said up to its last whole sentence
-LONGEST = 800  # characters after which a line without sentences is said up to a space
+SENTENCE = 160  # characters after which a long line is spoken up to its last complete sentence
+LONGEST = 800  # characters after which a line without sentences is spoken up to a space
 
 _HEADING = lazy_pattern(r"#{1,6}\s+(.*?)\s*#*$")
 _RULE = lazy_pattern(r"([-*_=]\s*){3,}$")
@@ -39,7 +39,7 @@ class Prose:
         at = max((m.end() for m in _END.finditer(text)), default=0)
         if not at and len(text) > LONGEST:
             at = text.rfind(" ") + 1 or len(text)
-        if not at or text.lstrip().startswith("|"):  # a row of a table is said as a whole
+        if not at or text.lstrip().startswith("|"):  # a table row is spoken as a whole
             return []
         self._open = text[at:]
         return self._format_line(text[:at])
@@ -63,7 +63,7 @@ class Prose:
 
 
 def speak_line(line: str) -> str:
-    """Return one line of Markdown without its signs; "" for a line that only decorates."""
+    """Return one line of Markdown without its markup; "" for a purely decorative line."""
     text = line.strip()
     if not text or _RULE.fullmatch(text) or _SEPARATOR.fullmatch(text):
         return ""

@@ -49,16 +49,16 @@ from sakti.core.types import ImagePart, Message, ToolCallPart, ToolResultPart
 from sakti.plain import words
 from sakti.plain.prose import Prose
 
-MOST_CALLS = 20  # tool calls whose output can still be asked for
-SLOW = ("bash", "webfetch", "websearch", "agent")  # tools that may take long: their start is announced as well
+MOST_CALLS = 20  # number of recent tool calls whose output is available
+SLOW = ("bash", "webfetch", "websearch", "agent")  # tools that may take long, so their start is announced
 READY = "ready"
-READ_STEP = 20  # percent of the prompt between two lines that say how far it is read
-FIRST_WAIT_NOTICE, NEXT_WAIT_NOTICE = 2.0, 10.0  # seconds of waiting for another window
+READ_STEP = 20  # percentage points of the prompt between progress lines
+FIRST_WAIT_NOTICE, NEXT_WAIT_NOTICE = 2.0, 10.0  # seconds of waiting for another window before a notice
 _TONES = {"information": "note", "warning": "warning", "error": "error"}
 
 
 class EndedCall(Struct, frozen=True):
-    """A tool call that has ended; `output` is all that is known of it."""
+    """A finished tool call; `output` is its complete known output."""
 
     asked: ToolCallPart | None
     result: ToolResultPart
@@ -68,7 +68,7 @@ class EndedCall(Struct, frozen=True):
         changed = self.result.details.get("diff")
         body = words.spell_diff(str(changed)) if changed else sanitize_text(self.result.content).split("\n")
         output_file = self.result.details.get("output_file")
-        return [head, *body, *([f"all of it is in {to_one_line(str(output_file), 300)}"] if output_file else [])]
+        return [head, *body, *([f"the full output is in {to_one_line(str(output_file), 300)}"] if output_file else [])]
 
 
 Progress: TypeAlias = (
@@ -85,30 +85,30 @@ Progress: TypeAlias = (
 
 
 class Speech(Struct):
-    """Formats events in order. `calls`: the finished calls, newest last."""
+    """Formats events in their order. `calls`: the finished calls, newest last."""
 
     calls: deque[EndedCall] = field(default_factory=lambda: deque[EndedCall](maxlen=MOST_CALLS))
     _prose: Prose = field(default_factory=Prose)
     _speaking: bool = False
     _thinking: bool = False
-    _read: int = 0  # percent of the prompt in the last line about it
+    _read: int = 0  # percentage in the last progress line
     _running: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])
-    _command_call: str = ""  # the call that is the user's own command: its output is shown as it comes
+    _command_call: str = ""  # call of the user's own command: its output is streamed
     _expected_command: str | None = None
     _command_line: str = ""
     _queued: tuple[str, ...] = ()
-    _waiting: set[str] = field(default_factory=set[str])  # queued, and not yet read by the agent or taken back
+    _waiting: set[str] = field(default_factory=set[str])  # queued messages, not yet read by the agent or removed
     _thread: str = ""
     _questions: int = 0
     _next_wait: float = FIRST_WAIT_NOTICE
     _open: tuple[ApprovalRequested, ...] = ()
 
     def expect_command(self, command: str) -> None:
-        """Take the next call of that command for the user's own."""
+        """Treat the next call of that command as the user's own."""
         self._expected_command = command
 
     def format_event(self, event: Event) -> list[str]:
-        """Return the lines that `event` makes; none for what only a screen shows."""
+        """Return the lines for `event`; none for events that only a screen shows."""
         if isinstance(event, TextDelta):
             return self._add_label(self._prose.add(event.text))
         if isinstance(event, ThinkingDelta):
@@ -164,7 +164,7 @@ class Speech(Struct):
                 | JobsChanged()
                 | McpServerChanged()
             ):
-                return []  # spoken as they come, or shown by a screen only
+                return []  # spoken as they arrive, or shown only on a screen
             case _:
                 assert_never(event)
 
@@ -189,7 +189,7 @@ class Speech(Struct):
                 return []  # only a screen shows it
 
     def _report_reading(self, percent: int) -> list[str]:
-        """Say a line now and then while a prompt is read."""
+        """Return a progress line now and then while a prompt is read."""
         if percent < self._read + READ_STEP or percent == 100:
             return []
         self._read = percent
@@ -202,7 +202,7 @@ class Speech(Struct):
                 if self._expected_command is not None and call.arguments == {"command": self._expected_command}:
                     self._expected_command, self._command_call, self._command_line = None, call.id, ""
                     return []
-                waits = bool(self._open)  # for an answer: it has not begun
+                waits = bool(self._open)  # waiting for an answer that has not begun
                 return [f"tool: {words.describe_call(call)}, started"] if call.name in SLOW and not waits else []
             case ToolOutput(call_id, text):
                 if call_id != self._command_call:
@@ -228,7 +228,7 @@ class Speech(Struct):
         return words.format_side_answer(event) if isinstance(event, SideQuestion) else self._ask_approval(event)
 
     def _ask_approval(self, event: ApprovalRequested | ApprovalResolved) -> list[str]:
-        """Ask one question at a time, in the order in which they came."""
+        """Ask one question at a time, in order of arrival."""
         if isinstance(event, ApprovalRequested):
             self._open = (*self._open, event)
             return self._ask() if len(self._open) == 1 else []
@@ -246,11 +246,11 @@ class Speech(Struct):
 
     @property
     def question(self) -> ApprovalRequested | None:
-        """Return the question that was asked last and is still open."""
+        """Return the question asked last if it is still open."""
         return self._open[0] if self._open else None
 
     def _store_waits(self, seconds: float | None) -> list[str]:
-        """Said after two seconds, and every ten from then on."""
+        """Announce a wait after two seconds, then every ten."""
         if seconds is None:
             was_announced, self._next_wait = self._next_wait > FIRST_WAIT_NOTICE, FIRST_WAIT_NOTICE
             return ["the other window is done"] if was_announced else []
@@ -304,5 +304,5 @@ def _format_memory(event: StaleLeases | MemoryActivation | MemoryOperation | Com
 
 
 def _ends_text(event: Event) -> bool:
-    """Return whether an unfinished line of the answer is printed before this event."""
+    """Return whether to print an unfinished line of the answer before this event."""
     return isinstance(event, ToolStarted | ApprovalRequested | StepDiscarded | TurnFinished | MessageSaved)

@@ -104,7 +104,7 @@ def describe_result(
 
 
 def _describe_outcome(result: ToolResultPart) -> str:
-    """Return how a call ended, in a word."""
+    """Return the outcome of a call in a few words."""
     if isinstance(result.details.get("denied"), str):
         return "denied"
     if result.details.get("stopped") is True:
@@ -128,7 +128,7 @@ def _list_counts(details: Mapping[str, object]) -> Iterator[str]:
 
 
 def list_tail(result: ToolResultPart) -> list[str]:
-    """Return the end of what a failed command printed."""
+    """Return the end of a failed command's output."""
     if result.name != "bash" or not result.is_error or isinstance(result.details.get("denied"), str):
         return []
     lines = [line for line in sanitize_text(result.content).rstrip("\n").split("\n") if not _EXIT.fullmatch(line)]
@@ -137,7 +137,7 @@ def list_tail(result: ToolResultPart) -> list[str]:
 
 
 def announce_calls(message: Message) -> list[str]:
-    """Announce the calls of an answer that makes several, before the first of them is asked about."""
+    """Announce the calls of an answer with several calls, before the first question about them."""
     calls = message.tool_calls
     return (
         [f"{format_count(len(calls), 'call')}: {'; '.join(describe_call(c) for c in calls)}"] if len(calls) > 1 else []
@@ -174,7 +174,7 @@ def format_approval(pending: Sequence[ApprovalRequested], number: int) -> list[s
 
 
 def _format_target_lines(text: str) -> list[str]:
-    """Format the command or the file that a question is about, cut after some lines."""
+    """Format the command or file in question, cut after `TARGET_LINES` lines."""
     target = [line for line in sanitize_text(show_hidden(text)).split("\n") if line.strip()]
     out = [f"  {line}" for line in target[:TARGET_LINES]]
     if len(target) > TARGET_LINES:
@@ -183,7 +183,7 @@ def _format_target_lines(text: str) -> list[str]:
 
 
 def _list_answers(first: ApprovalRequested) -> list[str]:
-    """Say which keys answer a question, and what each does."""
+    """List the keys that answer a question, and their effects."""
     out = ["y and Enter: allow once"]
     if first.is_edit:
         out.append("s and Enter: allow all edits in this thread; until /approve ask")
@@ -197,7 +197,7 @@ def _list_answers(first: ApprovalRequested) -> list[str]:
 
 
 def format_plan(text: str, number: int) -> list[str]:
-    """Format a plan that waits for approval, and how it is answered."""
+    """Format a plan that waits for approval, with the possible answers."""
     lines = [f"  {line}" for line in sanitize_text(text).split("\n") if line.strip()]
     return [
         f"question {number}: approve this plan?",
@@ -221,7 +221,7 @@ def format_side_answer(event: SideQuestion) -> list[str]:
 
 
 def describe_resolution(event: ApprovalResolved, *, was_card: bool) -> str:
-    """Say how a question ended."""
+    """Describe the end of a question."""
     if event.approved:
         return "answered" if was_card else "allowed"
     denial = "declined" if was_card else "denied"
@@ -236,7 +236,7 @@ def list_keys(request: ApprovalRequested) -> str:
 
 
 def format_card(questions: Sequence[CardQuestion], number: int) -> list[str]:
-    """Format the questions of a card with their options, and how they are answered."""
+    """Format the questions of a card with their options and the possible answers."""
     out: list[str] = []
     for index, question in enumerate(questions):
         several = f" ({index + 1} of {len(questions)})" if len(questions) > 1 else ""
@@ -248,7 +248,7 @@ def format_card(questions: Sequence[CardQuestion], number: int) -> list[str]:
             out.append("  several may be chosen, as 1 3")
     out.append("a number and Enter: choose; o and words: another answer; n: decline to answer")
     if len(questions) > 1:
-        out.append("a semicolon separates the answers, as 1; o never; 2")
+        out.append("separate the answers with semicolons, for example: 1; o never; 2")
     return out
 
 
@@ -306,7 +306,7 @@ def _part_lines(part: Part) -> list[str]:
         case MarkerPart(kind, text):
             return [to_one_line(f"{kind.replace('_', ' ')} {text}", 200)]
         case ThinkingPart() | ContextPart():
-            return []  # of the model alone
+            return []  # reasoning, only for the model
 
 
 def describe_image(part: ImagePart) -> str:
@@ -339,12 +339,12 @@ def format_setting(row: Setting) -> str:
 
 
 def format_rows(pairs: Iterable[tuple[str, str]]) -> list[str]:
-    """Names and texts that a card of the screen has."""
+    """Format the names and texts of a card."""
     return [spell_signs(f"{name}: {text}") for name, text in pairs]
 
 
 def spell_signs(text: str) -> str:
-    """Return `text` with its signs in words."""
+    """Return `text` with its symbols in words."""
     return _ABOUT.sub("about ", text.replace(" → ", " to ").replace(" · ", ", "))
 
 
@@ -356,7 +356,7 @@ def format_event(event: MemoryEvent) -> str:
 
 
 def format_log(lines: Iterable[LogLine]) -> Iterator[str]:
-    """Numbered lines of the log, each with its date when that changes, its priority and its marks."""
+    """Format numbered log lines, each with its date if that changes, its priority and its marks."""
     date = ""
     for number, line in enumerate(lines, 1):
         marks = [line.priority] if line.priority in ("high", "done") else []
@@ -429,7 +429,7 @@ def format_task(row: BoardTask) -> str:
 
 
 def format_branch(row: Branch) -> str:
-    """Format a line of a task's tree: its depth is said, not drawn."""
+    """Format a line of a task's tree, with its depth in words."""
     depth = f"level {row.depth}, {row.relation.strip()}: " if row.relation else ""
     again = ", as above" if row.again else ""
     return f"{depth}{row.task.handle} {to_one_line(row.task.title, 200)}, {row.task.status.replace('_', ' ')}{again}"

@@ -61,7 +61,7 @@ class RunningActivity(Struct, eq=False):
 
 
 class Activities:
-    """Everything that runs and can be stopped, oldest first. `changed` is called when that changes."""
+    """Running activities that can be stopped, oldest first. `changed` is called when the list changes."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._running: list[RunningActivity] = []
@@ -80,7 +80,7 @@ class Activities:
 
     @contextmanager
     def own_current_task(self, name: str) -> Generator[None]:
-        """Own the current task while the block runs: stopping cancels it."""
+        """Register the current task while the block runs; stopping the activity cancels it."""
         task = asyncio.current_task()
         activity = self.begin(name, task.cancel if task is not None else bool)
         try:
@@ -94,7 +94,7 @@ class Activities:
         return [a.name for a in self._running if not a.is_stopping]
 
     def newest_name(self, *, stopping: bool) -> str:
-        """Return the newest activity that was asked to stop, or that was not; "" without one."""
+        """Return the newest activity that is, or is not, `stopping`; "" without one."""
         return next((a.name for a in reversed(self._running) if a.is_stopping == stopping), "")
 
     def is_running(self, name: str) -> bool:
@@ -128,7 +128,7 @@ class Download:
             self._stop.set()
 
     async def run(self, install: Callable[[Progress, Callable[[], bool]], object]) -> None:
-        """Run `install(progress, is_stopped)` in a thread. Raises `SaktiError`, also if it was stopped."""
+        """Run `install(progress, is_stopped)` in a thread. Raises `SaktiError` if it failed or was stopped."""
         stop = self._stop = threading.Event()
         activity = self._activities.begin("download", stop.set)
         loop = asyncio.get_running_loop()
@@ -154,7 +154,7 @@ ActivityKind: TypeAlias = Literal["waiting", "running", "retrying", "thinking", 
 
 
 class ActivityState(Struct, frozen=True):
-    """`since` in seconds of the monotonic clock; of a retry, when the next attempt is made."""
+    """`since`: monotonic time of the start in seconds; for a retry, of the next attempt."""
 
     kind: ActivityKind
     text: str
@@ -167,7 +167,7 @@ class ActivityTracker(Struct):
     _turn: ActivityState | None = None
     _retry: ActivityState | None = None
     _tools: dict[str, ActivityState] = field(default_factory=dict[str, ActivityState])
-    _user_calls: set[str] = field(default_factory=set[str])  # calls that are the user's: no turn ends them
+    _user_calls: set[str] = field(default_factory=set[str])  # the user's own calls, which outlast a turn
     _questions: dict[str, ActivityState] = field(default_factory=dict[str, ActivityState])
 
     def handle_event(self, event: Event, now: float) -> bool:
@@ -210,7 +210,7 @@ class ActivityTracker(Struct):
         return True
 
     def _end_tool(self, call_id: str, now: float) -> None:
-        """After the last call of a step the model is asked again."""
+        """Remove a finished call; after the last call of a step, the model is asked again."""
         self._tools.pop(call_id, None)
         if call_id not in self._user_calls and self._turn is not None:
             self._turn = ActivityState("thinking", "thinking", now)

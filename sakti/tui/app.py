@@ -153,7 +153,7 @@ class SaktiApp(App[int]):
         self.crash_message = ""
         self._keys = {b.id: b.key for _, part in list_chat_parts() for b in keys.iter_bindings(part)}
         self._raised_at = float("-inf")  # when the window came to the front
-        self._swallows_release = False  # a press of the mouse that was only meant to bring it there
+        self._swallows_release = False  # a mouse press that only brought the window to the front
         self._key_queue = keys.KeyQueue(self, self._handle_input)
         self.appearance.attach(self)
         self.chat = ChatScreen(self, Notifier(session, lambda: self.app_focus, self.write))
@@ -205,12 +205,12 @@ class SaktiApp(App[int]):
         self.app_resume_signal.subscribe(self, self._redraw_all)  # pyright: ignore[reportUnknownMemberType]
 
     def _handle_event(self, event: Event) -> None:
-        if self.is_running:  # memory may still observe when there is nothing left to show it on
+        if self.is_running:  # memory may still observe after the window has closed
             bridge.show_event(self.chat, event)
 
     @on(ChatScreen.Painted)
     def _start(self) -> None:
-        if not gc.isenabled():  # what the start made stays: the collections that begin now need not walk it
+        if not gc.isenabled():  # objects from the start live on: exclude them from collection
             gc.freeze()
             gc.enable()
         self.start_worker(Startup(self, self.chat, pick_thread=self._pick_thread).run, group="start")
@@ -287,7 +287,7 @@ class SaktiApp(App[int]):
         return keys.abbreviate_key(self.key_of(binding_id))
 
     def copy_to_clipboard(self, text: str) -> None:
-        """Copy `text` (OSC 52) without control sequences, and show how much it was."""
+        """Copy `text` (OSC 52) without control sequences, and show the copied amount."""
         text = sanitize_text(text)
         super().copy_to_clipboard(text)
         if text:
@@ -376,13 +376,13 @@ class SaktiApp(App[int]):
             elif self._key_queue.admit(event):
                 await self._handle_input(event)
                 self._key_queue.wait_for_effect(event)
-        except Exception as error:  # of an action whose key has priority: it runs in the app's own loop
+        except Exception as error:  # from a priority key's action, which runs in the app's loop
             if not self.screen_stack or self.screen is self.chat:
                 raise
             self._handle_exception(error)
 
     async def _handle_input(self, event: events.Key | events.Paste) -> None:
-        """Handle a key or a paste, once those before it have had their effect."""
+        """Handle a key or a paste after the effects of all earlier ones."""
         if not self._is_key_to_quit(event):
             self.chat.stop_control.disarm()
         self.chat.welcome.close_on_input(event, self)
@@ -396,11 +396,11 @@ class SaktiApp(App[int]):
         return isinstance(event, events.Key) and any(event.key in each.split(",") for each in keys)
 
     async def _is_in_burst(self, event: events.Event) -> bool:
-        """Return whether a letter that would act on a browsed part is followed at once by one that would not."""
+        """Return whether a letter that is a key of the browsed part is followed at once by one that is not."""
         if not self.chat.acts_on_part(event):
             return False
         await asyncio.sleep(BURST_S)
-        sent = cast("Any", self)._message_queue.values  # by the terminal; nobody has handled them
+        sent = cast("Any", self)._message_queue.values  # input from the terminal, not handled yet
         typed = (e for e in (*self._key_queue.waiting, *sent) if isinstance(e, events.Key | events.Paste))
         word = takewhile(lambda e: isinstance(e, events.Paste) or keys.is_text(e), typed)
         return any(is_for_the_prompt(e, self.chat) for e in word)
@@ -429,7 +429,7 @@ class SaktiApp(App[int]):
         self.screen.refresh()
 
     async def action_quit(self) -> None:
-        """Leave; with work under way only when asked twice."""
+        """Quit; while work is running, only on the second request."""
         if self.chat.stop_control.may_quit():
             self.exit(0)
 
@@ -448,7 +448,7 @@ class SaktiApp(App[int]):
         super()._handle_exception(error)
 
     def _find_failed_screen(self) -> Screen[Any]:
-        """Return the screen whose message, timer or worker is being run; the current one for those of the app."""
+        """Return the screen whose message, timer or worker is running; for those of the app, the current one."""
         pump: MessagePump | None = active_message_pump.get(None)
         while pump is not None and not isinstance(pump, Screen):
             pump = pump._parent  # pyright: ignore[reportPrivateUsage]

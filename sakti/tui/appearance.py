@@ -1,4 +1,4 @@
-"""Set how the window looks: theme files, the theme, the terminal's colours, animation."""
+"""Control the look of the window: theme files, the theme, the terminal's colours, animation."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def fingerprint_theme_files() -> tuple[tuple[str, int, int], ...]:
     files: list[tuple[str, int, int]] = []
     for folder in iter_folders("themes"):
         for path in sorted(folder.glob("*.toml")):
-            with contextlib.suppress(OSError):  # it went while we looked
+            with contextlib.suppress(OSError):  # deleted during the scan
                 stat = path.stat()
                 files.append((str(path), stat.st_mtime_ns, stat.st_size))
     return tuple(files)
@@ -118,7 +118,7 @@ class Appearance:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._app: App[Any] | None = None
-        self._themes = load_configured_theme(session.workspace.config.ui.theme)  # the others follow the first picture
+        self._themes = load_configured_theme(session.workspace.config.ui.theme)  # the others follow later
         self._colours = "truecolor"
 
     @property
@@ -148,7 +148,7 @@ class Appearance:
         return self._themes
 
     def refresh(self) -> None:
-        """Show the current theme again: its file may have other colours now."""
+        """Apply the current theme again, since its file may have changed."""
         self.app.mutate_reactive(App.theme)  # pyright: ignore[reportUnknownMemberType]
 
     def use(self, name: str) -> bool:

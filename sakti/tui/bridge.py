@@ -51,8 +51,8 @@ if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
     from sakti.tui.transcript.live_turn import LiveTurn
 
-SILENT_EVENTS = (StoreWaiting, TasksChanged, PromptRead)  # events that change no window
-READING = "reading the prompt"  # what a model on this machine does before its first word
+SILENT_EVENTS = (StoreWaiting, TasksChanged, PromptRead)  # events that change nothing on the screen
+READING = "reading the prompt"  # the activity of a local model before its first token
 
 
 def make_no_model_card() -> CardBlock:

@@ -27,8 +27,8 @@ from sakti.tui.transcript.links import parse_address
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
 
-CLIPBOARD_TIMEOUT_S = 3.0  # seconds that a program may take
-PASTED_IMAGES_S = 7 * 86_400  # seconds that a pasted image stays as a file; the message has its own copy
+CLIPBOARD_TIMEOUT_S = 3.0  # time limit of a program in seconds
+PASTED_IMAGES_S = 7 * 86_400  # seconds until the file of a pasted image is deleted; the message has its own copy
 _WINDOWS_CLIPBOARD = (
     "Add-Type -AssemblyName System.Windows.Forms;"
     "$i=[Windows.Forms.Clipboard]::GetImage();if($i){$m=New-Object IO.MemoryStream;"
@@ -92,7 +92,7 @@ async def save_clipboard_image(env: Mapping[str, str], workspace: Path, *, own: 
 
 
 def store_pasted_image(data: bytes) -> Path:
-    """Write an image where a message can name it; the same image is the same file. Blocks."""
+    """Store an image in a file that a message can name; equal images share a file. Blocks."""
     folder = state_home() / "pasted"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     for old in folder.iterdir():
@@ -168,7 +168,7 @@ async def run_in_terminal(app: App[Any], words: list[str]) -> int:
         except SuspendNotSupported as e:
             raise SaktiError("This terminal cannot run an editor.", title=EDITOR_TITLE) from e
         with contextlib.suppress(NotImplementedError, RuntimeError):
-            loop.add_signal_handler(signal.SIGINT, lambda: None)  # ctrl+c belongs to the editor as well
+            loop.add_signal_handler(signal.SIGINT, lambda: None)  # ctrl+c goes to the editor, too
             stack.callback(loop.remove_signal_handler, signal.SIGINT)
         process = await asyncio.create_subprocess_exec(*words)
         return await process.wait()
@@ -208,7 +208,7 @@ def find_browser_command(
 
 
 def make_browser_environment(env: Mapping[str, str], workspace: Path) -> dict[str, str]:
-    """Return what a program that shows pages needs of `env`: no key of a model, no workspace in its PATH."""
+    """Return `env` for a program that opens pages, without model keys or the workspace in PATH."""
     allowed = {k: v for k, v in env.items() if k in _PASSED_VARIABLES or k.startswith(_PASSED_PREFIXES)}
     return build_safe_environment(allowed, workspace)
 

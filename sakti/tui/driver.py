@@ -29,13 +29,13 @@ from sakti.core import terminal
 PASTE_START = "\x1b[200~"
 PASTE_END = "\x1b[201~"
 PASTE_TIMEOUT_S = 3.0  # seconds without a byte after which an incomplete paste is shown
-STALLED_TIMEOUT_S = 0.25  # the same for later input, which may be typed
-# ctrl+c and Esc, as characters and as the keyboard protocol writes them: they end a paste whose end was lost
+STALLED_TIMEOUT_S = 0.25  # the same after a stall: later input may be typed
+# ctrl+c and Esc, as characters and in the keyboard protocol: they end a paste without an end marker
 _CANCEL_KEYS = ("\x03", "\x1b", "\x1b[99;5u", "\x1b[27u", "\x1b[27;1u")
 
 
 class PastedText(Struct, frozen=True):
-    """The text of a paste, exactly as it came."""
+    """The text of a paste, unchanged."""
 
     text: str
 
@@ -48,7 +48,7 @@ class PasteSplitter:
     """
 
     def __init__(self) -> None:
-        self._matched = 0  # characters of START that the text so far ended in
+        self._matched = 0  # characters of START at the end of the text so far
         self._inside = False
         self._parts: list[str] = []
         self._carry = ""  # the end of the last part: the end marker may begin there
@@ -66,7 +66,7 @@ class PasteSplitter:
         return out
 
     def flush_pause(self, now: float) -> list[str | PastedText]:
-        """Return the content of a paste that has paused, if no input arrived until `now`; else []."""
+        """Return the content of a paste if no input arrived until `now`; else []."""
         if (
             not self._inside
             or not self._parts
@@ -136,15 +136,15 @@ def _count_overlap(text: str, marker: str) -> int:
 
 
 READ_SIZE = 1 << 16  # bytes of one read
-STOP_DELAY_S = 0.01  # seconds before the process stops: a signal that continues it may be there already
+STOP_DELAY_S = 0.01  # seconds before the process stops: a signal to continue may be pending
 TICK_S = 0.1  # seconds after which the parser may give up waiting for the rest of an escape sequence
 
 
 class SafeOutput:
     """A file to which writing never fails.
 
-    Textual writes in a thread: an error would end that thread, and every later write would wait for it for ever, at the
-    end of the program too.
+    Textual writes in a thread. An error would end that thread, and every later write, including those at exit, would
+    block forever.
     """
 
     def __init__(self, file: IO[str]) -> None:
@@ -168,12 +168,12 @@ class TerminalInput:
 
     def __init__(self, debug: bool = False, now: Callable[[], float] = time.monotonic) -> None:
         self._parser = XTermParser(debug)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a stray byte ends nothing
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # invalid bytes are ignored
         self._pastes = PasteSplitter()
         self._now = now
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """Yield the messages that end in `data`."""
+        """Yield the messages that `data` completes."""
         text = self._decoder.decode(data)
         yield from self._iter_messages(self._pastes.feed(text, self._now()) if text else ())
         yield from self.tick()
@@ -187,7 +187,7 @@ class TerminalInput:
         yield from self._iter_messages(self._pastes.flush_pause(self._now()))
 
     def close(self) -> None:
-        """Let the parser end, and its debug log with it."""
+        """Close the parser and its debug log."""
         with contextlib.suppress(ParseError):
             list(self._parser.feed(""))
 
@@ -209,7 +209,7 @@ class StopEvent(threading.Event):
 
 
 class SafeSuspension:
-    """Suspension of a driver that restarts only in the foreground, however often signals come.
+    """Suspension of a driver that restarts only in the foreground, however many signals arrive.
 
     The event loop handles the signals one after the other. A handler that interrupts other code could wait for ever for
     a lock of the writer's queue, or give the terminal back while the input thread still reads it.
@@ -224,8 +224,8 @@ class SafeSuspension:
     _stop: asyncio.TimerHandle | None = None
 
     def _handle_signals_in_loop(self) -> None:
-        """Let the event loop answer the signals for stopping and continuing."""
-        with contextlib.suppress(RuntimeError, NotImplementedError):  # there is no loop, or none that takes signals
+        """Let the event loop handle the signals for stopping and continuing."""
+        with contextlib.suppress(RuntimeError, NotImplementedError):  # no loop, or one that does not support signals
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGTSTP, self._sigtstp_application)
             loop.add_signal_handler(signal.SIGCONT, self._sigcont_application)
@@ -308,7 +308,7 @@ def make_safe_driver(base: type[Driver]) -> type[Driver]:
             self.exit_event.for_good = True
 
         def run_input_thread(self) -> None:
-            """Read until the end. An error of a terminal that is gone is its end."""
+            """Read until the end; treat an error of a closed terminal as the end."""
             try:
                 super().run_input_thread()  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
             except OSError:
@@ -339,14 +339,14 @@ def _with_input_thread(base: type[Driver]) -> type[Driver]:
                 selector.register(self.fileno, selectors.EVENT_READ)
                 ends = False
                 while not ends:
-                    ends = self.exit_event.is_set()  # then the remaining input is read a last time
+                    ends = self.exit_event.is_set()  # then read the remaining input once more
                     data = _read(self.fileno) if selector.select(0 if ends else TICK_S) else None
                     for message in source.tick() if data is None else source.feed(data):
                         self.process_message(message)
-                    if data == b"" and terminal.is_gone(self.fileno):  # reading on would be a loop without a pause
+                    if data == b"" and terminal.is_gone(self.fileno):  # reading on would be a busy loop
                         ends = True
                         cast("StopEvent", self.exit_event).for_good = True
-                    elif data == b"":  # ctrl+d while the terminal was lent: it ended a line, not the terminal
+                    elif data == b"":  # ctrl+d in another program: it ended a line there, not the terminal
                         self.exit_event.wait(TICK_S)
 
     return StoppableDriver

@@ -1,4 +1,4 @@
-"""Declare the interface of the window for widgets, panes and screens, which do not know the app."""
+"""Declare the window's interface for widgets, panes and screens, which must not import the app."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Host(Protocol):
     ) -> None:
         """Run `work(*args)` as a worker; a raised error becomes a notice.
 
-        The group "command" also scrolls to that notice.
+        In the group "command", the chat also scrolls to that notice.
         """
         ...
 

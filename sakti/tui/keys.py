@@ -25,14 +25,14 @@ from sakti.core.text import to_one_line
 _REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))  # classes of Unicode
 SHORT_NAMES = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
 SUSPEND = Binding("ctrl+z", "app.suspend_process", "Suspend", show=False, priority=True, id="app.suspend")
-KEY_SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual itself does not translate back
+KEY_SIGNS = {"slash": "/", "plus": "+", "minus": "-"}  # names that Textual does not translate back
 
 
 def is_text(event: events.Key) -> bool:
-    """Return whether a key types a character: also one that joins, marks a direction or is a wide space.
+    """Return whether a key types a character, including joiners, direction marks and wide spaces.
 
-    Textual takes printable ones only, so that Persian, Indic scripts and composed emoji would lose theirs. Characters
-    that reorder the text around them are not typed, as `sanitise_typed` drops them from pasted text.
+    Textual accepts printable characters only, which would break Persian, Indic scripts and composed emoji. Characters
+    that reorder the text around them are excluded, as in `sanitise_typed`.
     """
     character = event.character or ""
     if event.is_printable or len(character) != 1:
@@ -49,7 +49,7 @@ def iter_bindings(owner: type[Any]) -> Iterator[Binding]:
 
 
 def apply_custom_key(binding: Binding, own: Mapping[str, str]) -> Binding:
-    """Return `binding` with the user's own keys for it, if there are any."""
+    """Return `binding` with the user's custom keys, if there are any."""
     keys = own.get(binding.id or "")
     return replace(binding, key=keys, key_display=None) if keys else binding
 
@@ -78,16 +78,16 @@ def format_keys(keys: Iterable[str]) -> str:
 
 # --- the order of keys --------------------------------------------------------------------------------------
 
-MAX_WAIT_S = 0.25  # seconds at most that the next key waits for the effect of one
-POLL_S = 0.002  # seconds between two looks at a widget that is busy
-SETTLE_ROUNDS = 2  # an action may pass a message on, and that may move the focus
+MAX_WAIT_S = 0.25  # maximum seconds that a key waits for the effect of the one before it
+POLL_S = 0.002  # seconds between checks of a busy widget
+SETTLE_ROUNDS = 2  # an action may post a message that moves the focus
 
 
 class KeyQueue:
     """Handles keys and pastes one by one, so that those of a burst act as if they were typed slowly.
 
-    Textual reads all of a burst before the first key has moved the focus or opened a screen. A letter typed into a line
-    moves nothing, so the next key is handled at once.
+    Textual reads an entire burst before the first key has moved the focus or opened a screen. A letter typed into an
+    input line has no such effect, so the next key is handled at once.
     """
 
     def __init__(self, app: App[Any], handle: Callable[[events.Key | events.Paste], Awaitable[None]]) -> None:
@@ -107,7 +107,7 @@ class KeyQueue:
             self._settling = asyncio.create_task(self._handle_waiting(start))
 
     def _find_target(self, event: events.Key | events.Paste) -> MessagePump | None:
-        """Return where the effect of a key begins; None if it is text in a line."""
+        """Return the widget where the effect of a key begins; None for text typed into a line."""
         if not self._app.screen_stack:  # the window is closing
             return None
         focused = self._app.focused
@@ -129,7 +129,7 @@ class KeyQueue:
             self._settling = None
 
     async def _settle(self, start: MessagePump) -> None:
-        """Wait until the messages of a key, and those that they caused, are handled."""
+        """Wait until the messages of a key, and those caused by them, are handled."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(MAX_WAIT_S):
                 for _ in range(SETTLE_ROUNDS):
@@ -140,7 +140,7 @@ class KeyQueue:
 
 
 async def _drain(node: MessagePump) -> None:
-    """Wait until a widget has handled its queue as it is now, or has been removed."""
+    """Wait until a widget has handled its current queue or has been removed."""
     done = asyncio.Event()
     spins = 0
     while not done.is_set() and node.is_running and (spins or node.call_later(done.set)):
@@ -152,9 +152,9 @@ async def _drain(node: MessagePump) -> None:
 
 MODIFIERS = {"ctrl", "shift", "alt", "super", "hyper", "meta"}
 NAMED_KEYS = {k.value for k in Keys} | {"space"}
-TYPING_PARTS = ("Everywhere", "Prompt")  # parts whose keys act while the user types
+TYPING_PARTS = ("Everywhere", "Prompt")  # parts whose keys are active while the user types
 PANE_GROUPS = (("Panes", "Memory"), ("Panes", "Observations", "Lists"), ("Panes", "Tasks", "Lists"))
-SHARED_GROUPS = (TYPING_PARTS, *PANE_GROUPS)  # parts whose keys act at the same time
+SHARED_GROUPS = (TYPING_PARTS, *PANE_GROUPS)  # parts whose keys are active at the same time
 
 
 class Keymap(Struct, frozen=True):
@@ -220,7 +220,7 @@ def _is_text(key: str) -> bool:
 
 
 def _find_clash(chosen: Mapping[str, str], declared: Mapping[str, tuple[str, str]]) -> tuple[str, str, str] | None:
-    """Find a key that a custom binding newly shares with another binding of the same part."""
+    """Find a key that a custom binding now shares with another binding of the same part."""
     for custom_id in reversed(list(chosen)):
         part = declared[custom_id][0]
         for other, (where, keys) in declared.items():

@@ -103,7 +103,7 @@ def _make(pairs: tuple[tuple[str, str], ...], dark: bool) -> Palette:
             if value:
                 try:
                     return Color.parse(value).rich_color.name
-                except Exception:  # Textual raises several kinds; the default replaces each
+                except Exception:  # Textual raises several kinds of errors; use the default for all
                     continue
         return "#d5dae2" if dark else "#23272e"
 

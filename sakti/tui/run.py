@@ -1,4 +1,4 @@
-"""Start the terminal interface and come back with an exit code."""
+"""Run the terminal interface and return its exit code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def run(session: Session, *, prompt: str | None = None, pick_thread: bool = Fals
 
     Closes the session and restores the terminal; returns the exit code for the shell.
     """
-    if sys.__stderr__ is None or not sys.__stderr__.isatty():  # Textual draws there: `sakti 2> log` draws elsewhere
+    if sys.__stderr__ is None or not sys.__stderr__.isatty():  # Textual draws on this stream
         setattr(sys, "__stderr__", sys.__stdout__)  # noqa: B010 - a constant for type checkers
     return asyncio.run(terminal.run_then_end(_run(session, prompt, pick_thread)))
 
@@ -51,9 +51,9 @@ async def _run(session: Session, prompt: str | None, pick_thread: bool) -> int:
 
 
 def _leave_on_signals(app: SaktiApp) -> asyncio.Event:
-    """Leave at a signal as with ctrl+q; returns an event that is set then.
+    """Quit on a signal as on ctrl+q; returns an event that the signal sets.
 
-    ctrl+c is a key here until the terminal is given back.
+    ctrl+c arrives as a key until the terminal is restored.
     """
     loop = asyncio.get_running_loop()
     leaving, signals = asyncio.Event(), set[int]()
@@ -78,11 +78,11 @@ async def _close(session: Session, app: SaktiApp) -> str:
     """Interrupt the turn, keep drafts, and close the session; returns why nothing was saved, or ""."""
     from sakti.tui.app import log_error
 
-    terminal.ignore_interrupts()  # some press it until the shell is back
+    terminal.ignore_interrupts()  # some users press it until the shell returns
     limit = terminal.end_within(terminal.CLOSING_S, 128 + signal.SIGHUP)
     session.hurry()
     try:
-        await session.interrupt()  # what a turn takes from the queue now is a message, not a draft
+        await session.interrupt()  # messages that a turn takes from the queue now are not drafts
         await app.chat.drafts.save_at_exit()
     except SaktiError as e:
         with contextlib.suppress(OSError):
@@ -101,7 +101,7 @@ async def _close(session: Session, app: SaktiApp) -> str:
 
 
 def _print_farewell(session: Session, not_saved: str) -> None:
-    """Print how the thread is resumed, or that it is not saved."""
+    """Print how to resume the thread, or that it is not saved."""
     if not session.workspace.saved:
         print(NOT_KEPT, file=sys.stderr)
     elif not_saved:

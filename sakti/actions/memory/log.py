@@ -1,4 +1,4 @@
-"""Declare the actions on the log and the pages of memory: now and earlier, corrections, recordings."""
+"""Declare the actions on the log and the pages of memory: past states, corrections, recordings."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ with lazy_imports:
     from sakti.store.threads import messages as stored_messages
     from sakti.store.threads import threads as stored_threads
 
-SHORTEST_ID = 6  # characters; a shorter number counts the lines of the list
-SHOWN = 60  # newest lines of the log that a chat lists
+SHORTEST_ID = 6  # minimum characters of an id; a shorter number refers to the list
+SHOWN = 60  # number of newest log lines listed in a chat
 LINE = arg("line", "Id of a log line, or the end of it.")
 WHEN = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d …"
 NO_OBSERVATIONS = "No observations yet. They appear as you chat; /compact writes them now."
@@ -73,7 +73,7 @@ def _require_category(category: str, lines: Sequence[LogLine]) -> None:
 
 
 def format_log(lines: Sequence[LogLine]) -> tuple[str, ...]:
-    """Lines of the log as a shell prints them, each date above its lines."""
+    """Format lines of the log for a shell, each date above its lines."""
     out: list[str] = []
     day = None
     for x in lines:
@@ -113,7 +113,7 @@ def _offer_lines(
     words: tuple[str, ...] = (),
     json: Any = None,
 ) -> Rows:
-    """Numbered lines of the log: those with all the words, or the newest; a number shows its messages."""
+    """Return numbered log lines, those with all the words or the newest; a number shows the messages."""
 
     async def sources(number: int) -> Value:
         messages = await session.views.sources(pick_numbered(lines, number).group_id)
@@ -239,7 +239,7 @@ async def _correct(
 ) -> Value | None:
     if scope.live is not None:
         await scope.live.correct(what, await _resolve_line(scope.live, line), text)
-        return None  # a notice of the session says it
+        return None  # the session shows a notice
     async with open_memory(scope, **where) as session:
         if what == "restore":
             done = await session.current.engine.undo_correction(line or None)
@@ -255,7 +255,7 @@ async def _load_lines(session: Session) -> list[LogLine]:
 
 
 async def _resolve_line(session: Session, line: str) -> str:
-    """Return the id of a log line that is named by its id or by its number in the list."""
+    """Return the id of a log line, given by its id or by its number in the list."""
     if line.isdecimal() and len(line) < SHORTEST_ID:
         return pick_numbered(await _load_lines(session), int(line)).id
     return line

@@ -1,4 +1,4 @@
-"""Declare the actions on the token windows: their state and cost, and what moves them by hand."""
+"""Declare the actions on the token windows: their state and cost, and manual changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ with lazy_imports:
 
 THREAD = option("--thread", metavar="THREAD", help="Id or part of the title (default: the last thread).",
                 offers="threads")  # fmt: skip
-WHERE = (THREAD, SET)  # what a run passes on as `**where`
+WHERE = (THREAD, SET)  # the arguments that a run passes on as `**where`
 NO_THREAD = "There is no thread in this workspace yet."
 
 
@@ -50,8 +50,8 @@ async def open_memory(
         yield session
 
 
-EXTRACTIVE = "extractive"  # the Observer without a model
-EVENTS = 20  # newest of what happened to the memory that are told
+EXTRACTIVE = "extractive"  # the Observer that needs no model
+EVENTS = 20  # number of newest memory events shown
 
 
 @action(
@@ -143,7 +143,7 @@ async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where
 
 
 def estimate_work(threads: Sequence[UnobservedThread], memory: MemorySettings, model: str) -> core_events.Backlog:
-    """Return tokens, model calls and price; each thread is read in slices of the message threshold."""
+    """Return tokens, model calls and price; a thread is observed in slices of the message threshold."""
     threshold = policy.compute_effective_numbers(memory, 0, None).threshold
     tokens = sum(thread.tokens for thread in threads)
     calls = 0 if model == EXTRACTIVE else sum(math.ceil(thread.tokens / threshold) for thread in threads)
@@ -163,7 +163,7 @@ def describe_price(threads: int, work: core_events.Backlog, model: str) -> str:
 
 
 async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overrides: Sequence[str]) -> list[str]:
-    """Observe the threads; return why some were not."""
+    """Observe the threads; return the reasons for those that were not observed."""
     problems: list[str] = []
     with show_progress_bar("observing", "count") as show:
         for number, thread in enumerate(threads):
@@ -173,7 +173,7 @@ async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overri
                     engine = session.current.engine
                     if not await engine.observe_rest():
                         problems.append(f"{thread.title!r}: {engine.status().note or 'nothing was observed'}")
-            except MemoryFailure as e:  # another window works in it
+            except MemoryFailure as e:  # another window uses it
                 problems.append(f"{thread.title!r}: {e.message}")
         show(len(threads), len(threads))
     return problems
@@ -238,7 +238,7 @@ async def undo_reflection(scope: Scope) -> None:
 
 @action(*WHERE, shell="memory pause", chat="memory pause", needs="store")
 async def pause(scope: Scope, **where: Any) -> Value | None:
-    """Stop observing in the background, in every window; the newest messages that fit are sent."""
+    """Stop observing in the background, in every window; only the newest messages that fit are sent."""
     return await _pause(scope, True, **where)
 
 
@@ -251,7 +251,7 @@ async def resume(scope: Scope, **where: Any) -> Value | None:
 async def _pause(scope: Scope, paused: bool, **where: Any) -> Value | None:
     if scope.live is not None:
         await scope.live.pause_memory(pause=paused)
-        return None  # a notice of the session says it
+        return None  # the session shows a notice
     async with open_memory(scope, **where) as session:
         await (session.current.engine.pause() if paused else session.current.engine.resume(start=False))
         after = session.current.engine.status()
@@ -314,7 +314,7 @@ async def compact(scope: Scope, focus: str) -> Value | None:
     who = to_one_line(status.observer, 40) if status is not None else "memory"
     with scope.working(f"compacting: {who} reads {format_count(messages, 'message')}"):
         await session.compact(focus)
-    return None  # the event says what it did
+    return None  # the event reports the result
 
 
 @action(chat="compact diff", needs="session")

@@ -1,7 +1,7 @@
 """Declare `/tasks` and `sakti tasks`: the board.
 
-Agents and scripts call the shell's commands often, so a question costs no more than its answer: what only reads needs
-nothing, neither an event loop nor more of the store than the query.
+Agents and scripts call these shell commands often, so reading is cheap: it needs no event loop and imports no more of
+the store than the query.
 """
 
 from __future__ import annotations

@@ -68,12 +68,12 @@ def format_task(task: Json) -> str:
 
 
 def describe_children(count: int) -> str:
-    """Format what a container waits for: `waits for its 3 children`."""
+    """Describe the wait of a container: `waits for its 3 children`."""
     return f"waits for its {count} children" if count > 1 else "waits for its child"
 
 
 def describe_notes(card: BoardTask) -> str:
-    """Return the notes behind a card's title."""
+    """Return the notes after a card's title."""
     parts = [f"for {card.urgent_for}"] if card.urgent_for else []
     parts += [f"← {', '.join(card.blocked_by)}"] if card.blocked_by else []
     parts += [describe_children(card.waits_for_children)] if card.waits_for_children else []
@@ -254,10 +254,9 @@ _ACTIONS = {a.chat.partition(" ")[2]: a for a in list(globals().values()) if isi
 
 
 async def change_task(session: Session, what: str, *words: str, force: bool = False) -> str:
-    """Do `what` ("close") with its arguments in the order of the chat's line.
+    """Run `what` (such as "close") with arguments in the order of the chat's line.
 
-    The claims of the user are not the agent's; what another chat has claimed is changed only with `force`. Raises
-    `TaskError`.
+    The user's claims are separate from the agent's; tasks claimed by another chat need `force`. Raises `TaskError`.
     """
     action = _ACTIONS[what]
     arguments: dict[str, Any] = {a.name: [] if a.many else a.default for a in action.args}
@@ -292,7 +291,7 @@ async def export(scope: Scope, path: Path | None) -> Value | None:
 
 @action(arg("path", "JSON Lines; - for standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
 async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
-    """Import tasks of an export; a task that was not changed here gets its newer version."""
+    """Import the tasks of an export; tasks that were not changed here get newer versions."""
     if str(path) != "-" and path.exists() and not path.is_file():
         raise Refused(f"{path} is not a regular file.", code=USAGE)  # a device or a pipe may never end
     try:

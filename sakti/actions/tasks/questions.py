@@ -146,7 +146,7 @@ async def board(scope: Scope) -> Value:
 
 
 def _explain_changes() -> str:
-    """Return how a chat changes the board."""
+    """Return the explanation of how to change the board in a chat."""
     written = chat_line.describe_forms(registry.find_subcommands("tasks"))
     return f"/tasks {written}; add ! (close!) to change a task that another thread has claimed"
 

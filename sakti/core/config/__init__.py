@@ -1,4 +1,4 @@
-"""Define settings (`fields`), convert values (`conversion`), read sources (`load`), `check` the sum."""
+"""Define settings (`fields`), convert values (`conversion`), read sources (`load`), and `check` them."""
 
 from sakti.core.config.check import check, parse_model_choices
 from sakti.core.config.conversion import describe_values, list_choices

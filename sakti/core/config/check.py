@@ -1,4 +1,4 @@
-"""Refuse settings that contradict each other, naming both; `fields` checks the bounds of each alone."""
+"""Refuse settings that contradict each other, naming both; `fields` checks single values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sakti.core.config.fields import (
 )
 from sakti.core.errors import ConfigError
 
-# What only the program may say in the body of a request.
+# Fields of a request's body that only sakti may set.
 _NOT_EXTRA = ("messages", "input", "system", "instructions", "model", "stream")
 
 
@@ -49,7 +49,7 @@ def check(config: Config) -> None:
 
 
 def explain_wrong_hook(hook: HookSettings) -> str:
-    """Return the error in a hook's settings, "" if it can run."""
+    """Return the error in a hook's settings, or ""."""
     if not resolve_event_name(hook.event):
         near = difflib.get_close_matches(hook.event, EVENTS, 1)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(EVENTS)}."

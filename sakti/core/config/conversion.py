@@ -1,4 +1,4 @@
-"""Convert the values of settings by their types, and say in words what a setting takes."""
+"""Convert the values of settings by their types, and describe the allowed values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sakti.core.text import show_value
 
 @cache
 def list_choices(name: str) -> tuple[str, ...]:
-    """Return the allowed values of a setting, empty if it is not a choice."""
+    """Return the allowed values of a setting; empty if it is not a choice."""
     hint = _get_type(name)
     if hint is bool:
         return ("true", "false")
@@ -67,7 +67,7 @@ def _describe_type(hint: Any, quoted: bool) -> str:
 
 
 def _get_type(name: str) -> Any:
-    """Return the type of a setting; of one that does not exist, none."""
+    """Return the type of a setting; None for an unknown one."""
     hint: Any = Config
     path = name.split(".")
     while path:
@@ -86,7 +86,7 @@ def is_group(hint: Any) -> bool:
 
 
 def check_bounds(meaning: Meaning, value: Any, name: str, origin: str) -> Any:
-    """Return `value` if its setting allows it. Raises ConfigError."""
+    """Return `value` if it is within the bounds of its setting. Raises ConfigError."""
     if isinstance(value, int | float) and not isinstance(value, bool) and not meaning.allows(value):
         raise ConfigError(f"{origin}: {name} = {show_value(value)} must be {meaning.bounds}.")
     if reason := meaning.refuses(value):
@@ -110,7 +110,7 @@ def convert(value: Any, hint: Any, name: str, origin: str) -> Any:
 
 
 def _iter_candidates(value: Any) -> Iterator[Any]:
-    """Yield the possible meanings of a value: `"none"` is None, a text a list of one, `2e3` an integer."""
+    """Yield the possible meanings of a value: None for `"none"`, a list for a text, an integer for `2e3`."""
     if isinstance(value, float) and math.isnan(value):
         return
     yield value
@@ -121,7 +121,7 @@ def _iter_candidates(value: Any) -> Iterator[Any]:
 
 
 def convert_table(group: type[Struct], value: Any, name: str, origin: str) -> Any:
-    """Return one of a list of tables as `group`, a class of settings. Raises `ConfigError`."""
+    """Convert one of a list of tables to `group`, a class of settings. Raises `ConfigError`."""
     if isinstance(value, group):
         return value
     fields = {f.name: f for f in structs.fields(group)}

@@ -1,4 +1,4 @@
-"""Define every setting, those of hooks and providers too: type, default, help, bounds."""
+"""Define every setting, including those of hooks and providers: type, default, help, bounds."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from sakti.core.types import Effort
 class Meaning(Struct, frozen=True):
     """Metadata of one setting, written beside its type.
 
-    `help` is one sentence and gives the unit. `project`: whether a project's own file may set it, or between which
-    numbers. `at_once`: a change takes effect in the open window, any other after a restart. Numbers must be more than
+    `help` is one sentence and gives the unit. `project`: whether a project's own file may set it, or the allowed
+    range. `at_once`: a change takes effect in the open window; otherwise after a restart. Numbers must be more than
     `above`, at least `low`, at most `high`. `secret`: the value is never shown. `refuse` checks a text (see
     `refuses`). Nothing that a project may set can run code, send text elsewhere or loosen an approval.
     """
@@ -36,7 +36,7 @@ class Meaning(Struct, frozen=True):
 
     @property
     def bounds(self) -> str:
-        """Render the bounds in words, "" without bounds."""
+        """Describe the bounds in words; "" without bounds."""
         if self.above is not None:
             return f"above {self.above:g}"
         if self.low is not None and self.high is not None:
@@ -51,16 +51,16 @@ class Meaning(Struct, frozen=True):
         )
 
     def refuses(self, value: Any) -> str:
-        """Return why a text cannot be the value, empty if it can."""
+        """Return why a text cannot be the value, or ""."""
         return self.refuse(value) if self.refuse is not None and isinstance(value, str) else ""
 
 
 ApprovalMode: TypeAlias = Literal["plan", "ask", "edits", "auto"]
-# What a session may be in: `full` is asked for at its start only, and is in no setting.
+# Approval modes of a session: `full` can be chosen only at its start, never by a setting.
 SessionMode: TypeAlias = Literal["plan", "ask", "edits", "auto", "full"]
 APPROVAL_MODES: tuple[ApprovalMode, ...] = ("plan", "ask", "edits", "auto")  # from strict to free
 SESSION_MODES: tuple[SessionMode, ...] = (*APPROVAL_MODES, "full")
-MAX_OUTPUT_TOKENS = 100_000  # of an Observer's or a Reflector's answer
+MAX_OUTPUT_TOKENS = 100_000  # maximum tokens of an Observer's or a Reflector's answer
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+(?=://)|(?:file|sqlite)(?=:)", re.IGNORECASE)
 
@@ -68,13 +68,13 @@ _COLON = re.compile(r"[^/]*:/")
 
 
 def refuse_mode(name: str) -> str:
-    """Return why there is no such mode, with those that exist; empty if there is one."""
+    """Return an error with the existing modes if `name` is not one of them; otherwise ""."""
     names = list_modes()
     return "" if name in names else f"there is no mode {show_value(name)}; there are {', '.join(names)}."
 
 
 def _refuse_url(path: str) -> str:
-    """Return why a path cannot be that of a file, without any password of a URL."""
+    """Return why a path cannot name a file, with any password of a URL left out."""
     if scheme := _URL.match(path):
         what = f"a {scheme[0].lower()} URL"
     elif path == ":memory:":
@@ -86,13 +86,13 @@ def _refuse_url(path: str) -> str:
     return f"{what} cannot name the database: it is a file, so write its path."
 
 
-# A number of memory: a project knows best how its talks are observed, and a window goes on with it.
-# Between the numbers of `project`: a file that came with a folder must not make it call a model at every step.
+# A number for memory, which a project may set, since it knows best how to observe its threads. The bounds of `project`
+# keep a cloned folder from causing a model call at every step.
 _memory = partial(Meaning, project=True, at_once=True)
 
 
 class ModelSettings(Struct, frozen=True):
-    """Request parameters of a model that works for memory; a model that rejects one is not sent it."""
+    """Request parameters of a memory model; a parameter that the model rejects is left out."""
 
     temperature: Annotated[float | None, _memory("Sampling temperature.", low=0, high=2, project=(0, 2))] = None
     max_output_tokens: Annotated[
@@ -238,7 +238,7 @@ class ApprovalSettings(Struct, frozen=True):
 
 
 class SandboxSettings(Struct, frozen=True):
-    """Settings of what encloses commands; only the user's own, as a project could only widen it."""
+    """Settings of the sandbox; only the user's own file sets them, since a project could loosen it."""
 
     enabled: Annotated[
         Literal["auto", "off"],
@@ -254,7 +254,7 @@ class SandboxSettings(Struct, frozen=True):
 
 
 class WebSettings(Struct, frozen=True):
-    """Settings of the tools that reach the web; only the user's own."""
+    """Settings of the web tools; only the user's own file sets them."""
 
     fetch: Annotated[bool, Meaning("Let the model open web pages; each new host is asked about.")] = True
     search: Annotated[
@@ -317,7 +317,7 @@ class ToolSearchSettings(Struct, frozen=True):
 
 
 class GoalSettings(Struct, frozen=True):
-    """Limits of a goal; `/goal` can name others."""
+    """Default limits of a goal; `/goal` can override them."""
 
     max_turns: Annotated[
         int, Meaning("Maximum number of turns of a goal.", at_once=True, above=0, project=(1, 1_000))
@@ -361,9 +361,9 @@ class StoreSettings(Struct, frozen=True):
     wait: Annotated[float, Meaning("Maximum seconds that a write waits for another process.", low=0)] = 90.0
 
 
-# What happens to a tool call; a hook's `match` is a pattern of the tool's name there.
+# Events of a tool call, for which a hook's `match` is a pattern for the tool's name.
 TOOL_EVENTS = ("PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure")
-# Events by name; what `match` is compared with, "" where it is ignored.
+# Events by name, with the field that `match` is compared with; "" if `match` is ignored.
 EVENTS = {
     **dict.fromkeys(TOOL_EVENTS, "tool_name"),
     "SessionStart": "source",
@@ -383,7 +383,7 @@ TIMEOUT = 60.0  # seconds
 
 
 class HookSettings(Struct, frozen=True):
-    """Settings of one hook; `write` names folders and files that it may change beside the workspace."""
+    """Settings of one hook; `write` names folders and files outside the workspace that it may change."""
 
     event: str
     command: str
@@ -393,14 +393,14 @@ class HookSettings(Struct, frozen=True):
 
 
 def resolve_event_name(name: str) -> str:
-    """Return the canonical name of an event, "" for an unknown one."""
+    """Return the canonical name of an event; "" for an unknown one."""
     return next((event for event in EVENTS if event.casefold() == name.strip().casefold()), "")
 
 
 class ProviderSettings(Struct, frozen=True):
     """Settings of one provider.
 
-    sakti writes no key into a file: `key_env` names the variable that holds it, `key_command` prints it.
+    Keys are never written to a file: `key_env` names a variable with the key, `key_command` prints it.
     """
 
     api: Annotated[Literal["auto", "chat", "responses", "anthropic"], Meaning("The protocol of the server.")] = "auto"
@@ -474,7 +474,7 @@ class Config(Struct, frozen=True):
     ] = field(default_factory=dict[str, Any])
 
 
-# Other ways to write a setting: `[model] name =, fallback =`.
+# Alternative spellings of settings: `[model] name =, fallback =`.
 ALIASES = {"model.name": "model", "model.fallback": "fallback_model"}
 
 
@@ -511,7 +511,7 @@ def _build_meanings() -> Mapping[str, Meaning]:
 
 
 def get_meaning(name: str) -> Meaning:
-    """Return what a setting means, by its dotted name; an empty meaning for one that does not exist."""
+    """Return the `Meaning` of a setting by its dotted name; an empty one for an unknown setting."""
     name = ALIASES.get(name, name)
     if name.startswith("providers."):
         name = ".".join(["providers", "*", *name.split(".")[2:3]])

@@ -41,15 +41,15 @@ _NARROWS = (  # numbers that a project may only lower
     *("agent.max_steps", "subagents.max_threads", "subagents.max_steps"),
     *("subagents.max_tokens", "subagents.max_usd", "goal.max_turns", "goal.max_usd"),
 )
-_STRICT_FIRST = {"approval.mode": APPROVAL_MODES, "subagents.use": ("off", "asked", "free")}  # only stricter ones
-_READ_SEPARATELY = ("hooks", SERVERS)  # of a project: read with its other files of that kind, where it is trusted
-LONGEST_TEXT, MOST_RULES = 1_000, 100  # characters of a project's text, rules that it may add
-MOST_WARNINGS = 5  # about one project's file
+_STRICT_FIRST = {"approval.mode": APPROVAL_MODES, "subagents.use": ("off", "asked", "free")}  # stricter ones only
+_READ_SEPARATELY = ("hooks", SERVERS)  # of a project: read with similar files once the project is trusted
+LONGEST_TEXT, MOST_RULES = 1_000, 100  # limits of a project: characters of a text, number of rules
+MOST_WARNINGS = 5  # warnings about one project's file
 MASK = "•••"
 
 
 class SourcedSetting(NamedTuple):
-    """A setting as a source has it."""
+    """A setting as written in a source."""
 
     name: str
     value: Any
@@ -59,8 +59,8 @@ class SourcedSetting(NamedTuple):
 class LoadedConfig(Struct, frozen=True):
     """Merged settings, their origins and warnings.
 
-    `origins` maps a dotted name to its source; `warnings` are sentences for the user; `changed` holds what would have
-    another value without the project's file.
+    `origins` maps a dotted name to its source; `warnings` are sentences for the user; `changed` has the settings whose
+    value the project's file changed.
     """
 
     config: Config
@@ -80,8 +80,8 @@ def load(
 ) -> LoadedConfig:
     """Merge all sources into one `Config`.
 
-    `project_bytes` are the bytes of the project's file if it was read before. `usable` returns why a value of the
-    project's cannot be used, "" if it can.
+    `project_bytes` are the bytes of the project's file if it was read before. `usable` returns why a project's value
+    cannot be used, or "".
 
     Raises `ConfigError`, naming the source and the setting, for anything unknown, of the wrong type or contradictory
     in the user's own sources. A wrong setting in the project's file is ignored with a warning: a folder must not keep
@@ -137,7 +137,7 @@ def _merge_settings(settings: Iterable[SourcedSetting]) -> tuple[Config, dict[st
 def _select_project_settings(
     path: Path, data: bytes | None, config: Config, usable: Callable[[str, Any], str], warnings: list[str]
 ) -> list[SourcedSetting]:
-    """Return the settings of a project that may be used beside those of `config`; adds to `warnings`."""
+    """Return the project settings that may extend `config`; adds to `warnings`."""
     try:
         table = read_table(path) if data is None else parse(data, path)
     except ConfigError as e:
@@ -158,7 +158,7 @@ def _select_project_settings(
 
 
 def _explain_ignored(name: str, value: Any, config: Config, origin: str) -> str:
-    """Return why a project's setting is ignored, "" if it is used: projects may only narrow settings."""
+    """Return why a project's setting is ignored, or "": projects may only narrow settings."""
     label = to_one_line(name, 80)
     if not project_may_set(name):
         return f"a project may not set {label}; put it into your own config.toml."
@@ -173,7 +173,7 @@ def _explain_ignored(name: str, value: Any, config: Config, origin: str) -> str:
 
 
 def _explain_too_large(name: str, value: Any, config: Config) -> str:
-    """Return why a project's number, text or list of rules is too large to be used, or ""."""
+    """Return why a project's number, text or list of rules exceeds its limit, or ""."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return _explain_out_of_bounds(name, value, config)
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
@@ -263,7 +263,7 @@ def _suggest(name: str) -> str:
 
 
 def _replace_field(servers: Mapping[str, Any], path: list[str], value: Any) -> tuple[str, Any]:
-    """Return the name of an MCP server and its table with another value of the field that `path` names."""
+    """Return the name of an MCP server and its table with the field at `path` replaced."""
     name, *field = path
     table = servers.get(name)
     fields = typing.cast("dict[str, Any]", table) if isinstance(table, dict) else {}

@@ -13,16 +13,16 @@ from typing import Any
 from sakti.core.errors import ConfigError
 from sakti.core.text import to_one_line
 
-LONGEST = 100_000  # bytes of a file of settings
+LONGEST = 100_000  # maximum bytes of a settings file
 TABLES = ("extra", "headers")  # settings whose value is a table
-SERVERS = "mcp"  # table at the top whose entries are checked one by one, so it stays as it is
+SERVERS = "mcp"  # top-level table whose entries are checked one by one, so it is not flattened
 _MEND = "Fix it or move it elsewhere."
 
 
 def read_bytes(path: Path, longest: int = LONGEST) -> bytes | None:
-    """Return the bytes of a regular file up to `longest`, following links; None without a file.
+    """Return the bytes of a regular file, following links; None if it is missing.
 
-    Waits for nothing: a FIFO or a device is refused, a large file is not read. Raises `ConfigError`.
+    Never blocks: a FIFO, a device, or a file of more than `longest` bytes raises `ConfigError`.
     """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
@@ -42,7 +42,7 @@ def read_bytes(path: Path, longest: int = LONGEST) -> bytes | None:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """Return the settings of a TOML file by their dotted names; none without a file. Raises `ConfigError`."""
+    """Return the settings of a TOML file by dotted name; empty without a file. Raises `ConfigError`."""
     data = read_bytes(path)
     return {} if data is None else parse(data, path)
 
@@ -53,7 +53,7 @@ def parse(data: bytes, path: Path) -> dict[str, Any]:
         return dict(_flatten(tomllib.loads(data.decode("utf-8-sig"))))
     except RecursionError as e:
         raise ConfigError(f"{path} cannot be read: it is nested too deep. {_MEND}") from e
-    except ValueError as e:  # no TOML, no UTF-8, a number of thousands of digits
+    except ValueError as e:  # invalid TOML or UTF-8, or a number with thousands of digits
         raise ConfigError(f"{path} cannot be read: {_describe_error(e)}. {_MEND}") from e
 
 

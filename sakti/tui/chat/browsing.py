@@ -1,7 +1,7 @@
 """Send keys to the prompt, to a part that the user browses, or through the welcome.
 
-Only a part's own keys act in it: any other letter, and every paste, goes to the prompt. A word that begins with such a
-key is not lost: letters that arrive in a burst do not act, and letters typed just before are typed again in the prompt.
+Only a part's own keys act in it: any other letter, and every paste, goes to the prompt. Words that begin with such a
+key stay complete: letters that arrive in a burst do not act, and letters typed just before go to the prompt as well.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ with lazy_imports:
 
 
 CONVERSATION = "conversation"
-WORD_PAUSE_S = 0.6  # seconds at most between two letters of a word
-BURST_S = 0.01  # seconds in which the rest of a burst of letters is there
+WORD_PAUSE_S = 0.6  # maximum seconds between two letters of a word
+BURST_S = 0.01  # seconds within which the rest of a burst of letters arrives
 
 
 class Area(Struct, frozen=True):
@@ -113,7 +113,7 @@ def is_for_the_prompt(event: object, screen: Screen[Any]) -> bool:
 
 
 class TypedLetters:
-    """Letters that acted on a browsed part in quick succession: they may be the beginning of a word."""
+    """Letters that acted on a browsed part in quick succession and may be the beginning of a word."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Run a slash command, and show its value: a notice, a card, or the screen that it names."""
+"""Run a slash command and show its value as a notice, a card or a named screen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from sakti.tui.transcript.blocks import Block, CardBlock, FindingsBlock, NoticeB
 if TYPE_CHECKING:
     from sakti.actions.import_ import HistoryImport
 
-UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not stop halfway
+UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not interrupt
 IMPORT = "import"  # the activity that Esc stops
 REDONE_S = 8.0  # seconds that the result of a redo is shown
 
@@ -75,7 +75,7 @@ class Commands:
                 self._chat.transcript.show_result(block)
 
     async def show(self, value: Value | None) -> None:
-        """Show the value of an action, in its named view if the window has that view."""
+        """Show the value of an action, in its named view if the window has one."""
         if not isinstance(value, Open):
             if value is not None:
                 self.draw(value)

@@ -61,7 +61,7 @@ class Completer:
                 return list_file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
 
     def _list_command_choices(self, text: str) -> list[Choice]:
-        """Return commands, skills and prompts; a single one that is already complete has no preview."""
+        """Return commands, skills and prompts; a single match that is already complete has no preview."""
         choices = [self._with_preview(c) for c in list_command_choices(text)]
         choices += list_skill_choices(text, self._list_skills(), "/")
         choices += prompt_choices(text, self._session.prompts())
@@ -107,7 +107,7 @@ class Completer:
         return Choice(choice.insert, choice.label, hint)
 
 
-SAVE_DELAY_S = 0.5  # seconds between a change and its being saved
+SAVE_DELAY_S = 0.5  # seconds from a change to saving it
 
 
 def _is_complete(query: CompletionQuery, choice: Choice) -> bool:

@@ -35,13 +35,13 @@ NOT_STARTED = "sakti could not start; the problem is shown above"
 class Conversation(Vertical):
     """`on_loaded` is called after a thread was loaded.
 
-    Lines of the prompt wait until `send_waiting` is called: the session has started then.
+    Lines of the prompt wait until the session has started and `send_waiting` is called.
     """
 
     def __init__(self, host: Host, on_loaded: Callable[[], None]) -> None:
         super().__init__(id="chat")
         self._host, self._after_load = host, on_loaded
-        self.waiting: list[str] | None = []  # sent before the session has started; None: it has, or has failed
+        self.waiting: list[str] | None = []  # input sent before the session started; None: it has started or failed
         self._failed = False
         self.visit_bar = VisitBar()
         self.start = Start(host.session.workspace.root, id="start")
@@ -67,7 +67,7 @@ class Conversation(Vertical):
             yield self.prompt
 
     async def mount_rest(self) -> None:
-        """Mount the parts that only a question, a visit or a search shows."""
+        """Mount the parts that are hidden until a question, a visit or a search."""
         await self.mount(self.visit_bar, before=self.start)
         await self.mount(self.find.bar, after=self.transcript)
         await self.mount(self.aside, self.card, self.approval, before=self.queue)
@@ -158,7 +158,7 @@ class Conversation(Vertical):
             raise
 
     async def _send(self, text: str, sending: Awaitable[None]) -> None:
-        """Await `sending`; if it fails, put `text` back into the prompt, before newer input."""
+        """Await `sending`; on failure, put `text` back into the prompt, before newer input."""
         try:
             await sending
         except SaktiError as e:
@@ -303,7 +303,7 @@ class Conversation(Vertical):
         self.update_start_page()
 
     def mark_keyboard(self, focused: Widget | None) -> None:
-        """Let the questions show their keys only while they have the keyboard."""
+        """Make the questions show their keys only while they have the focus."""
         for box in (self.approval, self.card):
             box.view.mark_keyboard(has_it=focused is not None and box in focused.ancestors_with_self)
 
@@ -312,7 +312,7 @@ class Conversation(Vertical):
         return focused is not None and not {self.approval, self.card}.isdisjoint(focused.ancestors_with_self)
 
     def next_question(self, focused: Widget | None) -> Widget | None:
-        """Return the question that Tab goes to; None if none waits or it already has the focus."""
+        """Return the question that Tab focuses; None without a question or if it already has the focus."""
         views = [v for box, v in ((self.approval, self.approval.view), (self.card, self.card.view)) if box.pending]
         views += [self.aside] if self.aside.display else []
         return next((v for v in views if v is not focused), None)

@@ -1,4 +1,4 @@
-"""Find words in the open thread: the bar below the transcript, and the way from match to match."""
+"""Find words in the open thread: the bar below the transcript, and moving between matches."""
 
 from __future__ import annotations
 
@@ -182,7 +182,7 @@ class ThreadFind:
         self._show_count()
 
     def _find_first_match(self) -> int:
-        """Return the index of the newest message with a match that is not below the screen."""
+        """Return the index of the newest message with a match, ignoring messages below the screen."""
         chat = self._transcript
         for at in range(len(self._matches) - 1, -1, -1):
             index = chat.document.index_of(self._matches[at].message_id)

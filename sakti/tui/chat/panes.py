@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 CORRECTION_NAMES = {"pin": "Pinned", "unpin": "No longer pinned", "edit": "Changed", "forget": "Forgotten"}
 POINTING_S = 5.0  # seconds that a task is highlighted after a search
 FOLLOW_S = 0.5  # seconds between updates of the memory windows while they change
-EARLY_S = 0.1  # seconds that an update may be early, to be painted together with the transcript
-BOARD_POLL_S = 2.0  # seconds between checks for changes by other processes, while the pane shows
+EARLY_S = 0.1  # seconds by which an update may come early to share a repaint with the transcript
+BOARD_POLL_S = 2.0  # seconds between checks for changes by other processes while the pane is shown
 
 
 class Panes:
@@ -41,10 +41,10 @@ class Panes:
         self._board: BoardScreen | None = None
         self._context: ContextScreen | None = None
         self._windows = Windows()  # as shown now
-        self._line_ids: set[str] = set()  # ids of the lines of the log, with those that are ready
-        self._seen_ids: set[str] | None = None  # those that a pane has shown; None: the thread has changed
-        self._timer: Timer | None = None  # runs while they change
-        self._looked = float("-inf")  # when it ran last
+        self._line_ids: set[str] = set()  # ids of log lines, including those that are ready
+        self._seen_ids: set[str] | None = None  # ids already shown in a pane; None: the thread has changed
+        self._timer: Timer | None = None  # runs while the windows change
+        self._looked = float("-inf")  # time of its last run
 
     # --- loading ----------------------------------------------------------------------------------------------
 
@@ -84,14 +84,14 @@ class Panes:
         self.show_header()
 
     def load_carried(self) -> None:
-        """Load the lines of earlier threads: a step has begun, and may have left some out."""
+        """Load the lines of earlier threads, since a new step may have left some out."""
         self._host.start_worker(self._load_carried, group="carried", exclusive=True)
 
     async def _load_carried(self) -> None:
         self._sidebar.observations.show_carried(await self._host.session.views.carried_lines())
 
     def load_past(self, moment: LogChange) -> None:
-        """Load the log as it was from `moment` on."""
+        """Load the log as of `moment`."""
         self._host.start_worker(self._load_past, moment, group="past", exclusive=True)
 
     async def _load_past(self, moment: LogChange) -> None:
@@ -145,7 +145,7 @@ class Panes:
         self._line.show_context(0)
 
     def show_header(self) -> None:
-        """Show the message window, and how many observations are new, in the title while the panes do not."""
+        """Show the message window and the number of new observations in the header while the panes are hidden."""
         status, header, side = self._windows.status, self._header, self._sidebar
         hidden = status is not None and not side.shows("memory")
         header.memory = memory_report.format_window(status, self._windows.streaming) if status and hidden else ""
@@ -154,7 +154,7 @@ class Panes:
         header.fresh = len(self._line_ids - self._seen_ids) if self._seen_ids is not None else 0
 
     def follow_windows(self) -> None:
-        """Show the windows a few times a second from now on, as long as they change."""
+        """Update the windows a few times a second for as long as they change."""
         if self._timer is None:
             self._sidebar.call_next(self._start)  # in the app's own task: events may come from another
 
@@ -163,7 +163,7 @@ class Panes:
             self._timer = self._sidebar.set_interval(FOLLOW_S, self._follow)
 
     def follow_drawing(self) -> None:
-        """Show the windows as the transcript is drawn, if that is soon due: one repaint for both."""
+        """Update the windows together with the transcript if an update is due soon, to save a repaint."""
         if self._timer is not None and monotonic() - self._looked >= FOLLOW_S - EARLY_S:
             self._timer.reset()
             self._follow()

@@ -55,7 +55,7 @@ WIDE = 100  # columns from which the panes are beside the chat
 
 
 class ChatScreen(Screen[None]):
-    """Main screen: creates the widgets and the controllers that keys and messages go to."""
+    """Main screen: creates the widgets and the controllers that handle keys and messages."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+c", "copy_text", show=False, id="app.copy"),  # without a selection, the next one acts
@@ -70,7 +70,7 @@ class ChatScreen(Screen[None]):
             id="app.interrupt",
         ),
         Binding("f1", "help", "Help", show=False, id="app.help"),
-        # with priority: they move the focus before the next key, which may come with the same read, is handled
+        # with priority: they move the focus before the next key of the same read is handled
         Binding("f2", "pane('memory')", "Memory: show, browse, hide", show=False, priority=True, id="app.memory"),
         Binding("f3", "pane('log')", "Observations: show, browse, hide", show=False, priority=True, id="app.log"),
         Binding("f4", "pane('tasks')", "Tasks: show, browse, hide", show=False, priority=True, id="app.tasks"),
@@ -86,7 +86,7 @@ class ChatScreen(Screen[None]):
     ]
 
     class Painted(Message):
-        """The first picture is on the screen."""
+        """The first paint is on the screen."""
 
     def __init__(self, host: Host, notifier: Notifier) -> None:
         super().__init__()
@@ -104,7 +104,7 @@ class ChatScreen(Screen[None]):
         self.download = Download(self.stop_control.activities, self._name_download)
         self.welcome = Welcome(host, self.apply_setting, self.download)
         self._warmed = False
-        self._idle_escape = float("-inf")  # when Esc found nothing to do
+        self._idle_escape = float("-inf")  # time of the last Esc without effect
         self._letters = TypedLetters(host.session.workspace.clock)
         self._browsed = ""  # the area of `browsing` that has the keys; "": the prompt, or a question
 
@@ -127,7 +127,7 @@ class ChatScreen(Screen[None]):
         self.call_after_refresh(self._mount_rest)
 
     async def _mount_rest(self) -> None:
-        """Mount what the first picture does not show; the session starts after that."""
+        """Mount the widgets that the first paint does not show, then start the session."""
         await self.conversation.mount_rest()
         await self.sidebar.observations.mount_rest()
         for problem in self.host.appearance.reload().problems:
@@ -135,7 +135,7 @@ class ChatScreen(Screen[None]):
         self.post_message(self.Painted())
 
     def on_screen_resume(self, event: events.ScreenResume) -> None:
-        """Skip styling all widgets again in the first picture."""
+        """Skip styling all widgets again at the first paint."""
         event.refresh_styles = self.stack_updates > 0
         self.status_line.covered = False
 
@@ -153,7 +153,7 @@ class ChatScreen(Screen[None]):
     def redirect_typing(self, event: events.Event, *, in_burst: bool) -> None:
         """Focus the prompt for a letter or a paste that nothing else uses.
 
-        Called before the event is handled, so that the letter itself is typed there and no later one overtakes it.
+        Called before the event is handled, so that the letter is typed there before any later one.
         `in_burst`: it came together with letters that do not act here.
         """
         if in_burst or is_for_the_prompt(event, self):
@@ -175,15 +175,15 @@ class ChatScreen(Screen[None]):
         return isinstance(self.focused, Input | TextArea)
 
     def watch_focused(self, focused: Widget | None) -> None:
-        """Name the part that is browsed, and its keys, in the last line."""
+        """Show the browsed part and its keys in the last line."""
         if focused is not None:  # else another window of the desktop has the focus
             before, self._browsed = self._browsed, find_area(focused)
             if before and not self._browsed and not self.host.session.approvals:
-                self.set_hint("")  # the hint was about the part that was left
+                self.set_hint("")  # the hint was about the previous part
             self.status_line.browsing = self._describe_area(self._browsed)
             self.conversation.mark_keyboard(focused)
             if self.conversation.has_focused_question(focused):
-                self.set_hint("")  # the hint said how to get here
+                self.set_hint("")  # the hint explained how to get here
             self.update_escape_label()
 
     def _name_download(self, text: str) -> None:
@@ -277,7 +277,7 @@ class ChatScreen(Screen[None]):
                 self.prompt.focus()
 
     def _show_questions(self) -> None:
-        """Show the open questions as they are now."""
+        """Show the currently open questions."""
         pending = self.host.session.approvals
         takes = not self.prompt.text and not self._browsed and self.is_current
         self.conversation.show_questions(pending, take_focus=takes)
@@ -325,7 +325,7 @@ class ChatScreen(Screen[None]):
         await self.host.session.warm()
         self.show_modes()  # the sandbox is known now
         await asyncio.to_thread(warm_renderers)
-        gc.freeze()  # a full collection need not walk the modules that stay for good
+        gc.freeze()  # spare full collections the modules, which are never freed
 
     @on(Prompt.VimMode)
     def _show_vim_mode(self, event: Prompt.VimMode) -> None:
@@ -406,7 +406,7 @@ class ChatScreen(Screen[None]):
             self._offer_undo()
 
     def _offer_undo(self) -> None:
-        """Handle an Esc with no other effect: twice in an empty prompt opens the list of turns to undo."""
+        """Handle an Esc without another effect: a second one in an empty prompt lists the turns to undo."""
         now = self.host.session.workspace.clock.monotonic()
         twice = now - self._idle_escape <= REWIND_S
         self._idle_escape = float("-inf") if twice or self.prompt.text else now
@@ -422,7 +422,7 @@ class ChatScreen(Screen[None]):
         )
 
     def action_pane(self, pane: str) -> None:
-        """Show a pane; browse one that shows; hide the one that is browsed."""
+        """Show a hidden pane, browse a visible one, or hide the browsed one."""
         if not self.sidebar.shows(pane):
             self.show_pane(pane)
         elif self._browsed != pane:
@@ -476,7 +476,7 @@ class ChatScreen(Screen[None]):
         session.set_approval_mode(mode)
         self.show_modes()
         if session.approvals:
-            self._show_questions()  # questions that still wait may have another reason now
+            self._show_questions()  # the reason of open questions may have changed
         text = f"Approval: {mode}, {IN_SHORT[session.current.approval_mode]}"
         refused = session.workspace.refused_auto() if before == "edits" and mode == "plan" else ""
         self.set_hint(refused or text, 2 * HINT_S)

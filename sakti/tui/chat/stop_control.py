@@ -1,4 +1,4 @@
-"""Track running activities: which one Esc and ctrl+c stop, and when quitting asks for a second press."""
+"""Choose the activity that Esc and ctrl+c stop, and ask for a second press before quitting."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class StopControl:
         return bool(self._hint) and self._status_line.hint == self._hint
 
     def _arm(self, hint: str, seconds: float) -> None:
-        """Show the hint; its time starts when it is painted, which may be late on a busy machine."""
+        """Show the hint; its time starts when it is painted, which may take a while on a busy machine."""
         self.disarm()
         self._hint = self._status_line.hint = hint
         self._prompt.call_after_refresh(self._start_timer, seconds)
@@ -131,7 +131,7 @@ class StopControl:
             if stopped.startswith("/"):
                 self._host.set_hint(f"{stopped} stopped", QUIT_AGAIN_S)
             return True
-        if self._host.session.busy and TURN not in self._owned:  # not begun yet: it waits for its lease
+        if self._host.session.busy and TURN not in self._owned:  # not started yet: it waits for its lease
             self._interrupt_turn()
             return True
         return False

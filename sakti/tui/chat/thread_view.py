@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from sakti.tui.screens.search import SearchScreen, SearchState
 
 PAGE = 200  # messages that are loaded at once
-PAGE_MARGIN = 20  # messages above the one that is loaded for a visit
+PAGE_MARGIN = 20  # messages to load above the target of a visit
 SYNC_S = 2.0  # seconds between checks for messages of another window
-SYNC_LIMIT = 50  # newest messages that are compared then
+SYNC_LIMIT = 50  # number of newest messages compared in each check
 
 
 class Spot(Struct, frozen=True):
@@ -77,7 +77,7 @@ class ThreadView:
         self.oldest: int | None = None  # index of the oldest message that is loaded
         self._origin: Spot | None = None  # where a visit began
         self._opening = ""  # the thread that a visit opens, and loads itself
-        self._version = -1  # of the database, when it was last compared
+        self._version = -1  # version of the database at the last check
         self._moved = ""  # "undone" or "redone" in another window, shown once the thread is loaded
 
     # --- loading ----------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class ThreadView:
         self._host.start_worker(self.load, group="thread", exclusive=True)
 
     async def load(self, until: int | None = None) -> None:
-        """Load the newest messages, back to that of index `until`."""
+        """Load the newest messages, back to index `until`."""
         thread_id, views = self.shown, self._host.session.views
         messages = await views.transcript(thread_id, limit=PAGE)
         more = len(messages) >= PAGE
@@ -156,13 +156,13 @@ class ThreadView:
                 return
             page = await session.views.transcript(thread_id, limit=SYNC_LIMIT)
         except SaktiError:
-            return  # the next look may succeed; what the user does reports the failure
+            return  # the next check may succeed; the user's own actions report the failure
         if session.busy or thread_id != self.shown:
             return
         self._version = version
         await self._show_new([m for m in page if m.id not in live.seen and m.state != "provisional"])
         is_settled = all(m.state != "provisional" for m in page)
-        self._host.start_worker(self._follow, is_settled, group="memory")  # never cancelled: a load is completed
+        self._host.start_worker(self._follow, is_settled, group="memory")  # not cancelled: a load completes
 
     async def _show_new(self, messages: Sequence[Message]) -> None:
         """Append messages that another window stored; load the thread if there may be more of them."""
@@ -173,7 +173,7 @@ class ThreadView:
             self._on_loaded()
 
     async def _follow(self, is_settled: bool) -> None:
-        """Load what another window did to the memory; the thread itself once its answer is stored."""
+        """Load memory changes of another window; reload the thread once its answer is stored."""
         session = self._host.session
         with contextlib.suppress(SaktiError):
             if is_settled and (moved := await session.follow_undo()):
@@ -192,7 +192,7 @@ class ThreadView:
         self._jump(message_id, pattern)
 
     async def _go_to(self, thread_id: str, index: int | None) -> None:
-        """Load the thread, unless it is shown, and so much of it that the message of that index is there."""
+        """Load the thread unless it is shown, far enough back to include the message at that index."""
         if thread_id != self.shown:
             await self._open(thread_id, index)
         elif index is not None and self.oldest is not None and index < self.oldest:
@@ -253,7 +253,7 @@ class ThreadView:
 
 
 class SearchHits:
-    """Opens the search screen, the last search again if none is named, and acts on its result."""
+    """Opens the search screen, with the last search by default, and acts on its result."""
 
     def __init__(self, host: Host, view: ThreadView, panes: Panes, prompt: Prompt) -> None:
         self._host, self._view, self._panes, self._prompt = host, view, panes, prompt
@@ -265,7 +265,7 @@ class SearchHits:
         self._host.push(screen, lambda result: self._on_result(screen, result))
 
     def offer(self, query: str) -> None:
-        """Let the next search start with `query`, in all workspaces, unless it has another query."""
+        """Make the next search start with `query` in all workspaces unless it is given another query."""
         self._last = search_screen.SearchState(query, "all", 0, "")
 
     def _on_result(self, screen: SearchScreen, result: Any) -> None:

@@ -75,7 +75,7 @@ def draw_time_bar(moments: Sequence[LogChange], at: int | None, width: int, pale
     for index, moment in enumerate(moments):
         cell = get_cell(index, count, width)
         sign, style = ("◆", palette.agent) if moment.kind == "reflection" else ("●", palette.muted)
-        if cell not in cells or moment.kind == "reflection":  # if several share a cell
+        if cell not in cells or moment.kind == "reflection":  # if several moments share a cell
             cells[cell] = Segment(sign, style)
     cells[get_cell(count, count, width)] = Segment("○", palette.ok)
     if at is not None:

@@ -44,9 +44,9 @@ if TYPE_CHECKING:
     from sakti.store.log.lines import Figures
 
 LABEL_WIDTH = 13
-MIN_BAR = 8  # cells of a bar beside its numbers; a shorter one has a line of its own
+MIN_BAR = 8  # minimum cells of a bar beside its numbers; otherwise it gets its own line
 GAUGE_NAMES = ("Messages", "Observations")
-MAX_LINES = 6  # of a reason or a note
+MAX_LINES = 6  # maximum lines of a reason or a note
 MAX_FAILURES = 50
 EVENT_SIGNS = {
     "observed": "●",
@@ -91,9 +91,9 @@ class MemoryPane(Widget, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._failures: list[MemoryEvent] = []  # of this window only: they are not stored
+        self._failures: list[MemoryEvent] = []  # failures of this window; they are not stored
         self._folded = False
-        self._drawn: tuple[Size, list[Line]] | None = None  # since the last change
+        self._drawn: tuple[Size, list[Line]] | None = None  # time of the last change
 
     def refresh(self, *regions: Region, **options: bool) -> Self:
         self._drawn = None
@@ -101,7 +101,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def watch_status(self, old: MemoryStatus | None, new: MemoryStatus | None) -> None:
         if old is not None and new is not None and old.record_id != new.record_id:
-            self._failures, self.failed = [], ""  # they belong to another thread
+            self._failures, self.failed = [], ""  # the failures belong to another thread
         if new is not None and new.retry_at is not None and (wait := new.retry_at - self._get_time()) > 0:
             self.set_timer(wait / 1000 + 0.1, lambda: self.refresh(layout=True))
         self._fit()
@@ -110,7 +110,7 @@ class MemoryPane(Widget, can_focus=True):
         return get_host(self).session.workspace.clock.now()
 
     def _get_current_status(self) -> MemoryStatus | None:
-        """Return the status without a retry time that has passed: the next turn retries."""
+        """Return the status, dropping a retry time that has passed: the next turn retries."""
         status = self.status
         if status is None or status.retry_at is None or status.retry_at > self._get_time():
             return status
@@ -284,7 +284,7 @@ def _draw_gauges(
     gauges = get_sent_gauges(status, streaming)
     abouts = status.approximate or streaming > 0, status.approximate
     numbers = [format_gauge(gauge, about=about) for gauge, about in zip(gauges, abouts, strict=True)]
-    # the width of the number is reserved, so that the bar does not move
+    # reserve the width of the number, so that the bar does not move
     most = [f"≈{count_k(g.threshold)}{n[n.find(' of ') :]}" for g, n in zip(gauges, numbers, strict=True)]
     field = max(len(text) for text in (*most, *numbers))
     cells = width - LABEL_WIDTH - field - 1
@@ -313,7 +313,7 @@ def _draw_label(name: str, palette: Palette) -> Segment:
 def draw_gauge(gauge: Gauge, cells: int, palette: Palette, next_at: int | None = None, ready: int = 0) -> Line:
     """Return a bar as `███████▒▒░┃`.
 
-    ▒ is what observations that are ready will free, ┃ where the next background observation begins.
+    ▒ marks the tokens that ready observations will free, ┃ the start of the next background observation.
     """
     threshold = max(1, gauge.threshold)
     share = gauge.tokens / threshold
@@ -333,7 +333,7 @@ def draw_gauge(gauge: Gauge, cells: int, palette: Palette, next_at: int | None =
 
 
 def _crop(line: Line, width: int) -> Line:
-    """Return `line` with its second segment cut where the line is too long."""
+    """Return `line` with its second segment shortened if the line is too long."""
     over = measure_line(line) - width
     if over > 0 and len(line) > 1:
         text, style, _ = line[1]
@@ -356,14 +356,14 @@ def draw_event(event: MemoryEvent, width: int, palette: Palette) -> Line:
     head = draw_event_head(event, palette, "%H:%M")
     room, text = max(4, width - measure_line(head)), to_one_line(describe_event(event), 300)
     if event.kind in ("observed", "activated"):
-        text = text.partition(" ")[2]  # the sign shows the verb
+        text = text.partition(" ")[2]  # the symbol stands for the verb
     if len(text) > room and event.kind != "failed":
         text = text.partition(",")[0]  # the tokens are dropped first
     return [*head, Segment(shorten(text, room), palette.muted)]
 
 
 def draw_event_head(event: MemoryEvent, palette: Palette, clock: str) -> Line:
-    """Draw when an event happened, in the form `clock` of strftime, and its sign."""
+    """Draw when an event happened, in the strftime format `clock`, and its symbol."""
     style = {"failed": palette.bad, "activated": palette.ok, "compacted": palette.ok}.get(event.kind, palette.agent)
     when = f"{datetime.fromtimestamp(event.time / 1000):{clock}} "
     return [Segment(when, palette.faint), Segment(f"{EVENT_SIGNS[event.kind]} ", style)]

@@ -37,8 +37,8 @@ LINE = "* "  # prefix of log lines among the carried lines
 SHAPES = {"high": "●", "medium": "○", "low": "·", "done": "✓", "info": "·"}
 NOT_YET = "not yet in the context"
 REMOVAL_NOTES = {True: "removed: leaves with the next change of the context", False: "left out"}
-MAX_LINES = 4  # of one observation in the side bar
-FOLD_COUNT = 3  # nested lines
+MAX_LINES = 4  # maximum lines of one observation in the side bar
+FOLD_COUNT = 3  # nested lines are folded if there are at least this many
 
 
 class DateRow(Struct, frozen=True):
@@ -51,8 +51,8 @@ class DateRow(Struct, frozen=True):
 class ObservationRow(Struct, frozen=True):
     """One line of the log.
 
-    `priority` is a word of `SHAPES`; `flags` are doubts about it; `text` marks parts replaced by newer lines, `content`
-    is the editable text.
+    `priority` is a key of `SHAPES`; `flags` are doubts about the line; in `text`, parts replaced by newer lines are
+    marked; `content` is the editable text.
     """
 
     id: str
@@ -65,16 +65,16 @@ class ObservationRow(Struct, frozen=True):
     pinned: bool
     edited: bool
     reflection: bool
-    nested: int = 0  # lines under it that are folded
+    nested: int = 0  # number of folded lines below it
     unfolded: bool = False  # shown in full, with its doubts
     content: str = ""
-    waiting: bool = False  # made, and not in the prompt yet
+    waiting: bool = False  # observed, but not in the prompt yet
     category: str = ""  # the section of the mode
-    fields: tuple[str, ...] = ()  # values that the mode asks for, shown when unfolded
+    fields: tuple[str, ...] = ()  # fields defined by the mode, shown when unfolded
 
 
 class CarriedRow(Struct, frozen=True):
-    """A line that the thread took over from earlier ones of the workspace."""
+    """A line carried over from earlier threads of the workspace."""
 
     line: CarriedLine
     text: str
@@ -84,7 +84,7 @@ Row = DateRow | ObservationRow | CarriedRow
 
 
 def make_carried_rows(carried: Sequence[CarriedLine], wanted: str = "") -> list[Row]:
-    """Return the lines of earlier threads under a heading; with `wanted`, only those with that text."""
+    """Return the lines of earlier threads under a heading; with `wanted`, only those that contain it."""
     texts = [(line, to_one_line(line.text.removeprefix(LINE), 500)) for line in carried]
     rows = [CarriedRow(line, text) for line, text in texts if wanted.lower() in text.lower()]
     return [DateRow("From this workspace"), *rows] if rows else []
@@ -112,14 +112,14 @@ def make_rows(
     last = next((row.text for row in reversed(rows) if isinstance(row, DateRow)), "")
     dimmed = [replace(row, waiting=True) if isinstance(row, ObservationRow) else row for row in more]
     if isinstance(dimmed[0], DateRow) and dimmed[0].text == last:
-        del dimmed[0]  # the same day goes on
+        del dimmed[0]  # same day as the line above
     return [*rows, DateRow(NOT_YET, divider=True), *dimmed]
 
 
 def make_log_rows(lines: Sequence[LogLine], wanted: str = "", unfolded: Set[str] = frozenset()) -> list[Row]:
-    """Lines as rows under their dates; with `wanted`, only those that pass it.
+    """Return lines as rows under their dates; with `wanted`, only those that pass this filter.
 
-    Many lines nested under one are folded unless it is among `unfolded`.
+    Long lists of nested lines are folded unless their parent is in `unfolded`.
     """
     lines = [x for x in lines if not x.forgotten]
     folded = {} if wanted else _fold_groups(lines, unfolded)
@@ -144,7 +144,7 @@ def _get_heading(line: LogLine) -> str:
 
 
 def _make_observation_row(line: LogLine, nested: int, *, is_unfolded: bool) -> ObservationRow:
-    """Return a line of the log as a row with so many folded lines below it."""
+    """Return a log line as a row, with its number of folded lines."""
     return ObservationRow(
         line.id,
         line.group_id,
@@ -170,7 +170,7 @@ def _show_fields(line: LogLine) -> tuple[str, ...]:
 
 
 def _fold_groups(lines: Sequence[LogLine], unfolded: Set[str]) -> dict[str, list[str]]:
-    """Return the ids of lines with many nested ones that are not unfolded."""
+    """Return the ids of lines whose long lists of nested lines are folded."""
     under: dict[str, list[str]] = {}
     top: LogLine | None = None
     for line in lines:
@@ -207,7 +207,7 @@ def draw_row(row: Row, width: int, palette: Palette) -> list[Line]:
 
 
 def _get_sign(row: ObservationRow, palette: Palette) -> tuple[str, Style]:
-    """Return the sign of a line: that it is pinned, else its priority."""
+    """Return the symbol of a line: a pin, or else its priority."""
     if row.pinned:
         return "⚑", palette.agent
     shape = "→" if row.depth and row.priority == "low" else SHAPES[row.priority]
@@ -250,7 +250,7 @@ def _draw_carried(row: CarriedRow, width: int, palette: Palette) -> list[Line]:
 
 
 def _count_lines(rows: Sequence[Row], lines: Sequence[LogLine]) -> str:
-    """Return how many of the log's lines show; "" for an empty log."""
+    """Return how many lines of the log are shown; "" for an empty log."""
     shown = sum(1 + row.nested for row in rows if isinstance(row, ObservationRow))
     total = sum(not line.forgotten for line in lines)
     if shown != total:
@@ -259,9 +259,9 @@ def _count_lines(rows: Sequence[Row], lines: Sequence[LogLine]) -> str:
 
 
 def _name_days(rows: list[Row], now: int) -> tuple[str, list[Row]]:
-    """Call the last two days today and yesterday. Returns the only day of the log, and the rows.
+    """Label the last two days "today" and "yesterday"; return the log's only day and the rows.
 
-    A log of a single day needs no heading among its rows; "" if there are several.
+    The day of a single-day log is shown outside of the rows; it is "" if there are several days.
     """
     today = datetime.fromtimestamp(now / 1000)
     names = {f"{day:%b} {day.day}, {day.year}": name for n, name in DAYS for day in (today - timedelta(days=n),)}
@@ -305,7 +305,7 @@ class ObservationsPane(Vertical):
     ]
 
     class SourcesWanted(Message):
-        """Enter on a line: show its sources."""
+        """Requests the sources of a line (Enter)."""
 
         def __init__(self, row: ObservationRow) -> None:
             super().__init__()
@@ -319,21 +319,21 @@ class ObservationsPane(Vertical):
             self.action, self.line_id, self.text = action, line_id, text
 
     class OriginWanted(Message):
-        """Enter on a line of earlier threads: show its origin."""
+        """Requests the origin of a line of earlier threads (Enter)."""
 
         def __init__(self, line: CarriedLine) -> None:
             super().__init__()
             self.line = line
 
     class CarriedRemoved(Message):
-        """Remove a line of earlier threads from the requests, or restore it."""
+        """Requests to remove a line of earlier threads from the requests, or to restore it."""
 
         def __init__(self, line: CarriedLine) -> None:
             super().__init__()
             self.line = line
 
     class PastWanted(Message):
-        """Show the log as it was from a moment on: `show_past` with its lines."""
+        """Requests the log as of a moment; `show_past` receives its lines."""
 
         def __init__(self, moment: LogChange) -> None:
             super().__init__()
@@ -366,10 +366,10 @@ class ObservationsPane(Vertical):
         )
 
     async def mount_rest(self) -> None:
-        """Mount the parts that show only after a key, or once the log has a past."""
+        """Mount the parts that are hidden until a key is pressed or the log has a past."""
         filter_box = PaneInput(placeholder="/ text, #category, ? doubtful", id="observations-filter", compact=True)
         await self.mount(TimeBar(id="observations-time"), filter_box, before=self.log_list)
-        await self.mount(PaneInput(placeholder="what the line should say", id="observations-edit", compact=True))
+        await self.mount(PaneInput(placeholder="new text of the line", id="observations-edit", compact=True))
 
     def on_mount(self) -> None:
         self.log_list.follow_end = True
@@ -378,9 +378,9 @@ class ObservationsPane(Vertical):
     def show(
         self, lines: Sequence[LogLine], moments: Sequence[LogChange] = (), waiting: Sequence[LogLine] = ()
     ) -> None:
-        """Show the current log and the notes `waiting` for it; keep the end in sight if it was.
+        """Show the current log and the notes `waiting` for it; keep the end in view if it was.
 
-        A past moment stays on the screen while the log still has it.
+        A past moment stays on the screen as long as the log contains it.
         """
         self._lines, self._moments, self._waiting = lines, moments, waiting
         if self._past is not None and self._past not in moments:
@@ -388,7 +388,7 @@ class ObservationsPane(Vertical):
         self._refresh(keep_end=self._past is None)
 
     def show_carried(self, carried: Sequence[CarriedLine]) -> None:
-        """Show the lines that the thread took over from earlier ones."""
+        """Show the lines carried over from earlier threads."""
         if carried != self._carried:
             self._carried = carried
             self._refresh(keep_end=True)
@@ -423,7 +423,7 @@ class ObservationsPane(Vertical):
         """Show the previous (-1) or next (1) moment of the log; the current log follows the last."""
         if len(self._moments) < 2:
             return
-        # the newest moment and the current log differ by later corrections
+        # the current log also has corrections made after the newest moment
         at = len(self._moments) if self._past is None else self._moments.index(self._past)
         self.travel_to(max(0, at + step))
 

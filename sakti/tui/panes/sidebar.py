@@ -24,11 +24,11 @@ PANES = ("memory", "log", "tasks")
 MIN_WIDTH, MAX_WIDTH = 24, 120  # cells
 CHAT_WIDTH = 30
 DEFAULT_WIDTHS = (36, 56)  # default width in cells: more in a wider window
-SHARE = 1 / 3  # of the window, between these
-TINY = 60  # cells of a window below which the panes take all of it
-READABLE_CHAT_WIDTH = 42  # cells that the chat keeps beside the panes of a narrow window
+SHARE = 1 / 3  # share of the window's width, within these bounds
+TINY = 60  # width of the window in cells below which the panes cover it
+READABLE_CHAT_WIDTH = 42  # minimum cells of the chat beside the panes in a narrow window
 STEP = 4
-MIN_HEIGHT = 3  # lines of a pane whose height is set by hand; the log has what the others leave
+MIN_HEIGHT = 3  # minimum lines of a pane resized by hand; the log gets the rest
 
 
 def choose_width(room: int, by_hand: int, *, narrow: bool) -> int:
@@ -76,11 +76,11 @@ class Sidebar(Vertical):
         self._wide_open: set[str] = set(PANES)
         self._narrow_open: set[str] = set()
         self._last_wide: set[str] = set(PANES)
-        self._width = 0  # set by hand; 0: as configured
-        self._heights: dict[str, int] = {}  # of memory and tasks, where set by hand
+        self._width = 0  # set by hand; 0: the configured width
+        self._heights: dict[str, int] = {}  # heights of memory and tasks set by hand
         self._folded: set[str] = set()
-        self._dragging = ""  # what the mouse drags: "edge", or the pane whose title it holds
-        self._moved = False  # the mouse, since the button was pressed
+        self._dragging = ""  # the dragged part: "edge", or the pane whose title is dragged
+        self._moved = False  # whether the mouse moved since the button was pressed
 
     def compose(self) -> ComposeResult:
         yield MemoryPane(id="memory")
@@ -105,7 +105,7 @@ class Sidebar(Vertical):
         return pane in self.open_panes and pane not in self._folded
 
     def toggle(self, pane: str) -> bool:
-        """Show or hide one pane; True when it shows now. One that is folded unfolds."""
+        """Show or hide a pane; a folded one is unfolded. Returns whether it is shown now."""
         if pane in self.open_panes and pane in self._folded:
             self._folded.discard(pane)
         else:
@@ -124,11 +124,11 @@ class Sidebar(Vertical):
 
     @property
     def has_overlay(self) -> bool:
-        """Return whether panes lie over the chat."""
+        """Return whether panes cover the chat."""
         return self.narrow and bool(self._narrow_open)
 
     def close_overlay(self) -> bool:
-        """Esc over the chat: False when no overlay was open."""
+        """Close the panes over the chat; returns False if they were not open."""
         if not self.has_overlay:
             return False
         self._narrow_open.clear()
@@ -139,7 +139,7 @@ class Sidebar(Vertical):
     def state(self) -> str:
         """Return the layout to remember for a wide terminal.
 
-        The names of the open panes, those that are folded, and the heights and the width that were set by hand.
+        The layout has the names of the open and of the folded panes, and the heights and width set by hand.
         """
         folded = [f"folded={p}" for p in PANES if p in self._folded]
         heights = [f"{p}={lines}" for p, lines in sorted(self._heights.items())]
@@ -182,7 +182,7 @@ class Sidebar(Vertical):
         self.apply()
 
     def _limit_height(self, pane: str, lines: int) -> int:
-        """Limit a height: the log keeps `MIN_HEIGHT` lines, and so do the tasks below memory."""
+        """Limit a height so that the log, and tasks below memory, keep `MIN_HEIGHT` lines."""
         log = MIN_HEIGHT if "log" in self.open_panes else 0
         other = "memory" if pane == "tasks" else "tasks"
         keeps = self._get_pane(other).outer_size.height if pane == "tasks" else MIN_HEIGHT
@@ -272,10 +272,10 @@ class Sidebar(Vertical):
         self.observations.title.fold("log" in self._folded)
         self.tasks.title.fold("tasks" in self._folded)
         self.set_class(not log, "-no-log")
-        self.set_class(panes - self._folded == {"memory"}, "-alone")  # the rest is room for events
+        self.set_class(panes - self._folded == {"memory"}, "-alone")  # the remaining lines are for events
         self.post_message(self.PanesApplied())
 
 
 def _get_cells(wanted: Scalar | None, shown: int) -> int:
-    """Return the size that was set last, which may not be laid out yet when the next key comes."""
+    """Return the size set last, which may not be laid out yet at the next key."""
     return int(wanted.value) if wanted is not None and wanted.is_cells else shown

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from sakti.tasks.queries import Board, BoardTask
 
 
-BLOCKER_WIDTH = 60  # characters of a blocking task's title
+BLOCKER_WIDTH = 60  # maximum characters of a blocking task's title
 
 
 class BoardChanged(Message):
-    """The user changed a task: views of the board reload it."""
+    """The user changed a task, so that views of the board must reload it."""
 
 
 class TaskLine(Struct, frozen=True):
@@ -65,7 +65,7 @@ def make_task_rows(board: Board) -> list[TaskLine]:
 
 
 def describe_blockers(task: BoardTask) -> str:
-    """Return what a task waits for: `← add refresh tokens +1`, or its children."""
+    """Return the blockers of a task, as in `← add refresh tokens +1`, or its open children."""
     blockers = [*(task.blocker_titles or task.blocked_by)]
     if blockers:
         more = f" +{len(blockers) - 1}" if len(blockers) > 1 else ""
@@ -75,7 +75,7 @@ def describe_blockers(task: BoardTask) -> str:
 
 
 def name_worker(task: BoardTask) -> str:
-    """Return who works on a task: its assignee, the user of a shell or window, or a chat's title."""
+    """Return the worker of a task: its assignee, the user of a shell or window, or a chat's title."""
     if task.assignee:
         return to_one_line(task.assignee, 24)
     return to_one_line((task.held_by or "").removeprefix("shell:").removeprefix("user:"), 24)
@@ -98,7 +98,7 @@ def draw_task(row: TaskLine, width: int, palette: Palette) -> list[Line]:
     note = to_one_line(row.note, 120)
     if not more and measure_line(title) + len(note) + 2 <= room:
         return [[*head, *title, *([Segment(f"  {note}", note_style)] if note else [])]]
-    if len(more) > 1:  # two lines of a title are enough
+    if len(more) > 1:  # show at most two lines of a title
         more = [[Segment(shorten(join_lines(more), room), text)]]
     under = [*more, *([[Segment(shorten(note, room), note_style)]] if note else [])]
     return [[*head, *title], *([Segment(" " * 5), *line] for line in under)]
@@ -109,7 +109,7 @@ class TasksPane(Vertical):
 
     HELP = (
         "▶ in progress, · ready, ✗ blocked and by what, ◦ waits for its children, ✓ closed today."
-        " b, Enter on a task or two clicks: the board."
+        " b, Enter on a task or a double click opens the board."
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("b", "board", "The board", show=False, id="tasks.board")]
 

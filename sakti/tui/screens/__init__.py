@@ -1,8 +1,9 @@
-"""Screens over the chat, made from `panel`; those of `text` show texts, those of `lists` choose one.
+"""Screens over the chat, based on `panel`: `text` has screens to read, `lists` screens to choose from.
 
-`search` shows hits of `search_preview`; `board` tasks and `task_card` one; `agents`, `threads`, `settings`, `help`.
+`search` lists hits, which `search_preview` draws; `board` shows tasks and `task_card` one of them;
+the other lists are `agents`, `threads`, `settings` and `help`.
 `undo` previews an undo; `trust` asks about files of a project; `welcome` is shown on the first start.
-Each is executed when it is first used, so that the window starts fast.
+Each module is executed at its first use, so that the window starts fast.
 """
 
 from __future__ import annotations

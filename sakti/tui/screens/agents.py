@@ -118,7 +118,7 @@ def _make_title(children: Sequence[ListedChild], custom: Sequence[AgentSpec]) ->
 
 
 class ChildScreen(Panel[None]):
-    """Second transcript with the messages of a child, live while it runs, beside the panes of its memory."""
+    """Transcript of a child thread, live while it runs, beside the panes of its memory."""
 
     HELP = "A child thread and its memory. x stops it, Esc goes back. Typing goes to the main thread."
     AUTO_FOCUS = "Transcript"
@@ -157,7 +157,7 @@ class ChildScreen(Panel[None]):
         self.call_after_refresh(reader.scroll_end_now)
 
     async def _catch_up(self, child: Child, reader: Transcript) -> None:
-        """Show what the child has stored and streamed since its messages were loaded, then follow it."""
+        """Show messages that the child stored or streamed since the load, then follow it."""
         while (newest := self._messages[-1].index if self._messages else -1) < child.thread.last_index:
             self._messages = await self.host.session.views.transcript(self._run.child_id)
             if not self._messages or self._messages[-1].index == newest:

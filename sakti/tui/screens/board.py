@@ -53,7 +53,7 @@ LABELS = {
     "left": ("← →", "column(1)"),
 }
 ALWAYS = ("create", "undo", "filter", "left")
-FORCEABLE = ("release", "close", "dep", "delete")  # also possible on a task that another chat has claimed
+FORCEABLE = ("release", "close", "dep", "delete")  # also available for a task that another chat has claimed
 PROMPTS = {
     "filter": "filter by text",
     "force": "type y and press Enter to do it anyway",
@@ -62,11 +62,11 @@ PROMPTS = {
     "depend": "task to be done first: its handle, or a part of its title",
 }
 WRITING: Keys = (("enter save", ""), ("esc cancel", "close"))
-MATCHES = 5  # tasks of a title that are offered by number
+MATCHES = 5  # maximum number of matching tasks to choose from
 
 
 class BoardScreen(Panel[None]):
-    """Columns of cards; a line below asks for a title, a summary, a handle or a filter."""
+    """Columns of cards; an input line below takes a title, a summary, a handle or a filter."""
 
     keys: ClassVar[Keys] = (*(LABELS[n] for n in ALWAYS), BACK)
     HELP = "The task board. Arrow keys move, Enter opens a task; the lines below list the other keys."
@@ -94,14 +94,14 @@ class BoardScreen(Panel[None]):
 
     def __init__(self) -> None:
         super().__init__("Tasks")
-        self._version = self._minute = -1  # the board's version and the minute drawn last
+        self._version = self._minute = -1  # the board's version and the minute last drawn
         self._board: Board | None = None
         self._filter = ""
-        self._result = ""  # what came of the last change
+        self._result = ""  # result of the last change
         self._card: BoardTask | None = None
         self._back: LineList | None = None
-        self._refused: tuple[str, tuple[str, ...]] = ("", ())  # what would need force
-        self._matches: list[BoardTask] = []  # tasks that the last title could name, offered by number
+        self._refused: tuple[str, tuple[str, ...]] = ("", ())  # refused change that force would allow
+        self._matches: list[BoardTask] = []  # tasks that match the last title, to choose from by number
 
     def compose_body(self) -> ComposeResult:
         with Horizontal(id="board-columns"):
@@ -120,7 +120,7 @@ class BoardScreen(Panel[None]):
 
     @on(events.DescendantFocus)
     def _show_actions(self) -> None:
-        """Name the keys that act now: on the card at the cursor, or in the line that asks."""
+        """Show the active keys: those of the card at the cursor, or of the input line."""
         can = ACTIONS[self._name_of(self.column)] if self.column.current is not None else ()
         keys = WRITING if self.line.question else [LABELS[n] for n in can]
         self.query_one("#board-actions", KeyLine).show(keys)
@@ -139,7 +139,7 @@ class BoardScreen(Panel[None]):
     # --- display ----------------------------------------------------------------------------------------------
 
     def reload_soon(self) -> None:
-        """Show changes since the last look."""
+        """Show changes since the last check."""
         if self.is_current:
             self.host.start_worker(self._reload, group="board-screen", exclusive=True)
 
@@ -211,7 +211,7 @@ class BoardScreen(Panel[None]):
     # --- changing ---------------------------------------------------------------------------------------------
 
     def action_ask(self, what: str) -> None:
-        """Open the line below for a title, a summary, a handle or a filter."""
+        """Open the input line for a title, a summary, a handle or a filter."""
         self._card = self.column.current
         if what in ("close", "depend") and self._card is None:
             return
@@ -243,7 +243,7 @@ class BoardScreen(Panel[None]):
             self._change(name, *args, force=True)
 
     def _depend(self, card: BoardTask, text: str) -> None:
-        """Let a card wait for the task that `text` names; ask again with numbers if it could be several."""
+        """Make a card wait for the task named by `text`; ask again with numbers if several match."""
         offered = self._matches[int(text) - 1 : int(text)] if text.isdecimal() and int(text) else []
         matches = offered or find_cards(self._open_cards(), text)
         matches = [each for each in matches if each.id != card.id] or matches
@@ -312,7 +312,7 @@ class BoardScreen(Panel[None]):
 
 
 def find_cards(cards: Iterable[BoardTask], text: str) -> list[BoardTask]:
-    """Return the card with the handle `text`, else those whose title has all its words, or is it."""
+    """Return the card with the handle `text`, else the one with that title, else those with all its words."""
     cards, words = list(cards), text.lower().split()
     if exact := [c for c in cards if text.lower() in (c.handle.lower(), to_one_line(c.title, 300).lower())][:1]:
         return exact
@@ -334,7 +334,7 @@ def _search_text(card: BoardTask) -> str:
 
 def _make_drawer(column: str, now: Callable[[], int]) -> Callable[[Any, int, Palette], list[Line]]:
     def draw(card: BoardTask, width: int, palette: Palette) -> list[Line]:
-        return draw_card(card, column, width - 1, palette, now())  # the last cell is the scroll bar's
+        return draw_card(card, column, width - 1, palette, now())  # the last cell belongs to the scroll bar
 
     return draw
 
@@ -359,7 +359,7 @@ def draw_card(card: BoardTask, column: str, width: int, palette: Palette, now: i
 
 
 def _make_note(card: BoardTask, column: str, now: int) -> str:
-    """Return what a card waits for, who works on it, or how long ago it was closed, by its column."""
+    """Return the blockers of a card, its worker, or the time since it was closed, by its column."""
     match column:
         case "blocked":
             return describe_blockers(card)
@@ -375,7 +375,7 @@ def _make_note(card: BoardTask, column: str, now: int) -> str:
 
 
 def _draw_title(text: str, width: int, palette: Palette) -> list[Line]:
-    """At most two lines of it."""
+    """Return at most two lines of the title."""
     first, *rest = wrap([(text, palette.text)], width)
     if not rest:
         return [first]

@@ -1,4 +1,4 @@
-"""List the commands, and every key of every part of the screen, read from the bindings."""
+"""List the commands, and the keys of every part of the screen, read from the bindings."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class HelpScreen(ReadScreen):
 
 
 def filter_cards(blocks: Iterable[Block], text: str) -> list[Block]:
-    """Return the cards with the rows that have every word of `text`, in their title or themselves."""
+    """Return the cards with only the rows that contain every word of `text`, counting the card's title."""
     words = text.lower().split()
     cards = [b for b in blocks if isinstance(b, CardBlock)]
 

@@ -1,4 +1,4 @@
-"""Screens that choose one of a list: models, themes, background commands, imports, MCP servers."""
+"""Screens to choose from a list: models, themes, background commands, imports, MCP servers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from sakti.importers.service import SourceReport
     from sakti.store.threads.runs import StoredJob
 
-OUTPUT_LINES = 12  # lines of an output that is followed
+OUTPUT_LINES = 12  # lines shown of a followed output
 REFRESH_S = 0.5  # seconds between updates of an open list
 
 
@@ -102,7 +102,7 @@ class ModelsScreen(ListPanel):
 
 
 class JobsScreen(Panel[None]):
-    """Commands that the agent left running, and those that have ended, each with the end of its output."""
+    """Background commands of the agent, running or ended, each with the end of its output."""
 
     HELP = "Commands in the background. Enter follows the output of one, x ends it and everything it started."
     AUTO_FOCUS = "#panel-list"
@@ -112,7 +112,7 @@ class JobsScreen(Panel[None]):
 
     def __init__(self) -> None:
         super().__init__("Background commands")
-        self._followed = ""  # the number of the command whose output is shown
+        self._followed = ""  # number of the command whose output is shown
 
     def compose_body(self) -> ComposeResult:
         yield LineList(self._draw, empty="There are no background commands.", id="panel-list")
@@ -165,7 +165,7 @@ class JobsScreen(Panel[None]):
 class ThemesScreen(ListPanel):
     """Previews the theme under the cursor. Dismisses with its name, or None to keep the old one."""
 
-    HELP = "Up and down try a theme, Enter keeps it, Esc restores the old one. A theme file that changes shows at once."
+    HELP = "Up and down try a theme, Enter keeps it, Esc restores the old one. Changes to a theme file show at once."
     keys: ClassVar[Keys] = (("↑↓ try", ""), ("enter keep", "open"), ("esc cancel", "close"))
 
     def __init__(self, current: str) -> None:
@@ -218,7 +218,7 @@ class ThemesScreen(ListPanel):
 
 
 class WordsScreen(ListPanel):
-    """Chooses one of a few words that a command takes, each with a description. Dismisses with the word."""
+    """Chooses an argument of a command, each with a description. Dismisses with the argument."""
 
     def __init__(self, title: str, current: str, words: Mapping[str, str]) -> None:
         super().__init__(title)
@@ -283,7 +283,7 @@ def pick_theme(host: Host) -> None:
     host.push(ThemesScreen(looks.theme), set_theme)
 
 
-LOADING = "looking into the home folder …"
+LOADING = "searching the home folder …"
 
 
 class ImportScreen(Panel[frozenset[str] | None]):
@@ -300,7 +300,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
     def __init__(self, history: HistoryImport) -> None:
         super().__init__("Import the history of other programs")
         self._history = history
-        self._rows: dict[str, tuple[SourceReport, int]] = {}  # figures of each program, and percent counted
+        self._rows: dict[str, tuple[SourceReport, int]] = {}  # figures and counted percentage of each program
         self._checked: set[str] = set()
 
     def compose_body(self) -> ComposeResult:
@@ -319,7 +319,7 @@ class ImportScreen(Panel[frozenset[str] | None]):
             self.programs.set_empty_text(NO_HISTORY)
 
     def _show_figures(self, source: SourceReport, percent: int) -> None:
-        """Show the figures of a program; it starts checked, and is unchecked if it has nothing new."""
+        """Show the figures of a program; programs start checked and are unchecked if nothing is new."""
         name = source.program
         if self._rows.get(name, (None, -1))[1] == percent:
             return
@@ -422,7 +422,7 @@ class ServersScreen(Panel[None]):
         return [*lines, *indent(rows, Segment("  "))]
 
     def _list_lines_below(self, row: ServerEntry, state: ServerState | None) -> list[str]:
-        """Return the file, permissions and error of a server; of an unfolded one its tools, too."""
+        """Return the file, permissions and error of a server, and its tools if it is unfolded."""
         server = row.server
         source = display_path(server.source, self.host.session.workspace.root if server.origin == "project" else None)
         lines = [" · ".join(part for part in (source, mcp_view.describe_grants(server)) if part)]
@@ -444,7 +444,7 @@ class ServersScreen(Panel[None]):
         self._refresh()
 
     def action_run(self, verb: str) -> None:
-        """Do with the chosen server what `/mcp VERB NAME` does; the chat shows the address of a login."""
+        """Run `/mcp VERB NAME` for the chosen server; the address of a login appears in the chat."""
         row: ServerEntry | None = self.result_list.current
         if row is None:
             return
@@ -462,7 +462,7 @@ def _describe_server(row: ServerEntry, state: ServerState | None) -> str:
 
 
 def _get_server_sign(row: ServerEntry, state: ServerState | None, palette: Palette) -> tuple[str, Style]:
-    """Return the sign of a server and its style."""
+    """Return the symbol of a server and its style."""
     if row.why_not or (state is not None and state.state == "needs login"):
         return "!", palette.warn
     if state is None or state.state == "disabled":

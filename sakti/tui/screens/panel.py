@@ -62,7 +62,7 @@ class KeyLine(Static):
 class Panel(ModalScreen[Result]):
     """A screen over the chat. `title` may be untrusted; it is sanitised here."""
 
-    CSS_PATH: ClassVar[Any] = [STYLES / "panels.tcss"]  # read with the first panel
+    CSS_PATH: ClassVar[Any] = [STYLES / "panels.tcss"]  # loaded with the first panel
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "close", "Back", id="panel.close"),
     ]
@@ -82,7 +82,7 @@ class Panel(ModalScreen[Result]):
         return self in get_app(self).screen_stack
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Return False until the parts are there: keys with priority may come before that."""
+        """Return False until the widgets are mounted: priority keys may arrive before that."""
         return self.is_mounted or action == "close"
 
     def compose(self) -> ComposeResult:
@@ -99,7 +99,7 @@ class Panel(ModalScreen[Result]):
         return self.keys
 
     def set_title(self, title: str) -> None:
-        """Show another title; nothing if the screen was closed meanwhile."""
+        """Set the title; does nothing if the screen was closed meanwhile."""
         for line in self.query("#panel-title").results(Static):
             line.update(to_one_line(title, 200))
 
@@ -138,7 +138,7 @@ class ListPanel(Panel[Any]):
         yield LineList(self.draw, empty=self.empty, id="panel-list")
 
     def on_mount(self) -> None:
-        if self.is_open:  # else it was closed while it opened
+        if self.is_open:  # otherwise it was closed while opening
             self.refresh_rows()
 
     def rows(self, text: str) -> Sequence[Any]:
@@ -159,7 +159,7 @@ class ListPanel(Panel[Any]):
 
     @on(Input.Changed, "#panel-input")
     def _filter_rows(self) -> None:
-        if self.input.value.strip() != self._filtered_by:  # an empty change comes when the input is mounted
+        if self.input.value.strip() != self._filtered_by:  # mounting the input sends an empty change
             self.refresh_rows()
 
     @on(Input.Submitted, "#panel-input")

@@ -50,10 +50,10 @@ if TYPE_CHECKING:
 Scope = Literal["workspace", "thread", "all"]
 SCOPES: dict[Scope, str] = {"workspace": "this workspace", "thread": "this thread", "all": "everything"}
 DEBOUNCE_S = 0.12  # seconds without a key before a query runs
-PREVIEW_DELAY_S = 0.05  # seconds that the cursor stays on a hit before its context is loaded
-PAGE = 50  # hits that are loaded at once
+PREVIEW_DELAY_S = 0.05  # seconds on a hit before its context is loaded
+PAGE = 50  # hits per page
 SYNTAX = 'words, "phrases", -not, word*, path:FILE, thread:TITLE, task:ID, role:, kind:, after:, before:DATE'
-PREFETCH_ROWS = 6  # rows before the end at which more are loaded
+PREFETCH_ROWS = 6  # rows before the end at which the next page is loaded
 
 
 class SearchState(Struct, frozen=True):
@@ -114,7 +114,7 @@ class SearchScreen(Panel[Any]):
         self._hits: list[Hit] = []
         self._notes: dict[str, str] = {}  # notes beside hits, by hit id
         self._total = 0
-        self._shown: tuple[str, Scope] | None = None  # the request that the list shows
+        self._shown: tuple[str, Scope] | None = None  # the request whose results are shown
 
     def compose(self) -> ComposeResult:
         with Vertical(id="panel"):
@@ -146,7 +146,7 @@ class SearchScreen(Panel[Any]):
 
     @property
     def state(self) -> SearchState:
-        """Return this search for continuing it; the initial one if the screen was closed before it was drawn."""
+        """Return the state to continue this search; the initial one if the screen was never drawn."""
         if not self.query("#panel-list"):
             return SearchState(self._first_text, self._scope, 0, "")
         chosen = self.result_list.current
@@ -206,7 +206,7 @@ class SearchScreen(Panel[Any]):
     async def _load_page(
         self, asked: tuple[str, Scope], limit: int, offset: int, *, first: bool = False
     ) -> SearchPage | None:
-        """Return hits for `question`; None if the search failed (and was reported) or the query changed."""
+        """Return hits for `question`; None if the query changed or the search failed, which is reported."""
         try:
             page = await self.host.session.views.search(
                 asked[0], scope=asked[1], limit=limit, offset=offset, first=first

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from sakti.store.search.search import Hit, SearchPage
 
 SNIPPET_LINES = 2
-CONTEXT_BEFORE = 20  # characters before a match that is moved into sight
+CONTEXT_BEFORE = 20  # characters kept before a match that is scrolled into view
 Marks: TypeAlias = tuple[tuple[int, int], ...]
 
-# The values that a key cycles through, by their operator in the query, with their display names.
+# The values that a key cycles through, by query operator, with their display names.
 FILTERS: dict[str, dict[str, str]] = {
     "kind": {
         "": "all kinds",
@@ -140,7 +140,7 @@ def _draw_heading(row: Heading, width: int, palette: Palette) -> list[Line]:
 
 
 def _crop_to_match(snippet: str, marks: Marks, room: int) -> tuple[str, Marks]:
-    """Return a snippet from a word before its first match on, if that would not be in sight otherwise."""
+    """Return a snippet, cut to start shortly before its first match if that would not be visible."""
     if not marks or marks[0][1] < room * 3 // 4:
         return snippet, marks
     start = snippet.rfind(" ", 0, max(0, marks[0][0] - CONTEXT_BEFORE)) + 1
@@ -198,7 +198,7 @@ def set_filter(query: str, name: str, value: str) -> str:
 
 
 def choose_next_filter(query: str, name: str) -> str:
-    """Return `query` with the next value of the filter `name`; a custom value is followed by none."""
+    """Return `query` with the next value of the filter `name`; a custom value is removed."""
     values = list(FILTERS[name])
     now = get_filter(query, name)
     return set_filter(query, name, values[(values.index(now) + 1) % len(values)] if now in values else "")
@@ -216,9 +216,9 @@ def collect_notes(hits: Iterable[Hit]) -> dict[str, str]:
     return {i: text for i, text in texts.items() if text}
 
 
-LONG_MESSAGE = 20_000  # characters of a message above which the passage round the hit is shown alone
+LONG_MESSAGE = 20_000  # characters from which on only the passage around the hit is shown
 PASSAGE_BEFORE, PASSAGE_AFTER = 1_500, 4_000  # characters of that passage
-LINES_ABOVE = 3  # lines that stay in sight above the line that matches
+LINES_ABOVE = 3  # lines of context above the matching line
 
 
 class Passage(Struct, frozen=True):
@@ -258,7 +258,7 @@ async def load_passage(views: Views, hit: Hit, query: str, around: int = 3) -> P
 
 
 def _cut_texts(message: Message) -> Message:
-    """Return a copy with long texts cut to their beginning: drawing a full one takes 0.25 s."""
+    """Return a copy with long texts shortened: drawing a full one takes 0.25 s."""
     cut = (
         TextPart(p.text[:PASSAGE_AFTER] + " …") if isinstance(p, TextPart) and len(p.text) > LONG_MESSAGE else p
         for p in message.parts
@@ -310,7 +310,7 @@ class Preview(Transcript):
         return document.locate(y) or place
 
     def _add_passage(self, passage: Passage) -> int:
-        """Show text of a part that is not drawn, such as an attached file or the middle of a long output."""
+        """Add text that the blocks do not show, such as an attached file or the middle of a long output."""
         blocks = self.document.blocks
         after = 1 + max(
             (i for i, b in enumerate(blocks) if b.shows_message(passage.message_id)), default=len(blocks) - 1
@@ -342,7 +342,7 @@ class PassageScreen(Panel[None]):
     """A passage on its own screen, for hits that cannot be opened in the conversation."""
 
     AUTO_FOCUS = "Preview"
-    HELP = "The messages there. The chat behind this screen continues."
+    HELP = "The messages around the hit. The chat behind this screen continues."
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), ("[ ] and enter unfold", ""), BACK)
 
     def __init__(self, title: str, passage: Passage) -> None:

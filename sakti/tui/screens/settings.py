@@ -28,7 +28,7 @@ WRITE_KEYS = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel
 
 
 class ChoiceScreen(ListPanel):
-    """Choose a value. Dismisses with its text ("": the default) and whether the project sets it."""
+    """Dismisses with the chosen value ("": the default) and whether to write it to the project's file."""
 
     HELP = "The values of one setting. Enter writes the chosen one."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -108,7 +108,7 @@ class SettingsScreen(ListPanel):
         self._apply = apply
         self._files = user_file, project_file
         self._chosen: Setting | None = None
-        self._in_project = False  # where the open line writes
+        self._in_project = False  # file that the open line writes to
         self._set_settings(found)
 
     def _set_settings(self, found: Sequence[Setting]) -> None:
@@ -249,7 +249,7 @@ class SettingsScreen(ListPanel):
         if value is not None:
             what = f"{format_lines(name, value)}\nEnter writes this to"
         takes = to_one_line(self._chosen.takes, 200)
-        self._describe(f"Takes {takes}\n{what} {self._file}")  # the path last: it may be longer than there is room
+        self._describe(f"Takes {takes}\n{what} {self._file}")  # the path comes last, since it may be cut
 
     @on(Input.Submitted, "#panel-line")
     def _submit_line(self, event: Input.Submitted) -> None:

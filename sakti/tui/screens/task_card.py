@@ -98,7 +98,7 @@ def _describe_blocker(task: Json) -> str:
 
 
 def _list_facts(shown: Json) -> list[tuple[str, Any]]:
-    """List the fields of a task with their names; some are empty."""
+    """List the names and values of a task's fields; values may be empty."""
     task: Json = shown["task"]
     edges = [_describe_edge(edge, task["handle"]) for edge in shown["dependencies"]]
     history = [
@@ -150,7 +150,7 @@ def make_card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
 class TreeScreen(Panel[None]):
     """Dependency tree of a task."""
 
-    HELP = "▶ in progress, · ready, ✗ blocked, ✓ closed. Enter, or two clicks: that task's tree."
+    HELP = "▶ in progress, · ready, ✗ blocked, ✓ closed. Enter or a double click shows that task's tree."
     AUTO_FOCUS = "#tree-list"
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter its tree", "open"), BACK)
     branches = query_one("#tree-list", LineList)

@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from sakti.store.log.events import MemoryEvent
     from sakti.store.memory import Group
 
-CONTEXT_TEXT = 200_000  # characters of one block that the inspector shows
+CONTEXT_TEXT = 200_000  # maximum characters of a block in the inspector
 
 
 class DiffBlock(Block, eq=False):
-    """A unified diff, sanitised before."""
+    """A unified diff; its text is already sanitised."""
 
     diff: str = ""
 
@@ -54,7 +54,7 @@ class DiffBlock(Block, eq=False):
 
 
 class ReadScreen(Panel[bool]):
-    """Blocks to read. Dismisses with whether their end was on the screen."""
+    """Blocks to read. Dismisses with whether the user saw their end."""
 
     AUTO_FOCUS = "Transcript"
     keys: ClassVar[Keys] = (("↑↓ scroll", ""), BACK)
@@ -62,7 +62,7 @@ class ReadScreen(Panel[bool]):
     def __init__(self, title: str, blocks: Sequence[Block]) -> None:
         super().__init__(title)
         self._blocks = blocks
-        self._shown = self._ended = False  # from its top on; to its end
+        self._shown = self._ended = False  # how far the user has read: the top, and the end
 
     def list_keys(self) -> Keys:
         folds = any(b.is_foldable for b in self._blocks)
@@ -95,7 +95,7 @@ class ReadScreen(Panel[bool]):
 
 
 class SourceScreen(ReadScreen):
-    """The raw messages that an observation was made from."""
+    """The raw messages behind an observation."""
 
     HELP = "The messages that an observation was made from."
 
@@ -109,7 +109,7 @@ class SourceScreen(ReadScreen):
 
 
 async def open_sources(host: Host, group_id: str, text: str) -> None:
-    """Show the raw messages that `text`, a line of the log, was made from."""
+    """Show the raw messages behind the log line `text`."""
     host.push(SourceScreen(text, await host.session.views.sources(group_id)))
 
 

@@ -1,4 +1,4 @@
-"""List all threads of a workspace, with actions to open, rename, fork, delete, restore and export."""
+"""List the threads of a workspace, with actions to open, rename, fork, delete, restore and export."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
-WIDE = 90  # columns from which figures are written out
+WIDE = 90  # minimum columns for full figures
 
 if TYPE_CHECKING:
     from sakti.agent.session.queries import ThreadSummary
 
-FORK_LIMIT = 1_000  # newest messages that a fork can be begun at from here
+FORK_LIMIT = 1_000  # newest messages offered as the end of a fork
 PROMPTS = {"rename": "title", "export": "new file, ending in .md, .json or .html"}
 
 
@@ -69,9 +69,9 @@ class ThreadsScreen(ListPanel):
         self._titles = number_equal_titles(s.thread for s in summaries)
         self._now = now_ms
         self._current = current
-        self._chosen: ThreadSummary | None = None  # the thread that the input line is about
+        self._chosen: ThreadSummary | None = None  # thread that the input line edits
         self._unfolded: set[str] = set()  # threads whose undone branches are shown
-        self._to_delete = ""  # announced: the same key again deletes it
+        self._to_delete = ""  # thread that a second press deletes
 
     def compose_body(self) -> ComposeResult:
         yield from super().compose_body()
@@ -126,7 +126,7 @@ class ThreadsScreen(ListPanel):
         ]
 
     def _draw_preview(self, row: ThreadSummary, width: int, palette: Palette) -> list[Segment]:
-        """Return the preview, and how many children and undone branches are folded under the thread."""
+        """Return the preview and the numbers of children and undone branches folded under the thread."""
         branches = _count_below(row) if row.below and row.thread.id not in self._unfolded else ""
         room = width - 3 - (len(branches) + 2 if branches else 0)
         words = to_one_line(row.preview, 300)
@@ -148,7 +148,7 @@ class ThreadsScreen(ListPanel):
         ]
 
     def set_status(self, text: str = "") -> None:
-        """Show in the title the result of the last change, or what the next key does."""
+        """Show the result of the last change, or the effect of the next key, in the title."""
         self.set_title("  ".join(p for p in (f"Threads  {len(self._summaries)}", to_one_line(text, 180)) if p))
 
     def _get_row(self) -> ThreadSummary | None:
@@ -162,7 +162,7 @@ class ThreadsScreen(ListPanel):
             self.set_status()
 
     async def _reload(self, at: str = "") -> None:
-        """Read the list again, the cursor on the thread `at` if that is in it."""
+        """Reload the list and put the cursor on the thread `at` if it is listed."""
         session = self.host.session
         self._summaries = await session.views.threads()
         self._titles = number_equal_titles(s.thread for s in self._summaries)
@@ -176,7 +176,7 @@ class ThreadsScreen(ListPanel):
     # --- actions -----------------------------------------------------------------------------------------------
 
     def action_ask(self, what: str) -> None:
-        """Open the line below for a title or a file."""
+        """Open the input line for a title or a file name."""
         row = self._get_row()
         if row is not None and not self.line.question:
             self._chosen = row
@@ -275,7 +275,7 @@ def _get_tag(row: ThreadSummary) -> str:
 
 
 class ForkScreen(ListPanel):
-    """Asks up to which message to fork. Dismisses with its index."""
+    """Asks for the last message of a fork. Dismisses with its index."""
 
     HELP = "The new thread has every message up to the chosen one, and the observations made from them."
     placeholder = "filter by text"

@@ -57,7 +57,7 @@ class TrustQuestion(Panel[bool]):
 
 
 class TrustScreen(TrustQuestion):
-    """Dismisses with True to trust the folder. Its keys have priority over those of the text."""
+    """Dismisses with True to trust the folder. Its keys take precedence over those of the text."""
 
     HELP = "What this folder would change in sakti. Trust is kept until one of these files changes."
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -117,7 +117,7 @@ class NeedScreen(TrustQuestion):
 
 
 async def ask_trust(host: Host, review: trust.TrustReview, *, made: bool = False) -> bool:
-    """Ask whether the user trusts files, with their effects; `made`: they are new since the start."""
+    """Ask whether to trust files, listed with their effects; `made`: created since the start."""
     return await _ask(host, TrustScreen(review, host.session.workspace.clock, made=made))
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.checkpoints import undoing
 
-RESULT_S = 8.0  # seconds that the result is shown
+RESULT_S = 8.0  # seconds for which the result is shown
 SCOPES: tuple[What, ...] = ("both", "conversation", "files")
 REPLACES = "Typing / replaces the prompt; ↑ restores it."
 
@@ -129,7 +129,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         self.reader.show_top()
 
     def action_conflict(self) -> None:
-        """Keep a file that changed since, or restore it."""
+        """Toggle between keeping and restoring a file that changed since then."""
         item = self.files.current
         if item is not None and item.conflict:
             self._restored ^= {item.path}

@@ -58,9 +58,9 @@ class SetupChoice(Struct, frozen=True):
 
 
 class WelcomeScreen(Panel[None]):
-    """Arrows and Enter choose; typing leaves it for the prompt, and nothing typed is lost.
+    """Arrows and Enter choose; typing closes the screen and goes to the prompt.
 
-    `apply` shows a changed setting on the screen behind.
+    `apply` shows a changed setting on the chat screen.
     """
 
     HELP = "What sakti found on this machine, and how to continue. /setup shows it again."
@@ -74,7 +74,7 @@ class WelcomeScreen(Panel[None]):
         self.setup = MachineScan()
         self._apply = apply
         self._programs: list[str] = []  # programs whose history can be imported
-        self._variable = ""  # the variable whose key is being typed
+        self._variable = ""  # variable whose key is being typed
         self._download = download
         download.show = self.show_detail
 
@@ -91,7 +91,7 @@ class WelcomeScreen(Panel[None]):
         self.host.start_worker(self._load_setup, group="welcome")
 
     def on_screen_resume(self) -> None:
-        self._refresh()  # the theme may be another one
+        self._refresh()  # the theme may have changed
 
     @property
     def is_typing(self) -> bool:
@@ -119,7 +119,7 @@ class WelcomeScreen(Panel[None]):
             session.workspace.models.selection is not None and session.workspace.models.selection.model is not None
         )
         first = ("Start", "ask something") if answers else ("Start without a model", "tools, search and tasks work")
-        keep = f"kept in the keyring ({discovery.keyring})" if discovery.keyring else "which variable to set"
+        keep = f"stored in the keyring ({discovery.keyring})" if discovery.keyring else "which variable to set"
         served = ", ".join(s.title for s in discovery.servers) or "start a server, then Enter to rescan"
         if self._download.is_running:
             small = "is being installed; enter stops it"
@@ -198,7 +198,7 @@ class WelcomeScreen(Panel[None]):
             return
         if not self.setup.keyring:
             self.show_detail(
-                f"Start sakti again with it:  export {variable}=…\nThis system has no keyring to keep it in."
+                f"Start sakti again with it:  export {variable}=…\nThis system has no keyring to store it in."
             )
             return
         self._variable = variable
@@ -262,7 +262,7 @@ class WelcomeScreen(Panel[None]):
 
     async def _install(self) -> None:
         """Download the weights; closing the screen does not stop it."""
-        self.call_later(self._refresh)  # after the download has started, so that the list says so
+        self.call_later(self._refresh)  # after the start of the download, so that the list shows it
         try:
             await self._download.run(self._install_weights)
         finally:
@@ -278,7 +278,7 @@ class WelcomeScreen(Panel[None]):
     # --- approval -------------------------------------------------------------------------------------
 
     async def _cycle_approval(self) -> None:
-        """Switch to the next mode and keep it in the user's own configuration."""
+        """Switch to the next approval mode and store it in the user's configuration."""
         session = self.host.session
         mode = session.next_approval_mode()
         user_file, project_file = (
@@ -318,7 +318,7 @@ async def play_tour(app: App[Any]) -> None:
 
 
 class KeyScreen(ListPanel):
-    """Dismisses with the variable of the provider that was chosen."""
+    """Dismisses with the variable of the chosen provider."""
 
     HELP = "The providers that take a key, and the variable that holds it."
     placeholder = "filter"

@@ -42,9 +42,9 @@ from sakti.tui.transcript.wrap import (
 )
 
 INDENT = Segment("  ")
-SIGN = 4  # characters of a line before its text: the indent and a sign
+SIGN = 4  # width of the indent and symbol before a line's text
 NARROW = 40  # cells below which a card has no frame
-LONG_TEXT = 60_000  # characters of one message that show before it is unfolded
+LONG_TEXT = 60_000  # characters shown of a folded message
 
 
 class Block(Struct, eq=False):
@@ -74,16 +74,16 @@ class Block(Struct, eq=False):
 
     @property
     def is_stop(self) -> bool:
-        """Return whether moving from block to block stops here."""
+        """Return whether block navigation stops here."""
         return self.is_foldable
 
     @property
     def head_line(self) -> int:
-        """Return the index of the line that is marked when the block is selected."""
+        """Return the index of the line that marks the selected block."""
         return int(self.gap)
 
     def shows_message(self, message_id: str) -> bool:
-        """Return whether the block shows that message, or a part of it."""
+        """Return whether the block shows the message or a part of it."""
         return self.message_id == message_id
 
     def render_above(self, width: int, palette: Palette) -> Line:
@@ -127,9 +127,9 @@ class Label(Block, eq=False):
 
 
 class TextBlock(Block, eq=False):
-    """Text as typed. A very long one shows only its beginning until it is unfolded.
+    """Text as typed. A very long text is folded to its beginning.
 
-    `pasted`: spans (start, end) of pasted text, shown as placeholders until then.
+    `pasted`: spans (start, end) of pasted text, shown as placeholders while the block is folded.
     """
 
     text: str = ""
@@ -188,7 +188,7 @@ def wrap_prose(text: str, style: Style, width: int, link: Style | None = None) -
 
 
 def describe_size(text: str) -> str:
-    """Return how much `text` is, for people."""
+    """Return the size of `text` for display."""
     lines = count_lines(text)
     size = len(text)
     amount = f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB" if size >= 10_000 else ""
@@ -284,7 +284,7 @@ class WaitingBlock(Block, eq=False):
     elapsed: int = 0
 
     def tick(self, now: float) -> bool:
-        """Return whether the clock shows another second than when it was last drawn."""
+        """Return whether the clock has advanced by a second since it was last drawn."""
         before, self.elapsed = self.elapsed, count_seconds(self.since, now)
         return self.elapsed != before
 
@@ -298,7 +298,7 @@ Tone = Literal["information", "warning", "error", "good"]
 
 
 class NoticeBlock(Block, eq=False):
-    """A short notice from sakti itself: a sign, a title and a text."""
+    """A short notice from sakti: a symbol, a title and a text."""
 
     tone: Tone = "information"
     title: str = ""

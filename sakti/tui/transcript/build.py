@@ -1,4 +1,4 @@
-"""Make blocks of stored messages, the same that a live turn leaves behind."""
+"""Build the blocks of stored messages, equal to those that a live turn produces."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def make_message_blocks(messages: Iterable[Message]) -> list[Block]:
 
 
 def _list_parts(message: Message, has_ending: bool) -> list[Part]:
-    """Return the parts of an answer or a result, without the mark of an ending that a notice shows."""
+    """Return the parts of an answer or a result, without an end marker that a notice repeats."""
     if message.role == "user":
         return []
     return [p for p in message.parts if not (has_ending and isinstance(p, MarkerPart) and p.kind in _NOTICED)]
 
 
 def _find_noticed_endings(messages: Sequence[Message]) -> set[str]:
-    """Return the messages of turns with a stored ending, which would repeat a marker in the answer."""
+    """Return the messages of turns with a stored end notice, which replaces the marker in the answer."""
     out: set[str] = set()
     ended = False
     for message in reversed(messages):
@@ -106,7 +106,7 @@ def _find_noticed_endings(messages: Sequence[Message]) -> set[str]:
 
 
 def _order_messages(messages: Iterable[Message]) -> list[Message]:
-    """Move each command that the user ran during an answer behind that answer.
+    """Move each command that the user ran during an answer to after that answer.
 
     It was stored before the answer, but shown below it.
     """
@@ -194,7 +194,7 @@ def _make_own_command(message: Message) -> ToolBlock:
 
 
 def _make_program_notice(message: Message) -> NoticeBlock | None:
-    """Return the notice for a message of a hook that kept a turn from ending, or of a goal."""
+    """Return the notice for a message of a goal, or of a hook that kept a turn running."""
     marks = [p for p in message.parts if isinstance(p, MarkerPart)]
     if "hook" in message.metadata:
         return NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(p.text for p in marks))

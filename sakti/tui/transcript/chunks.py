@@ -1,8 +1,8 @@
 """Split streaming Markdown into finished chunks, so that only the open end is rendered again.
 
 A chunk ends at a blank line outside a code fence, if the next line does not belong to the same list item.
-A fence, a paragraph or a line without end is cut as well, so that the open end never grows beyond `CAP`
-characters: the cost of an answer is linear in its length. All chunks and the tail together are the input.
+An endless fence, paragraph or line is cut as well, so that the open end never exceeds `CAP` characters and the cost
+of an answer is linear in its length. All chunks and the tail together equal the input.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Splitter:
     def __init__(self) -> None:
         self._lines: list[str] = []  # complete lines of the open chunk
         self._size = 0
-        self._partial: list[str] = []  # pieces of the line that has not ended yet
+        self._partial: list[str] = []  # pieces of the unfinished line
         self._partial_size = 0
-        self._fence: str | None = None  # the marker that opened the fence that is open
-        self._is_top_level = False  # that fence is at the top level
-        self._margin = 0  # spaces that it is indented by, as its lines are
-        self._is_list = False  # the open chunk begins with a list
+        self._fence: str | None = None  # marker of the open fence
+        self._is_top_level = False  # whether that fence is at the top level
+        self._margin = 0  # indent of the fence and its lines in spaces
+        self._is_list = False  # whether the open chunk begins with a list
         self._language = ""
         self._fence_first = True
-        self._ends_blank = False  # the open chunk ends with a blank line
-        self._has_content = False  # and it holds more than blank lines
+        self._ends_blank = False  # whether the open chunk ends with a blank line
+        self._has_content = False  # whether the open chunk has more than blank lines
         self._gap = True
 
     def feed(self, text: str) -> list[Chunk]:
@@ -74,7 +74,7 @@ class Splitter:
         return done
 
     def tail(self) -> Chunk | None:
-        """Return the open chunk as it can be shown now; None when nothing is open."""
+        """Return the displayable part of the open chunk; None if nothing is open."""
         if not self._lines and not self._partial:
             return None
         return self._make_chunk(self._lines, "".join(self._partial), last=False)
@@ -177,7 +177,7 @@ class Splitter:
         return Chunk(source, self._language, code, self._fence_first, last, self._gap)
 
     def _list_fenced_lines(self, body: list[str]) -> list[str]:
-        """Return the lines of code among `body`, without the fences and their margin."""
+        """Return the lines of code in `body`, without the fences and their indent."""
         if self._fence_first:
             while body and not body.pop(0).strip():  # blank lines may precede the fence
                 pass

@@ -36,7 +36,7 @@ from sakti.tui.transcript.wrap import (
 if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
-HIGHLIGHT_CAP = 60_000  # characters; a longer piece is shown plain
+HIGHLIGHT_CAP = 60_000  # maximum characters of highlighted code; longer code is shown plain
 _SPACE = Segment(" ")
 COPY = "copy"
 
@@ -71,7 +71,7 @@ def _load_lexers() -> object:
 
 
 def warm_lexer(language: str) -> None:
-    """Load a lexer: its first token costs as much as thousands later."""
+    """Load a lexer: its first token takes as long as thousands of later ones."""
     if (lexer := _get_lexer(language)) is not None:
         next(iter(lexer.get_tokens("x")), None)
 
@@ -79,7 +79,7 @@ def warm_lexer(language: str) -> None:
 def highlight(code: str, language: str, palette: Palette) -> list[list[Span]]:
     """Return the lines of `code`, tabs as spaces, each a list of spans.
 
-    Plain if `language` is not known, or if its lexer changes the text.
+    The spans are plain if `language` is unknown or its lexer changes the text.
     """
     code = code.expandtabs(TAB)
     tokens = _tokenize(code, language)
@@ -125,7 +125,7 @@ def _get_token_style(token: Any, palette: Palette) -> Style:
 
 
 def draw_code(code: str, info: str, width: int, palette: Palette) -> list[Line]:
-    """Return a block of code on its own background, one cell of room on each side, long lines folded.
+    """Return a block of code on its own background, with a cell of padding and long lines folded.
 
     The first word of `info` is its language.
     """
@@ -155,7 +155,7 @@ def draw_code_head(language: str, width: int, palette: Palette, copies: str = ""
 
 _HUNK = lazy_pattern(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
 _SIGNS = {"+": "+", "-": "−", " ": " "}
-MAX_LINE = 4_000  # characters of one line that are shown
+MAX_LINE = 4_000  # characters shown of one line
 
 
 class DiffRow(Struct, frozen=True):
@@ -181,13 +181,13 @@ def count_changes(diff: str) -> tuple[int, int]:
 def parse_diff(diff: str) -> list[DiffRow]:
     """Return the lines of `diff`.
 
-    Those that name its files are left out, as are blank ones of the context at the end of a hunk, which show nothing.
+    Lines that name files are left out, as are blank context lines at the end of a hunk.
     """
     out: list[DiffRow] = []
-    at, end = (0, 0), (0, 0)  # the next lines of both files, and those behind the hunk
+    at, end = (0, 0), (0, 0)  # the next line numbers of both files, and those after the hunk
     language = ""
     for row in diff.rstrip("\n").split("\n"):
-        inside = at[0] < end[0] or at[1] < end[1]  # a removed `-- x` begins as the name of a file does
+        inside = at[0] < end[0] or at[1] < end[1]  # a removed line `-- x` looks like a file header
         if not inside and row.startswith("@@"):
             at, end = _parse_hunk(row)
             _drop_blank(out)
@@ -205,7 +205,7 @@ HEADS = ("+++", "---", "diff ", "index ")  # lines between hunks
 
 
 def _parse_hunk(row: str) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the line numbers in both files where a hunk starts, and those after it; else zeros."""
+    """Return the first line numbers of a hunk in both files, and those after it; else zeros."""
     hunk = _HUNK.match(row)
     if hunk is None:
         return (0, 0), (0, 0)
@@ -225,21 +225,21 @@ def _drop_blank(rows: list[DiffRow]) -> None:
 
 
 def draw_diff(diff: str, width: int, palette: Palette, limit: int | None = None, more: str = "") -> list[Line]:
-    """Return `diff`, sanitised before, as lines of at most `width` cells.
+    """Return the sanitised `diff` as lines of at most `width` cells.
 
-    With `limit`, at most so many and a note of the rest, which ends with `more`. Files are not named: the line above
-    already does.
+    With `limit`, at most that many lines and a note on the rest, which ends with `more`. File names are omitted: the
+    line above shows them.
     """
     rows = parse_diff(diff)
     digits = len(str(max((r.number for r in rows), default=0)))
-    lead = digits + 3 if width >= digits + 16 else 2  # without room for the number, only the sign is shown
+    lead = digits + 3 if width >= digits + 16 else 2  # without room for the number, only the + or - is shown
     colours = _highlight_rows(rows if limit is None else rows[: limit + 1], palette)
     longest = max((count_cells(r.text) for r in rows), default=0) + lead
     full = min(width, max(longest, COLUMN - DIFF_INDENT))
     out: list[Line] = []
     for number, row in enumerate(rows):
         remaining = len(rows) - number
-        if limit is not None and len(out) >= limit and remaining > 1:  # one more line takes no more room
+        if limit is not None and len(out) >= limit and remaining > 1:  # a note would take as much room as the last line
             out.append([Segment(f"… {format_count(remaining, 'more line')}{more}", palette.faint)])
             break
         if row.kind == "@":
@@ -249,13 +249,13 @@ def draw_diff(diff: str, width: int, palette: Palette, limit: int | None = None,
     return out
 
 
-DIFF_INDENT = 6  # indent in cells of a diff in the conversation
+DIFF_INDENT = 6  # indent of a diff in the conversation, in cells
 
 
 def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
     """Return the code of `rows`, syntax-highlighted.
 
-    The old and the new lines are each read as one text, so that strings and comments of several lines are recognised.
+    The old and the new lines are each highlighted as one text, so that multi-line strings and comments are recognised.
     """
     out: list[list[Span]] = [[(r.text, palette.text)] if r.text else [] for r in rows]
     for sides in ("- ", "+ "):
@@ -270,7 +270,7 @@ def _highlight_rows(rows: list[DiffRow], palette: Palette) -> list[list[Span]]:
 
 
 def _draw_diff_row(row: DiffRow, spans: list[Span], room: tuple[int, int], palette: Palette) -> list[Line]:
-    """Return one line of a diff, folded; `room`: digits of its number (0: it has none), cells in all."""
+    """Return one folded line of a diff; `room`: digits of its number (0: none), total cells."""
     digits, width = room
     style = {"+": palette.added, "-": palette.removed}.get(row.kind, Style.null())
     ground = Style(bgcolor=style.bgcolor) if style.bgcolor else Style.null()

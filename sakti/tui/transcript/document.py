@@ -1,8 +1,8 @@
 """Arrange blocks vertically: heights, line positions, and a cache of drawn lines.
 
 A block that was never drawn at this width has an estimated height; `measure` draws it and returns the error of the
-estimate, so that the widget can keep the visible content in place. A thread of any length therefore opens, and is
-resized, in the time of one screen.
+estimate, so that the widget can keep the visible content in place. The time to open or resize a
+thread therefore depends on one screen, not on its length.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Document:
         self.blocks: list[Block] = []
         self._heights: list[int] = []
         self._exact: list[bool] = []
-        self._tops: list[int] = []  # _tops[i] is right for i < _clean
+        self._tops: list[int] = []  # _tops[i] is valid for i < _clean
         self._clean = 0
         self._total: int = 0
         self._drawn: OrderedDict[int, list[Line]] = OrderedDict()  # by id() of the block, oldest use first
@@ -128,7 +128,7 @@ class Document:
         return self._draw(self.blocks[index])
 
     def restyle(self, palette: Palette | None = None, width: int | None = None) -> None:
-        """Apply other colours or another width: drop everything drawn; a new width leaves only estimates."""
+        """Apply new colours or a new width: drop all drawn lines; a new width resets heights to estimates."""
         self._drawn.clear()
         self._drawn_lines = self._changed = 0
         if palette is not None:
@@ -145,7 +145,7 @@ class Document:
         return next((i for i, b in enumerate(self.blocks) if b.shows_message(message_id)), None)
 
     def list_stops(self) -> Iterable[int]:
-        """Return the blocks that going from block to block stops at."""
+        """Return the indexes of the blocks at which block navigation stops."""
         return (i for i, b in enumerate(self.blocks) if b.is_stop)
 
     def _draw(self, block: Block) -> list[Line]:

@@ -1,6 +1,6 @@
-"""Find links in a text: addresses, and places in files.
+"""Find links in a text: addresses and file locations.
 
-The target of a link is kept in the meta data of its segments and never sent to the terminal, so that no text can break
+The target of a link is kept in the metadata of its segments and never sent to the terminal, so that no text can break
 out of a link.
 """
 
@@ -44,14 +44,14 @@ def add_target(style: Style, kind: Literal["url", "file"], target: str) -> Style
 
 
 def get_target(style: Style | None) -> Target | None:
-    """Return where a segment of that style leads."""
+    """Return the link target stored in a style."""
     if style is None or not style.meta:
         return None
     return cast("Target | None", style.meta.get("to"))
 
 
 def add_links(text: str, style: Style, link: Style) -> list[Span]:
-    """Return `text` with its addresses and its places in files as links."""
+    """Return `text` with its addresses and file locations as links."""
     if ":" not in text:
         return [(text, style)]
     out: list[Span] = []

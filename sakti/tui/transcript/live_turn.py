@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class OwnCommand(Struct):
-    """A command of the user's, and the blocks that show it."""
+    """A command of the user and the blocks that show it."""
 
     command: str
     call: ToolBlock
@@ -63,22 +63,22 @@ class LiveTurn:
         self.document = document
         self.answer: list[str] = []
         self.seen: set[str] = set()
-        self.outside_count = 0  # blocks so far that do not belong to an answer
+        self.outside_count = 0  # number of blocks that do not belong to an answer
         self._draw_soon = changed
         self._clock, self._wall_time = clock, wall_time
-        self._undated: Label | None = None  # of an answer whose message is not stored: it has the time of its start
+        self._undated: Label | None = None  # label of an answer that is not stored yet; it shows the time of its start
         self._splitter: Splitter | None = None
         self._sealed = 0  # blocks before the open tail of the answer
         self._open_tail = False
         self._thinking: ThinkingBlock | None = None
         self._tools: dict[str, ToolBlock] = {}
-        self.children: dict[str, ToolBlock] = {}  # running child threads: the call of each
-        self._own_commands: list[OwnCommand] = []  # commands of the user's whose message is not stored yet
+        self.children: dict[str, ToolBlock] = {}  # calls of the running child threads
+        self._own_commands: list[OwnCommand] = []  # the user's commands whose messages are not stored yet
         self._stale: set[int] = set()
         self._speaker = ""
         self._step_start = 0
         self._in_turn = False
-        self._streaming = False  # something of a step is shown that is not stored yet
+        self._streaming = False  # whether unstored content of a step is shown
         self._waiting_below = 0
         self._wait: Waiting | None = None
         self._has_carriage_return = False
@@ -105,7 +105,7 @@ class LiveTurn:
         self._sealed += added
 
     def draw(self) -> None:
-        """Draw the open end of the answer, and the blocks that changed, as they are now."""
+        """Draw the open end of the answer and the changed blocks."""
         if self._splitter is not None:
             self._drop_tail()
             self._sealed = self._end
@@ -130,7 +130,7 @@ class LiveTurn:
         return self._wait is not None or any(b.state in ("running", "waiting") for b in self._tools.values())
 
     def tick(self) -> None:
-        """Move the clocks on by a second."""
+        """Advance the clocks by a second."""
         now = self._clock()
         blocks = [*self._tools.values(), *([self._wait.block] if self._wait is not None else [])]
         for block in blocks:
@@ -144,10 +144,10 @@ class LiveTurn:
         if message.id in self.seen:
             return
         self.seen.add(message.id)
-        if (command := message.metadata.get("shell")) is not None:  # it is on the screen already
+        if (command := message.metadata.get("shell")) is not None:  # already on the screen
             self._claim_own(str(command), message.id)
             return
-        if "hook" in message.metadata:  # its notice is on the screen already
+        if "hook" in message.metadata:  # its notice is already on the screen
             self._end_step()
             self._speaker = "you"
             self.answer = []
@@ -170,7 +170,7 @@ class LiveTurn:
         return call
 
     def fail_shell(self, call: ToolBlock) -> None:
-        """Mark a command of the user's as not run."""
+        """Mark a command of the user as not run."""
         self._own_commands = [o for o in self._own_commands if o.call is not call]
         if call.state == "running":
             call.set_state("stopped", 0.0)
@@ -188,7 +188,7 @@ class LiveTurn:
     # --- steps of a turn ----------------------------------------------------------------------------------------
 
     def begin_wait(self, text: str = "thinking") -> None:
-        """Show `text` as the current state at the place of the coming answer."""
+        """Show `text` as the current state in place of the coming answer."""
         self._in_turn = True
         if self._streaming:
             return
@@ -334,7 +334,7 @@ class LiveTurn:
         _attach_results(mine, message)
 
     def _date_label(self, message: Message) -> None:
-        """Show the time of the first message of an answer at its heading, as for stored messages."""
+        """Show the time of an answer's first message in its label, as for stored messages."""
         labels = (b for b in reversed(self.document.blocks[: self._end]) if isinstance(b, Label))
         label = next(labels, None)
         if label is not None and label.who == "sakti" and (label is self._undated or not label.created_at):
@@ -342,7 +342,7 @@ class LiveTurn:
             self._mark_stale(label)
 
     def _plan_calls(self, message: Message, shown: Set[str]) -> None:
-        """Complete the blocks of calls that were written, and add those that were not."""
+        """Complete the blocks of streamed calls, and add those that were not streamed."""
         for call in message.tool_calls:
             if call.id in self._tools or call.id not in shown:
                 block = self._get_tool_block(call.id, to_one_line(call.name, 40))
@@ -359,14 +359,14 @@ class LiveTurn:
             del blocks[0]
         for block in blocks:
             if isinstance(block, ToolBlock) and block.state == "stopped":
-                block.state = "running"  # its result is still to come
+                block.state = "running"  # its result is still missing
         self.document.append(*blocks)
         self._speaker = "you" if messages[-1].role == "user" else "sakti"
         self._step_start = self._blocks
         self._request_draw()
 
     def _finish_stored_calls(self, messages: Sequence[Message]) -> None:
-        """Show the results among `messages` at the calls that they answer."""
+        """Attach the results in `messages` to their calls."""
         calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}
         for message in messages:
             self.seen.add(message.id)
@@ -407,12 +407,12 @@ class LiveTurn:
 
     @property
     def has_content(self) -> bool:
-        """Return whether a turn has something on the screen already."""
+        """Return whether a turn already has content on the screen."""
         return self._speaker != ""
 
     @property
     def last_answer(self) -> str:
-        """Return the Markdown of the newest answer, as far as it has come."""
+        """Return the Markdown of the newest answer so far."""
         return "".join(self.answer).strip()
 
     def _clean(self, delta: str) -> str:
@@ -485,7 +485,7 @@ class LiveTurn:
             self._add(self._begin_label())
 
     def _begin_label(self) -> Label:
-        """Return the heading of an answer that begins now."""
+        """Return the label of an answer that begins now."""
         self._undated = Label(who="sakti", created_at=self._wall_time())
         return self._undated
 

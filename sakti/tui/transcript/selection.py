@@ -1,4 +1,4 @@
-"""Find words in a document, and get the source text of a message, a code block or a selection."""
+"""Find words in a document, and copy the source of a message, a code block or a selection."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def get_code(document: Document, index: int) -> str | None:
 
 
 def _join_fenced_code(document: Document, index: int, block: ChunkBlock) -> str:
-    """Return the code of all chunks of the fence that `block`, at `index`, is a chunk of."""
+    """Return the code of all chunks of the fence that `block` at `index` belongs to."""
     while not block.chunk.first and index and isinstance(before := document.blocks[index - 1], ChunkBlock):
         index, block = index - 1, before
     parts = [block.chunk.code]
@@ -41,7 +41,7 @@ def _join_fenced_code(document: Document, index: int, block: ChunkBlock) -> str:
 def get_message_text(document: Document, index: int) -> str:
     """Return the text of the message at block `index`; for a label, of everything up to the next one.
 
-    Without message text, as for a tool call, returns the text that is shown.
+    If there is no message text, as for a tool call, return the displayed text.
     """
     here = document.blocks[index]
     is_label = isinstance(here, Label)
@@ -85,7 +85,7 @@ def get_range_text(document: Document, start: tuple[int, int], end: tuple[int, i
     if first[0] == last[0]:
         return get_source_text(document.lines(first[0])[first[1] : last[1] + 1], start[1], end[1])
     out: list[str] = []
-    goes_on = False  # the block before does, in this one
+    goes_on = False  # this block continues the one before
     for index in range(first[0], last[0] + 1):
         lines, block = document.lines(index), document.blocks[index]
         low, begin = (first[1], start[1]) if index == first[0] else (0, 0)
@@ -101,9 +101,9 @@ def get_range_text(document: Document, start: tuple[int, int], end: tuple[int, i
 
 
 def _get_source(block: Block, source: str, *, goes_on: bool, gap: bool) -> str:
-    """Return a block's source; it ends with one line end unless the next block continues it.
+    """Return a block's source with one line end, or none if the next block continues it.
 
-    `goes_on`: it continues the block before it. `gap`: the blank line before the block is copied, too.
+    `goes_on`: the block continues the one before. `gap`: the blank line before it is copied, too.
     """
     if not goes_on:
         source = "\n" * (gap and block.gap) + source.lstrip("\n")
@@ -111,18 +111,18 @@ def _get_source(block: Block, source: str, *, goes_on: bool, gap: bool) -> str:
 
 
 def _continues(block: Block) -> bool:
-    """Return whether the source of a block continues in the next one."""
+    """Return whether the source of a block continues in the next block."""
     return isinstance(block, ChunkBlock) and not block.chunk.last
 
 
 def _is_complete(block: Block, lines: list[Line], rows: tuple[int, int], columns: tuple[int, int | None]) -> bool:
-    """Return whether the selected rows of a block, within these columns, are all of its lines."""
+    """Return whether the selected rows and columns cover all lines of a block."""
     low, high = rows
     return low <= int(block.gap) and bool(lines) and _covers(lines[low : high + 1], len(lines) - low, *columns)
 
 
 def _covers(lines: list[Line], wanted: int, left: int, right: int | None) -> bool:
-    """Return whether the selection covers these lines completely, and there are `wanted` of them."""
+    """Return whether there are `wanted` lines and the selection covers them completely."""
     if len(lines) != wanted or left > to_row(lines[0]).skip:
         return False
     return right is None or right >= len("".join(s.text for s in lines[-1])) - to_row(lines[-1]).tail
@@ -138,7 +138,7 @@ def find_word(line: Line, x: int) -> tuple[int, int]:
 
 
 def find_source_line(document: Document, y: int) -> tuple[int, int]:
-    """Return the first and the last drawn line of the line of the source that line `y` belongs to."""
+    """Return the first and last drawn line of the source line at `y`."""
 
     def join(at: int) -> str | None:
         place = document.locate(at)
@@ -161,8 +161,8 @@ def describe_amount(text: str) -> str:
     return format_count(len(text), "character")
 
 
-MAX_DRAWN = 12  # blocks of one message
-MAX_UNFOLDED = 200_000  # characters of a text that is unfolded for a word in it
+MAX_DRAWN = 12  # maximum blocks of one message to draw
+MAX_UNFOLDED = 200_000  # maximum characters of a text that is unfolded to show a match
 
 
 def make_pattern(words: Iterable[str]) -> re.Pattern[str] | None:
@@ -172,9 +172,9 @@ def make_pattern(words: Iterable[str]) -> re.Pattern[str] | None:
 
 
 def find_best_match(document: Document, message_id: str, pattern: re.Pattern[str]) -> tuple[int, int] | None:
-    """Return (block, line) with the most words of a message, unfolding the blocks it examines.
+    """Return the (block, line) of a message with the most words, unfolding the examined blocks.
 
-    At most `MAX_DRAWN` blocks, those with the most words, are examined. None without a match.
+    At most `MAX_DRAWN` blocks, those with the most words, are examined. Returns None without a match.
     """
     counts = {
         i: len(_find_words(_get_full_text(b), pattern))
@@ -196,7 +196,7 @@ def find_best_match(document: Document, message_id: str, pattern: re.Pattern[str
 
 
 def find_rows(document: Document, message_id: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
-    """Return the lines of a message, by block and line, in which `pattern` finds something."""
+    """Return the (block, line) of each line of a message that matches `pattern`."""
     return [
         (index, number)
         for index, block in enumerate(document.blocks)
@@ -211,7 +211,7 @@ def _find_words(text: str, pattern: re.Pattern[str]) -> set[str]:
 
 
 def _get_full_text(block: Block) -> str:
-    """Return the full text that a block can show."""
+    """Return the full text of a block, including folded parts."""
     if isinstance(block, ToolBlock):
         return "\n".join((block.summary, block.output, block.diff, *map(str, block.arguments.values())))
     return block.get_plain_text()

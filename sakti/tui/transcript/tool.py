@@ -35,15 +35,15 @@ from sakti.tui.transcript.wrap import Line, Row, count_cells, draw_plain, fold_w
 
 CallState: TypeAlias = Literal["writing", "pending", "waiting", "running", "ok", "error", "denied", "stopped"]
 
-KEEP_OUTPUT = 64_000  # characters of a running tool's output that the screen keeps
-SHOW_OUTPUT = 200  # lines of output that an open call shows
-OWN_OUTPUT = 2_000  # lines of it that a command of the user's shows
-SHORT_OUTPUT = 8  # lines of a success that show without unfolding
-LIVE_LINES = 5  # lines of a command that runs
-OWN_LIVE_LINES = 20  # of one that the user ran
-FAILURE_LINES = 12  # lines of a failure
-DIFF_LINES = 14  # lines of a diff that show before it is unfolded
-COMMANDS = ("bash", "bash_output")  # tools whose output is worth seeing
+KEEP_OUTPUT = 64_000  # characters kept of a running tool's output
+SHOW_OUTPUT = 200  # lines of output shown for an unfolded call
+OWN_OUTPUT = 2_000  # lines of output shown for a command of the user
+SHORT_OUTPUT = 8  # maximum lines of a successful output shown without unfolding
+LIVE_LINES = 5  # lines shown for a running command
+OWN_LIVE_LINES = 20  # lines shown for a running command of the user
+FAILURE_LINES = 12  # lines shown for a failed call
+DIFF_LINES = 14  # lines shown of a folded diff
+COMMANDS = ("bash", "bash_output")  # tools whose output is shown
 BODY_INDENT = Segment("      ")
 # names of the arguments that describe a call, the most informative ones first
 MAIN_ARGUMENTS = (
@@ -53,7 +53,7 @@ MAIN_ARGUMENTS = (
 _PATCHED_FILES = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
 PLAN_TOOL = "present_plan"
 CHILD_TOOL = "agent"  # the tool that starts child threads
-UNFOLD_KEY = " · ctrl+o"  # what unfolds from the prompt
+UNFOLD_KEY = " · ctrl+o"  # key that unfolds from the prompt
 
 
 def _get_end_state(result: ToolResultPart) -> CallState:
@@ -66,7 +66,7 @@ def _get_end_state(result: ToolResultPart) -> CallState:
 
 
 def _name_refusal(result: ToolResultPart) -> str:
-    """Name what the user chose instead of an answer to a card, "" if they answered or it was no card."""
+    """Name the user's choice that declined a card; "" for an answered card or another call."""
     if result.details.get("declined") is True:
         return "declined"
     return "keep planning" if result.name == PLAN_TOOL and "note" in result.details else ""
@@ -75,7 +75,7 @@ def _name_refusal(result: ToolResultPart) -> str:
 class ToolBlock(Block, eq=False):
     """`result_id` is the message of its result.
 
-    `own`: the user ran it; `elapsed` seconds in its state, as the clock last told it.
+    `own`: the user ran it; `elapsed`: seconds in its current state, as last drawn.
     """
 
     call_id: str = ""
@@ -86,25 +86,25 @@ class ToolBlock(Block, eq=False):
     arguments: Json = field(default_factory=dict[str, object])
     raw: str = ""
     output: str = ""
-    dropped: int = 0  # characters of output that were not kept
+    dropped: int = 0  # number of dropped characters of output
     diff: str = ""
     duration_ms: int | None = None
     detail: str = ""
     note: str = ""  # why it was denied
     refusal: str = "denied"
-    card: str = ""  # the questions to the user with their options, those chosen marked
+    card: str = ""  # the questions to the user, with options and chosen ones marked
     output_path: str = ""
-    size: str = ""  # of an output that is more than a glance
+    size: str = ""  # size of a long output
     own: bool = False
     open: bool = False
-    closed: bool = False  # folded by hand
+    closed: bool = False  # folded by the user
     since: float = 0.0
     elapsed: int = 0
     gap: bool = False
-    child_id: str = ""  # of the child thread that it started
+    child_id: str = ""  # id of the child thread that it started
     child_state: ChildState | None = None
-    progress: str = ""  # how that goes on, or how it ended
-    calls: Sequence[str] = ()  # its last ones
+    progress: str = ""  # progress of the child, or its end
+    calls: Sequence[str] = ()  # last calls of the child
 
     @property
     def is_foldable(self) -> bool:
@@ -131,7 +131,7 @@ class ToolBlock(Block, eq=False):
         self.raw = (self.raw + text)[-2_000:]
 
     def plan(self, call: ToolCallPart) -> None:
-        """Show that the call is complete and waits for its turn."""
+        """Show that the call is complete and waits to run."""
         call = types.unwrap_call(call)
         self.name = to_one_line(_get_name(call), 60)
         self.state = "pending"
@@ -182,22 +182,22 @@ class ToolBlock(Block, eq=False):
         self.size = describe_output_size(self.output, details)
 
     def _take_refusal(self, result: ToolResultPart) -> None:
-        """Take in who refused a call, and why."""
+        """Store who refused a call, and why."""
         self.refusal = _name_refusal(result) or "denied"
         self.note = to_one_line(str(result.details.get("denied") or result.details.get("note") or ""), 300)
 
     def _take_range(self, lines: object) -> None:
-        """Add the lines that a call read to its summary, unless that has them already."""
+        """Add the range of lines read to the summary, unless it is there already."""
         if isinstance(lines, str) and "-" in lines and "(" not in self.summary:
             self.summary = f"{self.summary}  ({to_one_line(lines, 20)})"
 
     def _take_answers(self, answers: Sequence[Json]) -> None:
-        """Show the user's answers to a card in the head, and among the options."""
+        """Show the user's answers to a card in the head line and mark the chosen options."""
         self.progress = "; ".join(to_one_line(", ".join(_list_chosen(answer)), 200) for answer in answers)
         self.card = _describe_card(self.arguments, answers)
 
     def _take_child(self, details: Json) -> None:
-        """Take in what a result says of the child thread: a report, or that it runs or was interrupted."""
+        """Store the state of the child thread from a result: a report, running or interrupted."""
         if isinstance(child := details.get("child"), str):
             state = details.get("state")
             self.child_id, self.child_state = child, "partial" if state == "partial" else "finished"
@@ -210,12 +210,12 @@ class ToolBlock(Block, eq=False):
             self.child_id, self.child_state = child, "interrupted"
 
     def show_run(self, state: ChildState, words: str) -> None:
-        """Show the current state of the child thread that a stored call started."""
+        """Show the current state of the child thread started by a stored call."""
         self.child_state = state
         self.progress = to_one_line(words, 200)
 
     def _take_exit_code(self, code: object) -> None:
-        """Show an exit code in the head instead of the output."""
+        """Show an exit code in the head line instead of the output."""
         self.detail = f"exit {code}" if isinstance(code, int) and code else ""
         if self.detail:
             self.output = self.output.rstrip("\n").removesuffix(f"[exit code {code}]")
@@ -223,7 +223,7 @@ class ToolBlock(Block, eq=False):
             self.output = ""
 
     def show_progress(self, event: AgentProgress | AgentFinished) -> None:
-        """Show the progress of the child thread that it started."""
+        """Show the progress of the child thread started by this call."""
         price = "" if event.cost_usd is None else f" · ${event.cost_usd:.2f}"
         took = format_duration(int(event.seconds) * 1000)
         self.child_state = event.state
@@ -256,7 +256,7 @@ class ToolBlock(Block, eq=False):
 
     @property
     def _has_changed(self) -> bool:
-        """Return whether the call changed a file: its diff says more than its output."""
+        """Return whether the call changed a file, so that its diff replaces the output."""
         return bool(self.diff) and self.state == "ok"
 
     @property
@@ -264,7 +264,7 @@ class ToolBlock(Block, eq=False):
         return self.state == "error" or bool(self.detail)
 
     def _count_shown(self, lines: int) -> int:
-        """Return how many of `lines` lines of output are shown, counted from the end."""
+        """Return how many of `lines` lines of output are shown, from the end."""
         if self.state in ("running", "waiting", "pending"):
             return self._live_lines
         if self._is_open:
@@ -277,7 +277,7 @@ class ToolBlock(Block, eq=False):
 
     @property
     def _live_lines(self) -> int:
-        """Return how many lines of output show while the call runs."""
+        """Return the number of output lines shown while the call runs."""
         if self.own:
             return OWN_LIVE_LINES
         return SHOW_OUTPUT if self.open else LIVE_LINES
@@ -295,8 +295,8 @@ class ToolBlock(Block, eq=False):
         return line
 
     def _describe_call(self, room: int) -> str:
-        """Return the summary of the call behind its name, "" if there is no room for it."""
-        raw = "" if self.state == "writing" else to_one_line(self.raw, 200)  # half a JSON object says nothing
+        """Return the summary that follows the call's name; "" if it does not fit."""
+        raw = "" if self.state == "writing" else to_one_line(self.raw, 200)  # a partial JSON object is of no use
         text = self.summary or raw
         return f"  {shorten(text, room)}" if room > 4 and text else ""
 
@@ -339,7 +339,7 @@ class ToolBlock(Block, eq=False):
         return self.progress or types.describe_state(state), style
 
     def _describe_result(self, palette: Palette) -> list[tuple[str, Style]]:
-        """Return the end of the head line of a call that ended: failure, changed lines or time, and size."""
+        """Return the end of a finished call's head line: failure, changed lines or time, and size."""
         out: list[tuple[str, Style]] = []
         if self._has_failed:
             out.append((self.detail or "failed", palette.bad))
@@ -353,7 +353,7 @@ class ToolBlock(Block, eq=False):
         return [*out, *self._describe_size(palette, dot=bool(out))]
 
     def _describe_size(self, palette: Palette, *, dot: bool = True) -> list[tuple[str, Style]]:
-        """Return the size of the output and, if some of it is folded, a note that it is."""
+        """Return the size of the output, with the key that unfolds it if it is folded."""
         if self.card or self._has_changed:
             return []
         folded = self._is_folded
@@ -375,7 +375,7 @@ class ToolBlock(Block, eq=False):
             return draw_plain(self.raw, palette.muted, width, 40)
         for key, value in self.arguments.items():
             if self.diff and key not in ("path", "file", "file_path"):
-                continue  # the diff says it better
+                continue  # the diff replaces the output
             out += _draw_argument(to_one_line(str(key), 24), value, width, palette)
         return out
 
@@ -392,7 +392,7 @@ class ToolBlock(Block, eq=False):
         return [*out, *self._draw_output_end(width, palette, is_empty=not rows)]
 
     def _draw_output_end(self, width: int, palette: Palette, *, is_empty: bool) -> list[Line]:
-        """Return the lines below the output: its file, and a note if it is empty."""
+        """Return the lines below the output: its file, or a note if it is empty."""
         out: list[Line] = []
         if self.output_path and (self._is_open or self._has_failed):
             out += draw_plain(f"whole output: {self.output_path}", palette.faint, width)
@@ -401,7 +401,7 @@ class ToolBlock(Block, eq=False):
         return out
 
     def _describe_omission(self, rows: int, shown: int) -> str:
-        """Return the line above the output that says how much of it is not shown, or ""."""
+        """Return the line above the output with the size of the hidden part, or ""."""
         if self.dropped and self._is_open:
             return f"… {self.dropped + len(self.output):,} characters so far, the last {shown} lines:"
         if rows > shown and self.state != "running":
@@ -416,14 +416,14 @@ class ToolBlock(Block, eq=False):
 
 
 def _fit_spans(spans: list[tuple[str, Style]], width: int) -> list[tuple[str, Style]]:
-    """Return `spans`, or one span of at most `width` cells, shortened, if they do not fit."""
+    """Return `spans`, or one shortened span of at most `width` cells if they do not fit."""
     if sum(count_cells(text) for text, _ in spans) <= width:
         return spans
     return [(shorten("".join(text for text, _ in spans), max(0, width)), spans[0][1])]
 
 
 def _draw_argument(name: str, value: object, width: int, palette: Palette) -> list[Line]:
-    """Return an argument of a call behind its name, at most 12 lines."""
+    """Return a name and argument of a call in at most 12 lines."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
     out: list[Line] = []
     for number, line in enumerate(draw_plain(sanitize_text(text)[:4_000], palette.text, width - len(name) - 2, 12)):
@@ -433,14 +433,14 @@ def _draw_argument(name: str, value: object, width: int, palette: Palette) -> li
 
 
 def _draw_output_row(row: str, style: Style, width: int, palette: Palette) -> list[Line]:
-    """Return a line of output, its links marked, folded to at most 20 lines."""
+    """Return a line of output, with links, wrapped into at most 20 lines."""
     if ":" in row and "\t" not in row:
         return fold_words(add_links(row, style, palette.link), width)[:20]
     return draw_plain(row, style, width, 20)
 
 
 def get_child_style(state: ChildState, palette: Palette) -> Style:
-    """Return the colour of a child thread's sign."""
+    """Return the colour of a child thread's symbol."""
     return {"running": palette.agent, "finished": palette.ok, "interrupted": palette.bad}.get(state, palette.warn)
 
 
@@ -481,7 +481,7 @@ def summarise(call: ToolCallPart) -> str:
 
 
 def _summarise_by(key: str, value: str, arguments: Json) -> str:
-    """Return the argument `key`, whose text is `value`, with the action and the range that belong to it."""
+    """Return the text `value` of argument `key`, with its action and range."""
     if key == "patch":
         return ", ".join(to_one_line(path, 100) for path in _PATCHED_FILES.findall(value)) or to_one_line(value, 300)
     value = value.removeprefix("https://") if key == "url" else value
@@ -490,7 +490,7 @@ def _summarise_by(key: str, value: str, arguments: Json) -> str:
 
 
 def _describe_range(key: str, arguments: Json) -> str:
-    """Return which part of the argument `key` a call is about: where a pattern is looked for, which lines."""
+    """Return the range of the argument `key`: the searched path of a pattern, the lines of a file."""
     if key == "pattern":
         return f"  in {to_one_line(str(arguments['path']), 100)}" if arguments.get("path") else ""
     if key == "questions" and isinstance(arguments[key], list):
@@ -500,7 +500,7 @@ def _describe_range(key: str, arguments: Json) -> str:
 
 
 def _describe_lines(arguments: Json) -> str:
-    """Return the lines of a file that a call is about; "" for all."""
+    """Return the line range of a call on a file; "" for the entire file."""
     start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
     return f"  ({start or 1}-{end or ''})" if start or end else ""
 
@@ -528,7 +528,7 @@ def _list_chosen(answer: Json) -> list[str]:
 
 
 def _find_text(value: object) -> str:
-    """Return a value as text for people: of a list its first text, of an object the one that says most."""
+    """Return a value as readable text: the first text of a list, the most informative one of an object."""
     if isinstance(value, str):
         return value.strip()
     if isinstance(value, int | float):

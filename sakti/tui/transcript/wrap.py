@@ -29,9 +29,9 @@ class Leaf:
 class Row(list[Segment]):
     """A drawn line with a reference to its source.
 
-    `skip` and `tail`: numbers of characters at its start and end that only lay it out; `join`: the text between it and
-    the line above if both belong to one line of the source (None: a separate line); `copies`: the code that a click on
-    this line copies, "" if its block knows it.
+    `skip` and `tail`: numbers of layout characters at its start and end; `join`: the text between it and the line above
+    if both belong to one source line (None: a separate line); `copies`: the code that a click on this line copies, ""
+    if its block has it.
     """
 
     __slots__ = ("copies", "join", "leaf", "skip", "tail")
@@ -65,7 +65,7 @@ def attach_source(lines: list[Line], source: str) -> list[Line]:
     return out
 
 
-COLUMN = 100  # cells in which text is read well: prose, cards and the lines of tools end there
+COLUMN = 100  # readable line length in cells: the limit of prose, cards and tool lines
 _PIECES = lazy_pattern(r"\n|[^\S\n]+|[^\s]+")
 TAB = 4
 
@@ -82,8 +82,8 @@ def measure_line(line: Iterable[Segment]) -> int:
 def wrap(spans: Iterable[Span], width: int) -> list[Line]:
     """Fold `spans` at spaces into lines of at most `width` cells.
 
-    A newline in them ends a line; a word that is too long, or one with wide characters (which have no spaces between
-    them), is cut where the line ends.
+    A newline ends a line. A word that is too long, or has wide characters (which are written without spaces), is cut
+    at the end of the line.
     """
     filler = _LineFiller(max(1, width))
     for text, style in spans:
@@ -101,7 +101,7 @@ def wrap(spans: Iterable[Span], width: int) -> list[Line]:
 
 
 class _LineFiller:
-    """Lines so far, the open line, and the next word with the space before it."""
+    """The finished lines, the open line, and the next word with the space before it."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -124,7 +124,7 @@ class _LineFiller:
         return self._lines
 
     def end_word(self) -> None:
-        """Place the word behind the open line, in a new one, or cut into as many as it needs."""
+        """Place the word at the end of the open line, in a new line, or cut into several lines."""
         if not self.word:
             return
         gap = len(self.space[0]) if self.space is not None and self._used else 0
@@ -140,7 +140,7 @@ class _LineFiller:
         self.word, self.word_width, self.space = [], 0, None
 
     def _cut_word(self, gap: int) -> None:
-        """Place a word that fits into no line, or has wide characters, in as many lines as it needs."""
+        """Place a word that is too long for a line, or has wide characters, in several lines."""
         if self._used + gap < self._width:
             self._add_space(gap)
         for text, style in self.word:
@@ -162,12 +162,12 @@ class _LineFiller:
             self._used += gap
 
     def _add_cut(self, text: str, style: Style) -> None:
-        """Add `text` cut wherever a line ends."""
+        """Add `text`, cut at the end of each line."""
         while text:
             if self._used >= self._width:
                 self._start_line(continue_line([], ""))
             head = _take_head(text, self._width - self._used)
-            if not head:  # a wide character where one cell is left
+            if not head:  # a wide character with one cell left
                 if self._used:
                     self._start_line(continue_line([], ""))
                     continue
@@ -178,7 +178,7 @@ class _LineFiller:
 
 
 def _take_head(text: str, room: int) -> str:
-    """Return the beginning of `text` that fits into so many cells, "" where not even one character does."""
+    """Return the beginning of `text` that fits into `room` cells; "" if not even one character fits."""
     if room <= 0:
         return ""
     if cell_len(text) <= room:
@@ -225,8 +225,8 @@ def fold_line(spans: Sequence[Span], width: int) -> list[Line]:
 def fold_words(spans: Sequence[Span], width: int, *, hang: bool = False) -> list[Line]:
     """Return one line of code or output as lines of at most `width` cells, broken at words.
 
-    A line ends after a space or a sign in its second half, else it is cut anywhere; spaces are kept, so that all lines
-    together are the text. `hang`: continued lines are indented further.
+    A line ends after a space or punctuation in its second half; otherwise it is cut anywhere. Spaces are kept, so that
+    the joined lines equal the text. `hang`: continued lines are indented further.
     """
     width = max(1, width)
     text = "".join(t for t, _ in spans)
@@ -253,7 +253,7 @@ HANGING_INDENT = 2  # extra indent in cells of continued lines of code
 
 
 def _measure_hanging_indent(text: str, width: int) -> int:
-    """Return the indent in cells of the lines that continue `text`; 0 if it would take half of them."""
+    """Return the indent in cells of lines that continue `text`; 0 if it would take half the width."""
     inset = len(text) - len(text.lstrip(" ")) + HANGING_INDENT
     return inset if inset <= width // 2 else 0
 
@@ -271,7 +271,7 @@ _SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
 
 
 def _find_break(head: str) -> int:
-    """Return where to break a line that begins with `head`: after a space, else a sign, else its end."""
+    """Return where to break a line that starts with `head`: after a space or punctuation, or at its end."""
     for pattern in (_SPACES, _SIGNS):
         ends = [m.end() for m in pattern.finditer(head) if m.end() > len(head) // 2]
         if ends:
@@ -312,7 +312,7 @@ def fit_width(text: str, width: int) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """Return `text` in at most `width` cells, with … where something was cut."""
+    """Return `text` in at most `width` cells, with … if it was cut."""
     return fit_width(text, width) if cell_len(text) > width else text
 
 
@@ -352,8 +352,8 @@ def to_row(line: Line) -> Row:
 def get_source_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
     """Return the source text of `lines`.
 
-    From character `start` of the first to `end` of the last line: folded lines are joined, and characters that only lay
-    out the text are dropped.
+    From character `start` of the first line to `end` of the last: folded lines are joined and layout characters are
+    dropped.
     """
     rows = [to_row(line) for line in lines]
     texts = ["".join(s.text for s in row) for row in rows]
@@ -378,7 +378,7 @@ def get_source_text(lines: Sequence[Line], start: int = 0, end: int | None = Non
 
 
 def _find_leaf_end(rows: Sequence[Row], at: int) -> int:
-    """Return the row after those that were made from the same source as row `at`."""
+    """Return the index after the rows that share the source of row `at`."""
     leaf, after = rows[at].leaf, at + 1
     while leaf is not None and after < len(rows) and rows[after].leaf is leaf:
         after += 1
@@ -386,7 +386,7 @@ def _find_leaf_end(rows: Sequence[Row], at: int) -> int:
 
 
 def _get_leaf_source(rows: Sequence[Row], begin: int) -> str | None:
-    """Return the source of `rows` if they are all that was made from it, read from character `begin` on."""
+    """Return the source of `rows` from character `begin` on if they are all of its rows."""
     leaf = rows[0].leaf
     if leaf is None or len(rows) != leaf.rows or begin > rows[0].skip:
         return None
@@ -394,12 +394,12 @@ def _get_leaf_source(rows: Sequence[Row], begin: int) -> str | None:
 
 
 def _get_joint(rows: Sequence[Row], at: int) -> str:
-    """Return what the source has between row `at` and the one before it."""
+    """Return the source text between row `at` and the one before."""
     join = rows[at].join if at else ""
     return "\n" if join is None else join
 
 
 def _trim_piece(rows: Sequence[Row], at: int, piece: str) -> str:
-    """Return the selected `piece` of row `at`, without blanks at the end of a line of the source."""
+    """Return the selected `piece` of row `at`, without trailing blanks of a source line."""
     goes_on = at + 1 < len(rows) and rows[at + 1].join == ""
     return piece if goes_on else piece.rstrip()

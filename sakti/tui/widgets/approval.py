@@ -31,12 +31,12 @@ from sakti.tui.widgets.safe_input import SafeInput
 
 TARGET_LINES = 6
 DIFF_LINES = 10
-MAX_LISTED = 4  # of the questions that wait, shown with the one that is answered
-NARROW = 50  # columns in which the keys are named in one word each
-MAX_SHARE = 0.7  # of the chat's height at most, as in main.tcss
-SEPARATOR, NO_BREAK = " · ", "\ue000"  # between two keys; placeholder for a space without a line break
+MAX_LISTED = 4  # maximum number of listed questions
+NARROW = 50  # columns below which each key has a one-word label
+MAX_SHARE = 0.7  # maximum share of the chat's height, as in main.tcss
+SEPARATOR, NO_BREAK = " · ", "\ue000"  # between two keys; placeholder for a non-breaking space
 GUARD_S = 0.4  # seconds during which keys meant for the prompt are not taken for an answer
-Keyboard: TypeAlias = Literal["question", "line", "prompt"]  # what takes the keys: it, its line, or the prompt
+Keyboard: TypeAlias = Literal["question", "line", "prompt"]  # the focus: the question, its input line, or the prompt
 LINE_KEYS = (("enter", "Send"), ("esc", "Back"))
 PROMPT_KEYS = (("tab", "Answer (typing goes to the prompt)"),)
 
@@ -67,13 +67,13 @@ def summarise_question(asked: ApprovalRequested) -> str:
 
 
 def list_later(pending: Sequence[ApprovalRequested]) -> list[str]:
-    """Return the later calls of the same answers that will ask as well."""
+    """Return the later calls of the same answers that will also ask."""
     agents = dict.fromkeys(p.agent for p in pending)
     return [call for each in agents for call in max((p.later for p in pending if p.agent == each), key=len)]
 
 
 def name_call(asked: ApprovalRequested) -> str:
-    """Name the call of a question, as questions before it do."""
+    """Name the call of a question, as in the `later` calls of earlier questions."""
     return f"{display_name(asked.tool)}  {asked.target}"
 
 
@@ -92,10 +92,10 @@ def lay_out_approval(
     answered: int = 0,
     keyboard: Keyboard = "question",
 ) -> tuple[list[Line], bool]:
-    """Lay out question `at` in full, then a list if there are several; `answered` ones are counted, too.
+    """Lay out question `at` in full, then a list if there are several; the count includes `answered` ones.
 
-    Returns at most `height` lines, and whether the body was cut. The keys are always shown; the body is shortened
-    first.
+    Returns at most `height` lines, and whether the body was cut. The keys are always shown; if space is short, the body
+    is cut first.
     """
     if not pending:
         return [], False
@@ -132,7 +132,7 @@ def _draw_title(now: ApprovalRequested, many: str, room: int, palette: Palette) 
 
 
 def _draw_reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Line]:
-    """Lay out the reason of a question, deceptive letters, and the rule that a lasting answer creates."""
+    """Lay out the reason of a question, a lookalike warning, and the rule that a lasting answer creates."""
     why, where = to_one_line(now.reason, 300), to_one_line(now.cwd, 200)
     like = "".join(f"{to_one_line(word, 30)} contains lookalike letters. " for word in find_lookalikes(now.target)[:2])
     spans = [(like, palette.bad), (why, palette.muted), ("" if where == "." else f"  in {where}", palette.faint)]
@@ -143,7 +143,7 @@ def _draw_reason(now: ApprovalRequested, room: int, palette: Palette) -> list[Li
 
 
 def _wrap_keys(keys: list[Span], room: int) -> list[Line]:
-    """Wrap between the keys, not within the description of one."""
+    """Wrap between keys, never within a description."""
     held = [(f"{NO_BREAK}· " if text == SEPARATOR else text.replace(" ", NO_BREAK), style) for text, style in keys]
     lines = [[Segment(s.text.replace(NO_BREAK, " "), s.style) for s in line] for line in wrap(held, room)]
     return [line[:-1] if line and line[-1].text.strip() == SEPARATOR.strip() else line for line in lines]
@@ -167,7 +167,7 @@ def _draw_body(now: ApprovalRequested, room: int, palette: Palette, limit: int) 
 
 
 def _make_keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palette, room: int) -> list[Span]:
-    """Return the keys with their labels, short if room is scarce; a click on one answers like the key."""
+    """Return the keys with their labels, shortened if room is scarce; a click acts like the key."""
     short = room < NARROW
     keys = [("v", "View all", "view")] if cut else []
     keys.append(("y", "Allow" if short else "Allow once", "yes"))
@@ -182,7 +182,7 @@ def _make_keys(now: ApprovalRequested, *, cut: bool, many: bool, palette: Palett
 
 
 def _make_key_spans(keys: Sequence[tuple[str, str, str]], palette: Palette) -> list[Span]:
-    """Return keys with their labels, which answer when they are clicked."""
+    """Return clickable keys with their labels."""
     return [
         (piece, style + Style(meta={"answer": answer}) if answer else style)
         for number, (key, text, answer) in enumerate(keys)
@@ -255,14 +255,14 @@ class ApprovalView(Widget, can_focus=True):
             self.answer = answer
 
     pending: tuple[ApprovalRequested, ...] = ()
-    at = 0  # which of them is answered
-    answered = 0  # questions of the same calls that are no longer open
-    expected: Sequence[str] = ()  # calls that are to ask after them
-    writing = False  # the line below is open
-    active = False  # it, or the line below, has the keyboard
+    at = 0  # index of the question being answered
+    answered = 0  # questions of the same calls that are answered
+    expected: Sequence[str] = ()  # later calls that will ask
+    writing = False  # whether the input line is open
+    active = False  # whether it or its input line has the focus
 
     def mark_keyboard(self, *, has_it: bool) -> None:
-        """Show the keys of the question, or how to get here."""
+        """Show the keys of the question, or the key that focuses it."""
         if has_it != self.active:
             self.active = has_it
             self.refresh(layout=True)
@@ -276,7 +276,7 @@ class ApprovalView(Widget, can_focus=True):
         self.refresh(layout=True)
 
     def _count_answered(self, pending: tuple[ApprovalRequested, ...]) -> None:
-        """Count the questions that `pending` no longer has; others than the expected ones begin again."""
+        """Count the questions no longer in `pending`; unexpected questions reset the count."""
         if self.pending:
             self.answered += len({p.id for p in self.pending} - {p.id for p in pending})
             self.expected = list_later(self.pending)
@@ -294,12 +294,12 @@ class ApprovalView(Widget, can_focus=True):
 
     @property
     def is_cut(self) -> bool:
-        """Return whether a part of the command in question is not on the screen."""
+        """Return whether part of the command in question is off the screen."""
         return self.current is not None and is_command(self.current) and self._layout(self.size.width)[1]
 
     def _layout(self, width: int) -> tuple[list[Line], bool]:
         host = get_host(self)
-        height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)  # the line below takes one
+        height = max(2, int((host.size.height - 4) * MAX_SHARE) - self.writing)  # minus a row for the input line
         keyboard: Keyboard = "line" if self.writing else "question" if self.active else "prompt"
         return lay_out_approval(
             self.pending, self.at, max(4, width), host.palette, height, answered=self.answered, keyboard=keyboard
@@ -333,7 +333,7 @@ class ApprovalView(Widget, can_focus=True):
 
 
 class ApprovalBox(Vertical):
-    """The questions, and an input line for a note or another command."""
+    """The questions, with an input line for a note or an edited command."""
 
     class Answered(Message):
         """`edited` replaces the command; `note` goes to the agent with a denial."""
@@ -344,7 +344,7 @@ class ApprovalBox(Vertical):
             self.grant: Grant = grant
 
     class EditWanted(Message):
-        """Open a command of several lines in the user's editor."""
+        """Requests the user's editor for a multi-line command."""
 
         def __init__(self, asked: ApprovalRequested) -> None:
             super().__init__()
@@ -364,10 +364,10 @@ class ApprovalBox(Vertical):
         self.view = ApprovalView(id="approval-view")
         self._clock = clock
         self._since = 0.0
-        self._read_id = ""  # the question whose end was on the screen
+        self._read_id = ""  # question whose end has been on the screen
         self._writing = ""
-        self._place = ("", "")  # the question that is written about, and what is written
-        self._unsent: dict[tuple[str, str], str] = {}  # what was written there and not sent
+        self._place = ("", "")  # question that the input line is for, and the kind of input
+        self._unsent: dict[tuple[str, str], str] = {}  # unsent text of the input line
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -381,7 +381,7 @@ class ApprovalBox(Vertical):
         return self.view.pending
 
     def show(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
-        """Show the question; `take_focus`: the user is not in the middle of typing something else."""
+        """Show the question; `take_focus`: focus it, since the user is not typing."""
         before = self.view.current
         self.view.show(pending)
         self.display = bool(pending)
@@ -399,7 +399,7 @@ class ApprovalBox(Vertical):
             return
         match event.answer:
             case "yes" | "edits" | "thread" | "workspace" if self.view.is_cut and now.id != self._read_id:
-                self.post_message(self.ViewWanted(now))  # nothing is allowed before its end was on the screen
+                self.post_message(self.ViewWanted(now))  # a command can be allowed only after its end was on the screen
             case "yes":
                 self.post_message(self.Answered(now.id, True, "once", "", None))
             case "thread" | "workspace" as grant if now.rule:
@@ -418,7 +418,7 @@ class ApprovalBox(Vertical):
                 pass
 
     def mark_read(self, asked: ApprovalRequested) -> None:
-        """Note that all of a question was on the screen, so that it can be allowed."""
+        """Note that the end of a question was on the screen, so that it can be allowed."""
         self._read_id = asked.id
 
     def _write(self, what: str, value: str, placeholder: str) -> None:
@@ -473,7 +473,7 @@ _STATES = {"answering": "answering …", "stopped": "stopped", "failed": "no ans
 def lay_out_aside(
     question: str, text: str, state: str, width: int, palette: Palette, height: int, start: int
 ) -> tuple[list[Line], int]:
-    """Lay out a side question, at most `height` lines, its answer from line `start` on.
+    """Lay out a side question in at most `height` lines, its answer from line `start` on.
 
     Returns the lines, and the largest start.
     """
@@ -521,7 +521,7 @@ class AsideView(Widget, can_focus=True):
     question = ""
     text = ""
     state = "answered"
-    start: int | None = None  # first line of the answer that is shown; None: its end is followed
+    start: int | None = None  # first visible line of the answer; None: follow its end
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)

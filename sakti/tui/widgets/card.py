@@ -29,7 +29,7 @@ from sakti.tui.transcript.wrap import Line, Span, draw_plain, indent, shorten, w
 from sakti.tui.widgets.approval import GUARD_S, LINE_KEYS, MAX_SHARE, PROMPT_KEYS, Keyboard, name_keys
 from sakti.tui.widgets.safe_input import SafeInput
 
-QUESTION_LINES, MOST_LINES = 4, 10  # of a question at least, if there is room for more at most
+QUESTION_LINES, MOST_LINES = 4, 10  # minimum and maximum lines of a question
 
 
 class QuestionForm(Struct):
@@ -38,9 +38,9 @@ class QuestionForm(Struct):
     questions: tuple[CardQuestion, ...]
     chosen: list[set[int]]
     texts: list[str]
-    at: int = 0  # the question shown
-    cursor: int = 0  # the option under the cursor
-    hint: str = ""  # what is missing, after Enter without an answer
+    at: int = 0  # index of the current question
+    cursor: int = 0  # index of the option under the cursor
+    hint: str = ""  # hint after Enter without an answer
 
     @property
     def question(self) -> CardQuestion:
@@ -84,7 +84,7 @@ class QuestionForm(Struct):
         return all(self.is_answered(i) for i in range(len(self.questions)) if i != self.at)
 
     def find_open_question(self) -> int | None:
-        """Return the first question without an answer, the next ones before the earlier ones."""
+        """Return the first unanswered question from the current one on, else the first earlier one."""
         order = [*range(self.at, len(self.questions)), *range(self.at)]
         return next((i for i in order if not self.is_answered(i)), None)
 
@@ -103,7 +103,7 @@ def make_form(questions: tuple[CardQuestion, ...]) -> QuestionForm:
 def lay_out_form(
     form: QuestionForm, width: int, palette: Palette, height: int, *, keyboard: Keyboard = "question"
 ) -> list[Line]:
-    """Lay out the question shown, at most `height` lines; the keys are always among them."""
+    """Lay out the current question in at most `height` lines, always including the keys."""
     room = max(4, width - 2)
     tabs = _draw_tabs(form, room, palette)
     hint = wrap([(form.hint, palette.warn)], room) if form.hint else []
@@ -120,7 +120,7 @@ def lay_out_form(
 
 
 def _draw_options_at_cursor(form: QuestionForm, room: int, palette: Palette, height: int) -> list[Line]:
-    """Return the options in a line each, the one under the cursor in full, scrolled into view."""
+    """Return one line per option, with the one under the cursor in full and in view."""
     options = _draw_options(form, room, palette, described=False)
     first = 0
     while first < form.cursor and sum(map(len, options[first : form.cursor + 1])) > height:
@@ -129,7 +129,7 @@ def _draw_options_at_cursor(form: QuestionForm, room: int, palette: Palette, hei
 
 
 def _draw_tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
-    """Return the headers of the questions, the one shown highlighted, answered ones marked."""
+    """Return the headers of the questions, the current one highlighted and answered ones marked."""
     spans: list[Span] = []
     for index, question in enumerate(form.questions):
         sign = "✓ " if form.is_answered(index) else ""
@@ -140,7 +140,7 @@ def _draw_tabs(form: QuestionForm, room: int, palette: Palette) -> list[Line]:
 
 
 def _draw_options(form: QuestionForm, room: int, palette: Palette, *, described: bool) -> list[list[Line]]:
-    """Return the lines of each option, and of the user's own words."""
+    """Return the lines of each option and of the written answer."""
     out = [_draw_option(form, index, room, palette, described=described) for index in range(len(form.question.options))]
     if text := form.texts[form.at]:
         words = Segment(shorten(to_one_line(text, 500), room - 4), palette.text)
@@ -149,7 +149,7 @@ def _draw_options(form: QuestionForm, room: int, palette: Palette, *, described:
 
 
 def _draw_option(form: QuestionForm, index: int, room: int, palette: Palette, *, described: bool) -> list[Line]:
-    """Return an option: its number, its sign, its label, and if `described`, its description."""
+    """Return an option: its number, its mark, its label and, if `described`, its description."""
     option, meta = form.question.options[index], Style(meta={"option": index})
     chosen, at_cursor = index in form.chosen[form.at], index == form.cursor
     sign = ("■" if chosen else "□") if form.question.multiple else ("●" if chosen else "○")
@@ -180,7 +180,7 @@ def _make_keys(form: QuestionForm, palette: Palette, keyboard: Keyboard) -> list
 
 
 class PlanForm(Struct):
-    """Plan as Markdown with the user's changes; `way` is "", "approve" or "fresh".
+    """A plan as Markdown with the user's changes; `way` is "", "approve" or "fresh".
 
     `draft`: the user's last text if it is not a valid plan.
     """
@@ -208,7 +208,7 @@ class PlanForm(Struct):
 def lay_out_plan(
     form: PlanForm, width: int, palette: Palette, height: int, *, keyboard: Keyboard = "question"
 ) -> list[Line]:
-    """Lay out a plan, at most `height` lines; the keys are always among them."""
+    """Lay out a plan in at most `height` lines, always including the keys."""
     room = max(4, width - 2)
     head: list[Line] = [[Segment("Approve this plan?", palette.heading)]]
     keys = wrap(_make_plan_keys(form, palette, keyboard), room)
@@ -272,11 +272,11 @@ class CardView(Widget, can_focus=True):
             self.key = key
 
     form: QuestionForm | PlanForm | None = None
-    writing = False  # the line below is open
-    active = False  # it, or the line below, has the keyboard
+    writing = False  # whether the input line is open
+    active = False  # whether it or its input line has the focus
 
     def mark_keyboard(self, *, has_it: bool) -> None:
-        """Show the keys of the card, or how to get here."""
+        """Show the keys of the card, or the key that focuses it."""
         if has_it != self.active:
             self.active = has_it
             self.refresh(layout=True)
@@ -312,7 +312,7 @@ class CardView(Widget, can_focus=True):
 
 
 class CardBox(Vertical):
-    """The card, and an input line for a written answer."""
+    """The card, with an input line for a written answer."""
 
     class CardAnswered(Message):
         def __init__(self, id: str, answer: ApprovalAnswer) -> None:
@@ -323,7 +323,7 @@ class CardBox(Vertical):
         """The effect of Esc has changed."""
 
     class PlanWanted(Message):
-        """Show all of a plan, or open it in the user's editor."""
+        """Requests the full plan, or the user's editor for it."""
 
         def __init__(self, form: PlanForm, *, edit: bool) -> None:
             super().__init__()
@@ -337,8 +337,8 @@ class CardBox(Vertical):
         self._clock, self._may_auto = clock, may_auto
         self._since = 0.0
         self.pending: tuple[ApprovalRequested, ...] = ()
-        self._place: tuple[str, int] = ("", 0)  # the card and its question that is written about
-        self._unsent: dict[tuple[str, int], str] = {}  # what was written there and not sent
+        self._place: tuple[str, int] = ("", 0)  # card and question that the input line is for
+        self._unsent: dict[tuple[str, int], str] = {}  # unsent text of the input line
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -352,7 +352,7 @@ class CardBox(Vertical):
         return self.pending[0] if self.pending else None
 
     def show(self, pending: tuple[ApprovalRequested, ...], *, take_focus: bool) -> None:
-        """Show the oldest card; `take_focus`: the user is not in the middle of typing something else."""
+        """Show the oldest card; `take_focus`: focus it, since the user is not typing."""
         before, self.pending = self.current, pending
         now = self.current
         if now != before:
@@ -365,7 +365,7 @@ class CardBox(Vertical):
             self._begin_answer()
 
     def _begin_answer(self) -> None:
-        """Give the keyboard to the card, or to its line if the answer has to be written."""
+        """Focus the card, or its input line for a question without options."""
         form = self.view.form
         if isinstance(form, QuestionForm) and form.is_written and not form.is_answered(form.at):
             self._write_answer(form)
@@ -474,7 +474,7 @@ class CardBox(Vertical):
 
     @property
     def escape_label(self) -> str:
-        """Return what Esc does, for the status line; "" without a card."""
+        """Return the effect of Esc for the status line; "" without a card."""
         is_back = self.view.writing or (isinstance(self.view.form, PlanForm) and self.view.form.way)
         return "back" if is_back else "decline" if self.pending else ""
 

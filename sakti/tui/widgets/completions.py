@@ -1,4 +1,4 @@
-"""Lists above the prompt, queued messages and completions, which never take the focus."""
+"""Lists above the prompt that never take the focus: queued messages and completions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Completions(Widget, can_focus=False):
         self.display = False
 
     def show(self, choices: Sequence[Choice]) -> None:
-        """Offer `choices`; none hides the list."""
+        """Offer `choices`; an empty list hides the widget."""
         if list(choices[:MAX_SHOWN]) != self.choices:
             self.choices, self.index = list(choices[:MAX_SHOWN]), 0
         self.display = bool(self.choices)

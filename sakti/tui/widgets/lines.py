@@ -1,7 +1,7 @@
 """Widgets on Textual's line API: a view of lines with text selection, and a list of rows.
 
-`line_at(y)` returns the line at a position of the content; everything else (scrolling, cropping, the selection and what
-is copied) is shared by the transcript, the observation log and the result lists.
+`line_at(y)` returns the line at a content position. The transcript, the observation log and the result lists share
+everything else: scrolling, cropping, selecting and copying.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sakti.tui.transcript.wrap import Line, Row, get_source_text, indent, to_row
 
 
 def paint_fast(bar: ScrollBar) -> None:
-    """Let the vertical scroll bar `bar` use `_render_bar` from now on."""
+    """Make the vertical scroll bar `bar` render with `_render_bar`."""
     if "render_lines" not in vars(bar):
         bar.render_lines = partial(_render_bar, bar)
 
@@ -73,7 +73,7 @@ def _render_bar(bar: ScrollBar, crop: Region) -> list[Strip]:
 
 @lru_cache(maxsize=128)
 def _make_cell(segment: Segment, around: Style) -> Strip:
-    """Return the strip of a cell; cached, so that Textual renders each look only once."""
+    """Return the strip of a cell; cached, so that Textual renders each style only once."""
     return Strip(Segment.apply_style([segment], around))
 
 
@@ -90,9 +90,7 @@ class LineView(ScrollView, can_focus=True):
     """A scrolling view of lines. Subclasses set `virtual_size` and define `line_at`."""
 
     ALLOW_SELECT = True
-    takes_click = (
-        True  # one click gives it the keys; where not, they stay in the prompt until it is gone into on purpose
-    )
+    takes_click = True  # whether one click focuses it; otherwise the prompt keeps the focus
     DEFAULT_CSS = """
     LineView { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
         scrollbar-gutter: stable; }
@@ -101,7 +99,7 @@ class LineView(ScrollView, can_focus=True):
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._strips: LRUCache[tuple[int, int, int], tuple[Line, Style, Strip]] = LRUCache(512)
-        self._moved = 0  # lines that the content has moved down by; selections are counted without them
+        self._moved = 0  # lines by which the content has moved down; selections do not count them
         self._palette: Palette | None = None
 
     @property
@@ -121,7 +119,7 @@ class LineView(ScrollView, can_focus=True):
         get_host(self).theme_changed_signal.subscribe(self, lambda _: self.apply_theme())
 
     def apply_theme(self) -> None:
-        """Draw everything again in the colours of a new theme."""
+        """Redraw everything in the colours of a new theme."""
         self._palette = None
         self.forget_strips()
 
@@ -160,12 +158,12 @@ class LineView(ScrollView, can_focus=True):
     def render_lines(self, crop: Region) -> list[Strip]:
         """Return the painted lines of the region.
 
-        A line that was painted before returns its cached strip, so lines that only moved cost next to nothing.
+        Lines that were painted before come from a cache, so lines that only moved cost next to nothing.
         """
         styles = self.styles
         if styles.gutter != styles.padding or self.opacity != 1.0 or styles.text_opacity != 1.0:
             return super().render_lines(crop)
-        base = self.rich_style  # walks up the tree: once for all lines
+        base = self.rich_style  # walks up the tree, so call it once for all lines
         width, rows = self.region.width, self.size.height
         above, indent = styles.padding.top, styles.padding.left
         top = self.scroll_offset.y - above
@@ -232,7 +230,7 @@ class LineView(ScrollView, can_focus=True):
         return (get_source_text(lines, start.x, end.x), "\n") if lines else None
 
     def selected_span(self, selection: Selection) -> tuple[Offset, Offset]:
-        """Return the first and last place of the selection in the current content."""
+        """Return the first and last position of the selection in the current content."""
         last = max(0, self.virtual_size.height - 1)
         moved = Offset(0, self._moved)
         start = Offset(0, 0) if selection.start is None else selection.start + moved
@@ -248,7 +246,7 @@ class LineView(ScrollView, can_focus=True):
             return
         rows = self.size.height
         if self.show_vertical_scrollbar and height > rows and self.virtual_size.width == size.width:
-            # the bar stays: only it changes, and the screen need not be laid out again
+            # the bar stays, so only it is updated and the screen keeps its layout
             self.set_reactive(Widget.virtual_size, size)  # pyright: ignore[reportArgumentType]
             self.vertical_scrollbar.window_virtual_size = height
         else:
@@ -277,7 +275,7 @@ GUTTER = 1  # cells before a row for the bar of the cursor
 def _add_bar(row: Row, bar: Segment) -> Line:
     """Return `row` with the bar in its gutter."""
     if not any(segment.text.strip() for segment in row):
-        return row  # a line that sets rows apart
+        return row  # a separator line
     first = row[0]
     marked = Row([bar, Segment(first.text[1:], first.style), *row[1:]], row.skip, row.join)
     marked.tail, marked.leaf, marked.copies = row.tail, row.leaf, row.copies
@@ -303,7 +301,7 @@ class LineList(LineView):
     ]
 
     class Opened(Message):
-        """Enter or a click on a row; a double click if clicks do not focus the list.
+        """Enter or a click on a row, or a double click if a click does not focus the list.
 
         `row` is None if the list is empty.
         """
@@ -342,19 +340,19 @@ class LineList(LineView):
         self._draw = draw
         self._selectable: Callable[[Any], bool] = selectable or _accept_any
         self._empty = empty
-        self.follow_end = False  # keep the newest line in sight until the user scrolls
+        self.follow_end = False  # keep the newest line in view until the user scrolls
         self.rows: Sequence[Any] = ()
         self.cursor = -1
-        self.cursor_always = False  # show the cursor without the focus, if an input line above has it
+        self.cursor_always = False  # show the cursor while an input line above has the focus
         self._lines: list[list[Line]] = []
-        self._empty_lines: list[Line] = []  # shown without rows
+        self._empty_lines: list[Line] = []  # text shown without rows
         self._tops: list[int] = []
         self._cursor_lines: tuple[int, list[Line]] = (-1, [])  # the row under the cursor with its bar
         self._drawn_width = 0
         self._just_focused = False
 
     def set_rows(self, rows: Sequence[Any], *, cursor: int | None = None, keep_end: bool = False) -> None:
-        """Show `rows`. `cursor`: its new row; `keep_end`: stay at the end if it was in sight."""
+        """Show `rows`. `cursor`: its new row; `keep_end`: stay at the end if it was in view."""
         at_end = self.scroll_offset.y >= self.max_scroll_y - 1
         self.rows = rows
         if cursor is not None or self.cursor >= len(rows) or self.cursor < 0:
@@ -433,14 +431,14 @@ class LineList(LineView):
         return self.palette.cursor if bisect_right(self._tops, y) - 1 == self.cursor else None
 
     def on_focus(self) -> None:
-        self._just_focused = True  # the click that brought it here opens nothing
+        self._just_focused = True  # the click that focused the list opens nothing
         self.refresh()
 
     def on_blur(self) -> None:
         self.refresh()
 
     def action_move(self, step: int) -> None:
-        """Move the cursor by `step` rows, over rows that cannot be chosen."""
+        """Move the cursor by `step` rows, skipping rows that cannot be selected."""
         if not self.rows:
             return
         target = max(0, min(len(self.rows) - 1, self.cursor + step))
@@ -467,7 +465,7 @@ class LineList(LineView):
             self._click_row(index, is_double=event.chain > 1)
 
     def _click_row(self, index: int, *, is_double: bool) -> None:
-        """Go to a row; a click on the current one, or a double click, opens it."""
+        """Move the cursor to a row; a click on the current row, or a double click, opens it."""
         again = index == self.cursor and (self.cursor_always or not self._just_focused)
         self._just_focused = False
         self.move_to(index)

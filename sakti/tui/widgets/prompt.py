@@ -27,7 +27,7 @@ _IMAGE = "[image "
 
 
 class Placeholders:
-    """Signs for folded pastes and images, such as `[40 lines]`, and the full text of each."""
+    """Labels of folded pastes and images, such as `[40 lines]`, and the full text of each."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
@@ -41,18 +41,18 @@ class Placeholders:
         self._texts.clear()
 
     def pasted_in(self, text: str) -> tuple[str, ...]:
-        """Return the folded pastes that `text` has a sign of."""
+        """Return the folded pastes whose labels are in `text`."""
         return tuple(w for sign, w in self._texts.items() if sign in text and not sign.startswith(_IMAGE))
 
     def fold(self, text: str) -> str:
-        """Return the displayed form of `text`: sanitised, or a sign if it is long."""
+        """Return the displayed form of `text`: sanitised, or a label if it is long."""
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
             return sanitise_typed(text)  # the editor would pass control characters to the terminal
         return self._sign(describe_paste(text), text)
 
     def image(self, path: Path, size: int) -> str:
-        """Return a sign for an image of `size` bytes, which is sent as its `@path`."""
+        """Return the label of an image of `size` bytes, which is sent as its `@path`."""
         return self._sign(f"image {to_one_line(path.name, 40)} {core_content.format_size(size)}", format_mention(path))
 
     def _sign(self, what: str, whole: str) -> str:
@@ -64,7 +64,7 @@ class Placeholders:
         return sign
 
     def unfold(self, text: str) -> str:
-        """Return `text` as it is sent."""
+        """Return `text` with all labels replaced, as it is sent."""
         if not self._texts:
             return text
         return self._pattern().sub(lambda m: self._expand(m, text), text)
@@ -72,24 +72,24 @@ class Placeholders:
     def _expand(self, match: re.Match[str], text: str) -> str:
         content, follows = self._texts[match[0]], text[match.end() : match.end() + 1]
         apart = match[0].startswith(_IMAGE) and bool(follows) and not follows.isspace()
-        return f"{content} " if apart else content  # a blank ends a path
+        return f"{content} " if apart else content  # a space ends a path
 
     def _pattern(self) -> re.Pattern[str]:
         return re.compile("|".join(map(re.escape, sorted(self._texts, key=len, reverse=True))))
 
     def around(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign in `line` around `column`, not at its ends."""
+        """Return the (start, end) of the label in `line` that contains `column`, excluding its ends."""
         return self._find(line, lambda start, end: start < column < end)
 
     def before(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign that ends at `column`, including the blank after an image."""
+        """Return the (start, end) of the label that ends at `column`, including the space after an image."""
         span = self._find(line, lambda start, end: end == column)
         if span is None and line[column - 1 : column] == " ":
             span = self._find(line, lambda start, end: end == column - 1 and line.startswith(_IMAGE, start))
         return span and (span[0], column)
 
     def after(self, line: str, column: int) -> tuple[int, int] | None:
-        """Return (start, end) of the sign that begins at `column`."""
+        """Return the (start, end) of the label that begins at `column`."""
         return self._find(line, lambda start, end: start == column)
 
     def _find(self, line: str, fits: Callable[[int, int], bool]) -> tuple[int, int] | None:
@@ -107,7 +107,7 @@ class HistorySearch(Struct, frozen=True):
 
     @property
     def matches(self) -> list[str]:
-        """Return the entries with the query, newest first, each once; a lower-case query ignores case."""
+        """Return the distinct matching entries, newest first; a lower-case query ignores case."""
         fold = self.query == self.query.lower()
         hits = (e for e in reversed(self.entries) if self.query in (e.lower() if fold else e))
         return list(dict.fromkeys(hits)) if self.query else []
@@ -167,14 +167,14 @@ class Prompt(VimArea):
             show=False,
             id="prompt.cut",
         ),
-        Binding("ctrl+v,super+v", "paste", "Paste, an image as well", show=False, id="prompt.paste"),
+        Binding("ctrl+v,super+v", "paste", "Paste text or an image", show=False, id="prompt.paste"),
         Binding("f6", "screen.browse", "Browse the messages", show=False, id="prompt.browse"),
         Binding("ctrl+underscore,super+z", "undo", "Undo", show=False, id="prompt.undo"),
         *iter_editing_keys(),
     ]
 
     class Submitted(Message):
-        """`text` as it is to be sent, pastes unfolded; `pasted` are those."""
+        """`text` is ready to send, with pastes unfolded; `pasted` lists them."""
 
         def __init__(self, text: str, pasted: tuple[str, ...] = ()) -> None:
             super().__init__()
@@ -185,7 +185,7 @@ class Prompt(VimArea):
         """Enter in an empty prompt."""
 
     class CompletionRequested(Message):
-        """The word at the cursor can be completed; None: no longer."""
+        """The word at the cursor can be completed; None: it no longer can."""
 
         def __init__(self, query: CompletionQuery | None) -> None:
             super().__init__()
@@ -206,7 +206,7 @@ class Prompt(VimArea):
             self.send = send
 
     class Searching(Message):
-        """Previous input is being searched; `text` describes the state, "" at the end."""
+        """The user searches previous input; `text` describes the state, "" at the end."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
@@ -222,13 +222,13 @@ class Prompt(VimArea):
         super().__init__(id=id, compact=True, placeholder=PLACEHOLDER, highlight_cursor_line=False)
         self.history_entries: list[str] = []  # oldest first
         self.completing = False
-        self._at: int | None = None  # where in the history
+        self._at: int | None = None  # position in the history
         self._draft = ""
         self._placeholders = Placeholders()
         self._search: HistorySearch | None = None
         self._before_search: tuple[str, Placeholders, tuple[int, int]] = ("", Placeholders(), (0, 0))
         self._touched = False
-        self._gives_way = ""  # text that nobody has edited or moved in: a command replaces it
+        self._gives_way = ""  # returned text that is still unchanged: a command replaces it
 
     @property
     def value(self) -> str:
@@ -236,7 +236,7 @@ class Prompt(VimArea):
         return self._placeholders.unfold(self.text)
 
     def set_text(self, text: str, *, gives_way: bool = False) -> None:
-        """Replace the text, the cursor at its end; with `gives_way` a `/` typed next replaces it."""
+        """Replace the text and put the cursor at its end; with `gives_way`, a `/` typed next replaces it."""
         self._placeholders.clear()
         self.load_text(self._placeholders.fold(text))
         self.move_cursor(self.document.end)
@@ -248,7 +248,7 @@ class Prompt(VimArea):
         self.insert(self._placeholders.fold(text))
 
     def insert_image(self, path: Path, size: int) -> None:
-        """Insert a sign for an image, which is sent as its `@path`, at the cursor."""
+        """Insert the label of an image, which is sent as its `@path`, at the cursor."""
         self._leave_sign()
         sign = self._placeholders.image(path, size)
         row, column = self.cursor_location
@@ -270,7 +270,7 @@ class Prompt(VimArea):
             event.prevent_default()
             return
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            # run here, in the order of the keys: as a binding it could overtake letters, or be overtaken by them
+            # handled here to keep the order of keys: a binding could run before or after letters typed around it
             event.stop()
             event.prevent_default()
             self._gives_way = ""
@@ -296,7 +296,7 @@ class Prompt(VimArea):
         self._gives_way = ""
 
     def _is_taken(self, event: events.Key) -> bool:
-        """Let the search, the list of completions or Vim handle a key; False if it is none of theirs."""
+        """Let the search, the completions or Vim handle a key; False if none of them does."""
         if self._search is not None and self._search_key(event):
             return True
         if event.key == "escape" and self.completing:
@@ -331,19 +331,19 @@ class Prompt(VimArea):
         self.post_message(self.CompletionRequested(query))
 
     def _is_recalled(self) -> bool:
-        """Return whether the text is older input as it was: up and down go on in the history then."""
+        """Return whether the text is unchanged older input, so that up and down continue in the history."""
         return self._at is not None and self.value == self.history_entries[self._at]
 
-    # --- signs, which are edited as one character ----------------------------------------------------------------
+    # --- labels, which are edited as one character ----------------------------------------------------------------
 
     def _leave_sign(self) -> None:
-        """Move the cursor out of a sign: typing inside would break its link to the paste."""
+        """Move the cursor out of a label: typing inside would break its link to the paste."""
         row, column = self.cursor_location
         if self.selection.is_empty and (span := self._placeholders.around(self.document.get_line(row), column)):
             self.move_cursor((row, span[1]))
 
     def _delete_sign(self, left: bool) -> bool:
-        """Delete the sign to the left or right of the cursor; False without one."""
+        """Delete the label to the left or right of the cursor; False without one."""
         self._leave_sign()
         row, column = self.cursor_location
         find = self._placeholders.before if left else self._placeholders.after
@@ -386,7 +386,7 @@ class Prompt(VimArea):
         return get_app(self).clipboard
 
     def paste_own(self) -> bool:
-        """Insert the text copied in this window; False if none was."""
+        """Insert the text copied in this window; False if there is none."""
         if not self.own_clipboard:
             return False
         super().action_paste()
@@ -494,7 +494,7 @@ class Prompt(VimArea):
         self.post_message(self.Searching(search.describe()))
 
     def _search_key(self, event: events.Key) -> bool:
-        """Handle a key of the search; returns False for a key that ends the search and acts as usual."""
+        """Handle a key of the search; returns False for a key that ends the search and is handled as usual."""
         assert self._search is not None
         match event.key:
             case "ctrl+r" | "up":

@@ -1,4 +1,4 @@
-"""Input lines without control sequences, and a command palette for input faster than its drawing."""
+"""Input lines without control sequences, and a command palette that tolerates fast typing."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sakti.core.text import sanitise_typed
 from sakti.tui.host import STYLES, get_app
 from sakti.tui.keys import is_text
 
-MAX_PASTE = 10_000  # characters of a paste: with a million of them each key takes long
+MAX_PASTE = 10_000  # maximum characters of a paste: with a million, each key would be slow
 
 
 class SafeInput(Input):
@@ -29,7 +29,7 @@ class SafeInput(Input):
 
     async def _on_key(self, event: events.Key) -> None:
         for binding in self._bindings.key_to_bindings.get(event.key, ()):
-            # run here, in the order of the keys: as a binding it could be overtaken by letters
+            # handled here to keep the order of keys: letters could overtake a binding
             if await self.app.run_action(binding.action, self):  # pyright: ignore[reportUnknownMemberType]
                 event.stop()
                 event.prevent_default()
@@ -59,7 +59,7 @@ class PaneInput(SafeInput):
 
 
 class AskLine(SafeInput):
-    """An input line that is hidden unless it asks; `question` is the name of the question, or ""."""
+    """An input line that is hidden until it asks; `question` is the name of the question, or ""."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, compact=True)
@@ -96,7 +96,7 @@ class CurrentCommands(CommandList):
 
 
 class SafePalette(CommandPalette):
-    """A palette that closes once, and ignores keys while its list is missing."""
+    """A palette that closes only once, and ignores keys until its list is mounted."""
 
     CSS_PATH: ClassVar[Any] = [STYLES / "panels.tcss"]
 
@@ -110,7 +110,7 @@ class SafePalette(CommandPalette):
 
     @work(exclusive=True, group=CommandPalette._GATHER_COMMANDS_GROUP)
     async def _gather_commands(self, search_value: str) -> None:
-        with contextlib.suppress(NoMatches):  # the palette closed before the search for its last letter began
+        with contextlib.suppress(NoMatches):  # the palette was closed before the search for its last letter started
             await inspect.unwrap(CommandPalette._gather_commands)(self, search_value)
 
     def _action_cursor_down(self) -> None:
@@ -123,4 +123,4 @@ class SafePalette(CommandPalette):
         try:
             super()._action_command_list(action)
         except (IndexError, KeyError):
-            return  # the list has other lines by now, or they are not drawn yet
+            return  # the list has changed, or is not drawn yet

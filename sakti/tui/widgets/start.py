@@ -40,7 +40,7 @@ class Start(Widget):
 
 
 def draw_start(folder: str, model: str, width: int, palette: Palette, height: int) -> list[Line]:
-    """Return the lines, without blank ones if `height` is too small; the keys come last."""
+    """Return the lines, without blank ones if `height` is too small, ending with the keys."""
     width = max(8, min(width, MAX_WIDTH))
     label = 8
     room = max(4, width - label)

@@ -27,7 +27,7 @@ NOT_SAVED = "NOT SAVED"
 
 
 class Header(Widget):
-    """First line: thread, model, modes and branch. Untrusted text is sanitised when it is drawn.
+    """First line: thread, model, modes and branch. Untrusted text is sanitised when drawn.
 
     `not_saved`: the session is not saved. `memory` and `fresh`: the message window, and the number of observations not
     shown yet, while the panes are closed.
@@ -106,16 +106,16 @@ KEYS = (
     ("F4", "tasks", "screen.pane('tasks')"),
     ("F1", "help", "screen.help"),
 )
-# dropped in this order until the key that stops the activity fits
+# activities dropped, in this order, until the key that stops the activity fits
 DROPPABLE = (
     *("confined", "label", "servers", "jobs", "queued", "goal", "clock", "limit", "context", "download", "vim"),
     *("sandbox", "activity"),
 )
-FIRST_KEYS = ("esc", "^C", "F1", "^P")  # keys that are named first if room is scarce
+FIRST_KEYS = ("esc", "^C", "F1", "^P")  # keys shown first if room is scarce
 
 
 def _fit_keys(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str, str, str]]:
-    """Return the keys that have room, in their order; help is named before any pane."""
+    """Return the keys that fit, in order; help takes precedence over panes."""
     taken: list[tuple[str, str, str]] = []
     for key in sorted(keys, key=lambda k: FIRST_KEYS.index(k[0]) if k[0] in FIRST_KEYS else len(FIRST_KEYS)):
         room -= len(f"{key[0]} {key[1]}") + 3
@@ -125,14 +125,14 @@ def _fit_keys(keys: Sequence[tuple[str, str, str]], room: int) -> list[tuple[str
     return [key for key in keys if key in taken]
 
 
-WIDE = 120  # columns from which the line says why there is no sandbox
+WIDE = 120  # minimum columns for the reason why there is no sandbox
 
 
 class BrowsedArea(Struct, frozen=True):
     """The browsed area, the key that leads back to the prompt, and the keys that act there.
 
-    Each key has its Textual name, its display form and its description. The last one shows all keys: it is named if
-    not every other one has room.
+    Each key has its Textual name, its display form and its description. The last key lists all keys; it is shown if
+    not all others fit.
     """
 
     title: str
@@ -141,7 +141,7 @@ class BrowsedArea(Struct, frozen=True):
 
 
 def _name_keys_in(browsing: BrowsedArea, room: int) -> list[tuple[str, str, str]]:
-    """Return the keys of an area that have room, all or the first ones and the last."""
+    """Return the keys of an area that fit: all of them, or the first ones and the last."""
     widths = [3 + cell_len(f"{name} {what}") for _, name, what in browsing.keys]
     *keys, all_keys = browsing.keys
     if sum(widths[:-1]) <= room:
@@ -153,13 +153,13 @@ def _name_keys_in(browsing: BrowsedArea, room: int) -> list[tuple[str, str, str]
 
 
 class StatusLine(Widget):
-    """Last line of the chat; its timer runs only while something is under way.
+    """Last line of the chat; its timer runs only while something is running.
 
     `browsing`: the pane that has the keys instead of the prompt. `approval`: the mode, and the key that changes it.
-    `sandbox`: how commands are confined, in a word and in full. `not_saved`: nothing that happens here is kept. `vim`:
+    `sandbox`: how commands are confined, in a word and in full. `not_saved`: the session is not saved. `vim`:
     the mode of the prompt if it has vim's keys. `context` in tokens, 0 if not known yet. `why`: the reason for the
-    model, shown if there is room. `stops`: the activity that Esc would stop, `closes`: what it does first. `stopping`:
-    one that was asked to stop and still runs. `covered`: by a screen, which Esc closes before all that.
+    model, shown if there is room. `stops`: the activity that Esc would stop; `closes`: its first effect. `stopping`:
+    one that was asked to stop and still runs. `covered`: a screen is open, which Esc closes first.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
@@ -189,14 +189,14 @@ class StatusLine(Widget):
     def __init__(self, clock: Clock, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._clock = clock
-        self._now = clock.monotonic()  # of the last tick, or event
-        self.ticked: Callable[[], object] = bool  # moves the other clocks of the chat
+        self._now = clock.monotonic()  # time of the last tick or event
+        self.ticked: Callable[[], object] = bool  # advances the other clocks of the chat
         self._activity = ActivityTracker()
-        self._estimated = False  # a part of the context
-        self._work: tuple[float, str] | None = None  # since when, what
+        self._estimated = False  # whether part of the context is estimated
+        self._work: tuple[float, str] | None = None  # start time and name
         self._waiting: float | None = None  # seconds for another window
         self._timer: Timer | None = None
-        self._click_areas: list[tuple[int, int, str]] = []  # from cell, to cell, and the action of a click there
+        self._click_areas: list[tuple[int, int, str]] = []  # clickable areas: first cell, end cell, action
 
     def handle_event(self, event: Event) -> None:
         """Update the activity and its duration from an event."""
@@ -204,7 +204,7 @@ class StatusLine(Widget):
             self._update_clock()
 
     def handle_server(self, event: McpServerChanged) -> None:
-        """Name an MCP server while it is failed."""
+        """Name an MCP server for as long as it has failed."""
         others = tuple(name for name in self.failed_servers if name != event.name)
         self.failed_servers = (*others, event.name) if event.state == "failed" else others
 
@@ -215,12 +215,12 @@ class StatusLine(Widget):
             self.refresh()
 
     def show_work(self, what: str) -> None:
-        """Show work outside of a turn, which Esc stops; empty: it has ended."""
+        """Show work outside of a turn that Esc stops; "" when it has ended."""
         self._work = (self._clock.monotonic(), what) if what else None
         self._update_clock()
 
     def show_wait(self, seconds: float | None) -> None:
-        """Show for how long another window's write has been awaited; None: no longer."""
+        """Show how long another window's write has been awaited; None: the wait is over."""
         self._waiting = seconds
         self.refresh()
 
@@ -235,7 +235,7 @@ class StatusLine(Widget):
         self.refresh()
 
     def tick(self) -> None:
-        """Move all clocks of the chat on, at the same moment."""
+        """Advance all clocks of the chat at the same moment."""
         self._now = self._clock.monotonic()
         self.refresh()
         self.ticked()
@@ -244,7 +244,7 @@ class StatusLine(Widget):
         return self.get_component_rich_style(f"status--{name}", partial=True)
 
     def _append_area(self, browsing: BrowsedArea, text: Text) -> Text:
-        """Append the browsed area and the way out to `text`, then a hint or the keys that act there."""
+        """Append the browsed area and the key that leaves it to `text`, then a hint or its keys."""
         key = self._find_style("key")
         muted = self._find_style("muted")
         text.append(f" {browsing.title} ", key + Style(reverse=True))
@@ -268,7 +268,7 @@ class StatusLine(Widget):
         return warn if self.approval[0] == "auto" else muted
 
     def _fit_parts(self, state: ActivityState | None, room: int) -> list[tuple[str, Style]]:
-        """Return the activities, without as many of `DROPPABLE` as do not fit into `room` cells."""
+        """Return the activities, without those of `DROPPABLE` that do not fit into `room` cells."""
         for count in range(len(DROPPABLE)):
             parts = self._list_parts(state, DROPPABLE[:count])
             if sum(3 + cell_len(part) for part, _ in parts) <= room:
@@ -276,7 +276,7 @@ class StatusLine(Widget):
         return self._list_parts(state, DROPPABLE)
 
     def _list_parts(self, state: ActivityState | None, dropped: Sequence[str] = ()) -> list[tuple[str, Style]]:
-        """Return the running activities, piece by piece."""
+        """Return the running activities as pieces of text."""
         activity = self._describe_activity(state, with_clock="clock" not in dropped)
         confined = self.sandbox[0] == self.sandbox[1]
         pieces = (
@@ -311,7 +311,7 @@ class StatusLine(Widget):
         return shorten(state.text, max(8, self.size.width // 3)) + clock.removesuffix(" 0 s")
 
     def _format_clock(self, since: float) -> str:
-        """Return the time since a moment, as the chat shows it: "62 s" there is "1 m 02 s" here, too."""
+        """Return the time since a moment in the format of the transcript, such as "1 m 02 s"."""
         return format_duration(count_seconds(since, self._now) * 1000)
 
     def _name_sandbox(self) -> str:
@@ -344,7 +344,7 @@ class StatusLine(Widget):
         return self._first_escape or (f"stop {self.stops}" if self.stops else "")
 
     def _append_notice(self, state: ActivityState | None, text: Text) -> bool:
-        """Append a wait, a retry, a hint or work beside a turn, which are shown alone; False if none."""
+        """Append a wait, a retry, a hint or work outside of a turn, which are shown alone; False if none."""
         width = self.size.width
         muted, busy, warn = self._find_style("muted"), self._find_style("busy"), self._find_style("warn")
         retry = self._retry_of(state)
@@ -374,7 +374,7 @@ class StatusLine(Widget):
         return state if state is not None and state.kind == "retrying" and not self.stopping else None
 
     def _append_parts(self, state: ActivityState | None, text: Text) -> None:
-        """Append the approval mode, the activities, and as many keys as fit."""
+        """Append the approval mode, the activities and the keys that fit."""
         width = self.size.width
         key, muted, warn = self._find_style("key"), self._find_style("muted"), self._find_style("warn")
         if self.approval[0]:
@@ -395,7 +395,7 @@ class StatusLine(Widget):
             text.append(name, key).append(f" {what}", muted)
 
     def _append_reason(self, text: Text) -> None:
-        """Append why the model was chosen, at the right end, if there is room."""
+        """Append the reason for the model at the right end if there is room."""
         muted = self._find_style("muted")
         room = self.size.width - cell_len(text.plain) - 3
         if self.why and cell_len(self.why) <= room:
@@ -420,7 +420,7 @@ class Chip(Static):
         self._key, self._action = key, action
 
     def set_text(self, text: str, *, on: bool) -> None:
-        """Set the value that is shown; `on`: other than by default. `text` is safe to show."""
+        """Set the displayed value; `on`: it differs from the default. `text` is safe to show."""
         self.update(f"{self._key} {text}")
         self.set_class(on, "-on")
 

@@ -23,7 +23,7 @@ from sakti.tui.transcript.tool import ToolBlock
 from sakti.tui.transcript.wrap import Line, measure_line, to_row
 from sakti.tui.widgets.transcript_view import TranscriptView
 
-LINE_END = 1 << 20  # beyond the end of any line
+LINE_END = 1 << 20  # larger than any line length
 
 
 class Transcript(TranscriptView):
@@ -38,7 +38,7 @@ class Transcript(TranscriptView):
         Binding("[", "choose(-1)", "Previous message, fold or code block", show=False, id="transcript.previous"),
         Binding("]", "choose(1)", "Next message, fold or code block", show=False, id="transcript.next"),
         Binding("space", "unfold", "Fold or unfold", show=False, id="transcript.fold"),
-        Binding("enter", "use", "Fold or unfold, open the link, find on", show=False, id="transcript.toggle"),
+        Binding("enter", "use", "Fold or unfold, open the link, next match", show=False, id="transcript.toggle"),
         Binding("k", "scroll_up", "Up", show=False, id="transcript.up"),
         Binding("j", "scroll_down", "Down", show=False, id="transcript.down"),
         Binding("g", "scroll_home", "Oldest", show=False, id="transcript.home"),
@@ -64,21 +64,21 @@ class Transcript(TranscriptView):
             self.seconds = seconds
 
     class LinkOpened(TextualMessage):
-        """A link was clicked, or chosen and opened."""
+        """A link was clicked, or selected and opened."""
 
         def __init__(self, target: Target) -> None:
             super().__init__()
             self.target = target
 
     class FindWanted(TextualMessage):
-        """The user wants to find words in this thread; `step`: the next place (1) or the one before (-1)."""
+        """The user wants to find words in this thread; `step`: go to the next (1) or previous (-1) match."""
 
         def __init__(self, step: int = 0) -> None:
             super().__init__()
             self.step = step
 
     class ChildWanted(TextualMessage):
-        """The user wants to follow the child thread of the chosen call, or to stop it."""
+        """The user wants to follow or stop the child thread of the selected call."""
 
         def __init__(self, child_id: str, *, stop: bool = False) -> None:
             super().__init__()
@@ -91,15 +91,15 @@ class Transcript(TranscriptView):
     def __init__(self, *, id: str | None = None, findable: bool = False) -> None:
         super().__init__(id=id)
         self._findable = findable
-        self._anchor: int | None = None  # start of the selection of lines, and its end;
-        self._cursor = 0  # both counted as selections are
-        self._link: tuple[int, int] | None = None  # line and first character of the link that is chosen
+        self._anchor: int | None = None  # start and end of the line selection,
+        self._cursor = 0  # both in selection coordinates
+        self._link: tuple[int, int] | None = None  # line and first character of the selected link
         self._hovered: Target | None = None
         self._pattern_found: re.Pattern[str] | None = None
-        self._current_match: tuple[Block, int] | None = None  # the line that was found
+        self._current_match: tuple[Block, int] | None = None  # the line of the current match
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Disable letters that have nothing to act on: they are typed into the prompt."""
+        """Disable letters without effect, so that they go to the prompt."""
         match action:
             case "find" if parameters:
                 return self._findable and self._pattern_found is not None
@@ -131,7 +131,7 @@ class Transcript(TranscriptView):
         self.refresh()
 
     def show_row(self, index: int, row: int) -> None:
-        """Scroll to a line of block `index`, with some context above it."""
+        """Scroll to a line of block `index`, with context above it."""
         self._current_match = (self.document.blocks[index], row)
         y = self.document.top(index) + row
         if not self.scroll_offset.y <= y < self.scroll_offset.y + self.size.height:
@@ -157,7 +157,7 @@ class Transcript(TranscriptView):
             self._click_line(event, *place)
 
     def _click_line(self, event: events.Click, index: int, inside: int) -> None:
-        """Open a link, copy a block of code at the right of its head, or fold or unfold a block."""
+        """Open a link, copy code at the right end of its head line, or fold or unfold a block."""
         block = self.document.blocks[index]
         line = self.document.lines(index)[inside]
         copies = to_row(line).copies
@@ -170,7 +170,7 @@ class Transcript(TranscriptView):
             self._toggle(index)
 
     def _select_at(self, event: events.Click) -> None:
-        """Select a word by a double click, a line of the source by a triple click."""
+        """Select a word on a double click, a source line on a triple click."""
         _, offset = self.screen.get_widget_and_offset_at(event.screen_x, event.screen_y)
         if offset is None:
             return
@@ -211,7 +211,7 @@ class Transcript(TranscriptView):
 
     @property
     def _chosen_child(self) -> str:
-        """Return the child thread that the chosen call started, "" without one."""
+        """Return the child thread started by the selected call; "" without one."""
         return self._chosen.child_id if isinstance(self._chosen, ToolBlock) else ""
 
     def action_stop_child(self) -> None:
@@ -230,7 +230,7 @@ class Transcript(TranscriptView):
             self._toggle(blocks.index(self._chosen))
 
     def action_choose(self, step: int) -> None:
-        """Go to the next or previous message, fold or block of code; the first time, the newest on the screen."""
+        """Go to the next or previous message, fold or code block; at first, to the newest on the screen."""
         self._choose(list(self.document.list_stops()), step)
         block = self._chosen
         if block is None:
@@ -264,7 +264,7 @@ class Transcript(TranscriptView):
         return next((i for i in reversed(places) if i < at), at)
 
     def _toggle(self, index: int) -> None:
-        """Fold or unfold a block, and bring all of it into view, or its beginning if it is too long."""
+        """Fold or unfold a block, and bring it into view, or its beginning if it is too long."""
         document = self.document
         document.blocks[index].toggle()
         document.redraw(index)
@@ -299,7 +299,7 @@ class Transcript(TranscriptView):
         super().drop_selection()
 
     def action_select(self) -> None:
-        """Begin to select lines: at the chosen block, else at the last line on the screen."""
+        """Start selecting lines at the selected block, else at the last line on the screen."""
         if self._anchor is not None:
             self.drop_selection()
             return
@@ -318,7 +318,7 @@ class Transcript(TranscriptView):
         self._extend(start)
 
     def _extend(self, y: int) -> None:
-        """Extend the selection of lines to line `y`, which comes into sight."""
+        """Extend the line selection to `y` and scroll it into view."""
         assert self._anchor is not None
         y = max(0, min(y, self.document.height - 1))
         self._cursor = y - self._moved
@@ -338,7 +338,7 @@ class Transcript(TranscriptView):
         return (text, "\n") if text else None
 
     def _extend_by(self, lines: int) -> bool:
-        """Move the end of the selection while lines are being selected; else return False."""
+        """Move the end of the selection if lines are being selected; otherwise return False."""
         if self._anchor is None:
             return False
         self._extend(self._cursor + self._moved + lines)
@@ -375,7 +375,7 @@ class Transcript(TranscriptView):
             get_host(self).copy_to_clipboard(text)
 
     def action_copy(self) -> None:
-        """Copy the selected lines; else the chosen message; else the last answer."""
+        """Copy the selected lines, else the selected message, else the last answer."""
         selection = self.text_selection
         if selection is not None:
             self._copy((self.get_selection(selection) or ("", ""))[0])
@@ -405,7 +405,7 @@ class Transcript(TranscriptView):
     # --- links ------------------------------------------------------------------------------------------------
 
     def action_link(self, step: int) -> None:
-        """Choose the next or previous link on the screen; Enter opens it."""
+        """Select the next or previous link on the screen; Enter opens it."""
         links = self._list_visible_links()
         if not links:
             self.post_message(self.HintChanged("no link on the screen", 2))
@@ -417,14 +417,14 @@ class Transcript(TranscriptView):
         self.post_message(self.HintChanged(f"{target[1]} · enter opens it"))
 
     def _list_visible_links(self) -> list[tuple[int, int, Target]]:
-        """Return line, character and target of the links on the screen; one of several lines comes once."""
+        """Return line, character and target of the visible links; a link on several lines is listed once."""
         top = self.scroll_offset.y
         links: list[tuple[int, int, Target]] = []
         for y in range(top, top + self.size.height):
             line = self.line_at(y) or []
             for span, target in _find_links(line):
                 if links and to_row(line).join == "" and links[-1][2] == target and span[0] <= to_row(line).skip:
-                    continue  # the link above goes on here
+                    continue  # continuation of the link above
                 links.append((y - self._moved, span[0], target))
         return links
 
@@ -437,7 +437,7 @@ class Transcript(TranscriptView):
 
 
 def _find_links(line: Line) -> list[tuple[tuple[int, int], Target]]:
-    """Return the links in a line: from and to which character, and where each leads."""
+    """Return the links in a line as start character, end character and target."""
     out: list[tuple[tuple[int, int], Target]] = []
     at = 0
     for text, style, _ in line:

@@ -29,14 +29,14 @@ from sakti.tui.transcript.wrap import Line
 from sakti.tui.widgets.lines import LineView
 
 FLUSH_S = 0.05  # seconds between two drawings of the open block,
-FIRST_FLUSH_S = 0.0125  # and after the first one of an answer: often the rest of a short answer; then twice that
-HIGHLIGHT_S = 2.0  # seconds that the head of a message stays marked after a jump to it
-MATCH_HIGHLIGHT_S = 10.0  # seconds that the words which were searched stay marked there
-COUNTED_BLOCKS = (Label, NoticeBlock, CardBlock, FindingsBlock, ToolBlock)  # blocks that count as new below the screen
+FIRST_FLUSH_S = 0.0125  # and after an answer's first one, when a short answer is often complete; doubled from then on
+HIGHLIGHT_S = 2.0  # seconds for which the head of a message stays marked after a jump
+MATCH_HIGHLIGHT_S = 10.0  # seconds for which search words stay marked after a jump
+COUNTED_BLOCKS = (Label, NoticeBlock, CardBlock, FindingsBlock, ToolBlock)  # blocks counted as news below the screen
 
 
 class TranscriptView(LineView):
-    """Blocks of one thread. Follows the end while the user is at the end."""
+    """Blocks of one thread. Follows new content while the user is at the end."""
 
     class OlderWanted(TextualMessage):
         """The user is near the top and there may be older messages."""
@@ -48,18 +48,18 @@ class TranscriptView(LineView):
         self.live = LiveTurn(self.document, self._schedule, self._get_seconds, self._get_wall_time)
         self._timer: Timer | None = None
         self._clock_timer: Timer | None = None
-        self.has_clock = True  # False: another widget moves its clocks on, with its own
+        self.has_clock = True  # False: another widget advances its clocks together with its own
         self._last_flush = 0.0
         self._pace = FLUSH_S  # seconds until the next drawing
         self._follow = True
-        self._read_count = 0  # blocks that were there when the user left the end
-        self._has_grown = False  # since then, below the screen
+        self._read_count = 0  # number of blocks when the user left the end
+        self._has_grown = False  # whether blocks were added below the screen since then
         self._last_height = 0
         self._is_scrolling = False
         self._chosen: Block | None = None
         self._marked = ""
-        self._target = ""  # the message that was just jumped to: a resize keeps it in sight
-        self._pattern: re.Pattern[str] | None = None  # its line that matches best is what to show
+        self._target = ""  # target of the last jump, which a resize keeps in view
+        self._pattern: re.Pattern[str] | None = None  # finds the line of the target to show
         self._asked_older = False
         self.drawn: Callable[[], object] = bool  # called after a drawing, before it is painted
 
@@ -154,7 +154,7 @@ class TranscriptView(LineView):
         self._moved = 0
 
     def _find_block_above(self, index: int) -> int:
-        """Return the first block of the screenful above block `index`, by the heights that are known."""
+        """Return the first block of the screen above block `index`, by the known heights."""
         have = 0
         while index > 0 and have <= self.size.height:
             index -= 1
@@ -184,7 +184,7 @@ class TranscriptView(LineView):
             self._keep_selection(index, self._measure_up(index))
             self._measure_down(index, document.top(index) + inside + rows)
             self._move(document.top(index) + min(inside, max(0, document.block_height(index) - 1)))
-            self._measure_visible()  # near the end, earlier blocks are on the screen as well
+            self._measure_visible()  # near the end, earlier blocks are also on the screen
             return
         have = 0
         for index in range(self._blocks - 1, -1, -1):
@@ -229,7 +229,7 @@ class TranscriptView(LineView):
         self._scroll_to_place(None)
 
     def show_result(self, block: Block) -> None:
-        """Bring a block that the user asked for into sight: its beginning, if it is longer than the screen."""
+        """Scroll to a block that the user requested, or to its beginning if it exceeds the screen."""
         index = self.document.blocks.index(block)
         self.document.measure(index)
         self.scroll_end_now()
@@ -246,7 +246,7 @@ class TranscriptView(LineView):
         return f"↓ {count} new · End" if count else "↓ new · End"
 
     def render_lines(self, crop: Region) -> list[Strip]:
-        """Return the lines as they are painted, with the sign of news over the end of the last one."""
+        """Return the painted lines, with the notice of news over the end of the last one."""
         strips = super().render_lines(crop)
         last = self.size.height - 1
         news = self.news and f" {self.news} "
@@ -269,7 +269,7 @@ class TranscriptView(LineView):
     def load(self, messages: Iterable[Message], more: bool) -> None:
         """Show a thread from its newest messages. `more`: there are older ones."""
         self.drop_selection()
-        notices = [] if self.live.seen else list(self.document.blocks)  # said before anything was loaded
+        notices = [] if self.live.seen else list(self.document.blocks)  # notices shown before anything was loaded
         self.document.clear()
         awaited = self.live.reset(notices)
         self.live.seen.clear()
@@ -321,9 +321,9 @@ class TranscriptView(LineView):
         return next((b.message_id for b in self.document.blocks[top[0] :] if b.message_id), "") if top else ""
 
     def jump(self, message_id: str, pattern: re.Pattern[str] | None = None) -> bool:
-        """Bring a message to the screen and mark it for a moment.
+        """Scroll to a message and mark it for a moment.
 
-        With `pattern`, the best matching line is in sight. False if the message is not loaded.
+        With `pattern`, the best matching line is in view. False if the message is not loaded.
         """
         self._pattern = pattern
         place = self._place_of(message_id)
@@ -343,7 +343,7 @@ class TranscriptView(LineView):
             return None
         match = find_best_match(self.document, message_id, self._pattern) if self._pattern is not None else None
         if match is None:
-            self._pattern = None  # the words are not in sight: the head of the message is marked
+            self._pattern = None  # the words are out of view, so mark the head of the message
             return index, 0
         gap = self.document.top(match[0]) + match[1] - self.document.top(index)
         return (index, 0) if gap < self.size.height - 2 else (match[0], max(0, match[1] - 3))

@@ -21,7 +21,7 @@ from textual.widgets.text_area import Selection
 from sakti.tui.keys import is_text
 
 Mode: TypeAlias = Literal["insert", "normal", "visual", "visual line"]
-MAX_COUNT = 999  # a count goes no further
+MAX_COUNT = 999  # maximum count
 OPERATORS = "dcy"
 VISUAL: dict[str, Mode] = {"v": "visual", "V": "visual line"}
 
@@ -60,7 +60,7 @@ class Step(Struct, frozen=True):
     """The effect of a key.
 
     `state` is the new state, `at` the cursor, `insert` the replacement for the text from `start` to `end` (None: no
-    change); `undo`: the last change is undone; `register`: the text that was cut or copied.
+    change); `undo`: undo the last change; `register`: the cut or copied text.
     """
 
     state: Vim
@@ -112,7 +112,7 @@ def press(state: Vim, key: str, text: str, at: int) -> Step:
         behind = replace(behind, register=step.register)
     if step.insert is not None or behind.mode == "insert":
         after = text if step.insert is None else text[: step.start] + step.insert + text[step.end :]
-        last = "" if state.selects else keys  # what a selection had is not there again
+        last = "" if state.selects else keys  # the selected text is not available for a repeat
         behind = replace(behind, last=last, typed="", before=after, began=step.at)
     return replace(step, state=behind)
 
@@ -229,7 +229,7 @@ def _operate(operator: str, what: str, count: int, text: str, at: int) -> Step |
             end = _line_end(text, min(end + 1, len(text)))
         return _cut(operator, text, _line_start(text, at), end, lines=True, at=at)
     if operator == "c" and what == "w" and at < len(text) and not text[at].isspace():
-        what = "e"  # as Vim does: the space behind the word stays
+        what = "e"  # as in Vim, the space after the word stays
     target = find_target(what, count, text, at)
     if target is None:
         return None
@@ -255,7 +255,7 @@ def _cut(operator: str, text: str, start: int, end: int, *, lines: bool = False,
     if lines and end < len(text):
         end += 1
     elif lines and start:
-        start -= 1  # the last line goes with the break before it
+        start -= 1  # delete the last line with the line break before it
     rest = text[:start] + text[end:]
     at = _line_start(rest, min(start, len(rest))) if lines and not at else min(start, len(rest))
     return Step(Vim("normal"), _to_character(rest, at), start, end, "", register=taken)
@@ -331,7 +331,7 @@ def _find_first_word(text: str, begin: int) -> int:
 
 
 def _move_line(text: str, at: int, step: int) -> int:
-    """Return the same column one line below or above, limited to its length; `at` at the edge."""
+    """Return the same column one line down or up, limited to that line's length; `at` at the edge."""
     begin, end = _line_start(text, at), _line_end(text, at)
     if (step > 0 and end == len(text)) or (step < 0 and not begin):
         return at
@@ -411,7 +411,7 @@ class VimArea(TextArea):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self._vim: Vim | None = None  # None: no vim keys
+        self._vim: Vim | None = None  # None: Vim keys are off
 
     def _recompute_cursor_offset(self) -> None:
         """Skip the update while an undo or redo has changed the text but not the cursor yet."""
@@ -434,7 +434,7 @@ class VimArea(TextArea):
             self._set_state(replace(self._vim, mode="insert", pending=""))
 
     def vim_key(self, event: events.Key) -> bool:
-        """Handle a key with Vim's meaning; returns whether it has one.
+        """Handle a key as in Vim; returns whether it has a meaning there.
 
         Escape has one in insert mode, a selection or an unfinished command; every character has one in normal mode.
         """
@@ -446,7 +446,7 @@ class VimArea(TextArea):
         if state.selects:
             if self.selection == self._make_selection(state, text):
                 at = state.head  # the editor's cursor is after the last character
-            else:  # an arrow key or the mouse chose another place
+            else:  # an arrow key or the mouse moved the cursor
                 state = replace(state, mode="normal")
         if event.key == "escape":
             if state.mode == "normal" and not state.pending:

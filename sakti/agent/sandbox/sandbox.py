@@ -1,4 +1,4 @@
-"""Start commands inside a boundary, with what this machine offers for it, tested once until a restart.
+"""Start commands inside a boundary, by this machine's sandbox, which is tested once per restart.
 
 `explain_failure` recognises in the output of a failed command that the sandbox stopped it.
 """
@@ -191,11 +191,11 @@ _Way: TypeAlias = Callable[[Boundary, Sequence[str], Path], contextlib.AbstractC
 
 
 class Sandbox(Protocol):
-    """What encloses the commands of a session."""
+    """Sandbox of a session's commands."""
 
     @property
     def level(self) -> Level:
-        """Return what holds; tried on this machine when it is asked for first, in some 60 ms."""
+        """Return the level of enclosure; tested on first use, which takes some 60 ms."""
         ...
 
     def enclose(
@@ -216,7 +216,7 @@ class Sandbox(Protocol):
         ...
 
     def open_network(self) -> bool:
-        """Open a network that commands share from now on; false if each must have its own."""
+        """Open a network that commands share from now on; False if each must have its own."""
         ...
 
     def open_port(self, port: int) -> int:
@@ -469,7 +469,7 @@ class SystemSandbox(Struct, dict=True):
     def _enclose_by_bubblewrap(
         self, boundary: Boundary, argv: Sequence[str], cwd: Path, entry: Sequence[str] = ()
     ) -> Generator[SandboxedCommand]:
-        """Hand the options over in a file without a name: thousands of masked files fit on no command line.
+        """Pass the options in an anonymous file: thousands of masked files exceed a command line.
 
         `entry` starts bubblewrap in the network that commands share.
         """

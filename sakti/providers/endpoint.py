@@ -283,7 +283,7 @@ def _make_cloud_url(endpoint: Endpoint, env: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _pause_collections() -> Generator[None]:
-    """Pause garbage collection during an import, where it wastes a fifth of the CPU time."""
+    """Pause garbage collection during an import, because it wastes a fifth of the CPU time."""
     gc.disable()
     try:
         yield

@@ -290,7 +290,7 @@ def choose_settings(
         no_temperature = "its API has none"
         no_thinking = _refuse_anthropic_thinking(family, thinking_tokens or 0)
     else:
-        no_temperature = "" if family.temperature else "models that think take none"
+        no_temperature = "" if family.temperature else "thinking models accept none"
         no_thinking = "" if family.thinking else "the model is not known to think"
     left_out: list[str] = []
     if temperature is not None and no_temperature:
@@ -306,7 +306,7 @@ def _refuse_anthropic_thinking(family: facts.Family, tokens: int) -> str:
     """Return why Anthropic's API rejects a thinking budget of that length, or ""."""
     if family is not facts.UNKNOWN and not family.thinking:
         return "the model does not think"
-    return f"its API takes {ANTHROPIC_LEAST_THINKING:,} at least" if tokens < ANTHROPIC_LEAST_THINKING else ""
+    return f"its API takes at least {ANTHROPIC_LEAST_THINKING:,}" if tokens < ANTHROPIC_LEAST_THINKING else ""
 
 
 _IN_MESSAGES = "messages."  # words before the name of such a field

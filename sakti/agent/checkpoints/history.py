@@ -194,7 +194,7 @@ class History(Struct):
         """Return why objects cannot be kept, "" if they can."""
         folder, size = self.objects.folder_of(HISTORY), sum(s.st_size for s in missing)
         if link and folder.stat().st_dev != missing[0].st_dev:
-            return f"The repository's objects ({format_bytes(size)}) are more than a checkpoint copies to another disk"
+            return f"The repository's objects ({format_bytes(size)}) exceed the limit of copies to another disk"
         if not link and shutil.disk_usage(folder).free < size + SPARE:
             return f"There is no room for a copy of the repository's objects ({format_bytes(size)}) in {folder}"
         return ""

@@ -78,7 +78,7 @@ class CallMark(Struct):
         return os.fstat(self.handle).st_mtime_ns
 
     def load(self) -> Any:
-        """Return the snapshot before the call; None if there is none, or it cannot be read."""
+        """Return the snapshot before the call; None if missing or unreadable."""
         return _load(self.file)
 
     def end(self) -> None:

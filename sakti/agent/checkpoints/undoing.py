@@ -285,7 +285,7 @@ class Undoing:
     # --- doing it -----------------------------------------------------------------------------------------------
 
     async def undo(self, preview: UndoPreview, *, take: Iterable[str] = ()) -> UndoResult:
-        """Perform a previewed undo; conflicting files are left unchanged, except those in `take`.
+        """Perform a previewed undo; conflicting files stay unchanged, except those in `take`.
 
         Files are written first: if that fails, the conversation is unchanged.
         """

@@ -122,7 +122,7 @@ def _list_risks(
 
 
 def _judge_all(script: Script, place: WorkspaceView) -> Iterator[SimpleCommand]:
-    """Judge each command in every folder where it may run."""
+    """Judge each command in every folder in which it may run."""
     folders = FolderTracker(place)
     for simple in script.commands:
         if simple.program == "cd" and not (simple.reads or simple.writes):

@@ -186,7 +186,7 @@ def _may_start_words(command: Simple) -> bool:
 
 
 class HiddenCommandFinder:
-    """Finds hidden commands of a script, in each folder where they may run."""
+    """Finds hidden commands of a script, in each folder in which they may run."""
 
     def __init__(self, script: Script, nested: Sequence[Simple], place: WorkspaceView) -> None:
         self._script = script

@@ -571,7 +571,7 @@ def _parser() -> Parser:
 
 
 def _read_ansi(raw: str) -> Word:
-    """Return the word that `$'…'` stands for."""
+    """Return the word that `$'…'` expands to."""
     try:
         return Word(raw[2:-1].encode("latin-1").decode("unicode_escape"))
     except (UnicodeDecodeError, UnicodeEncodeError):

@@ -41,7 +41,7 @@ from sakti.core import http, json_schema
 from sakti.core.errors import SaktiError
 from sakti.core.text import to_one_line
 
-UNREADABLE = "its answer cannot be read: it is no message of the protocol"
+UNREADABLE = "its answer cannot be read: it is not a message of the protocol"
 LISTS = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts"}
 _ID = rb'"id"\s*:\s*(-?\d{1,15}|"(?:[^"\\]|\\.){1,100}")\s*'
 _FIRST_ID = re.compile(rb'\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?' + _ID + b",")

@@ -193,10 +193,10 @@ class StdioTransport:
         self._errors.add(line[:CHUNK] + b"\n")
         if before <= NOTICED_NOISE < self._noise:
             self._notify(
-                f"prints text that is no message of the protocol, more than {format_bytes(NOTICED_NOISE)} so far"
+                f"prints text that is not a message of the protocol, more than {format_bytes(NOTICED_NOISE)} so far"
             )
         if self._noise > MOST_NOISE:
-            self.why = f"printed more than {format_bytes(MOST_NOISE)} that are no messages"
+            self.why = f"printed more than {format_bytes(MOST_NOISE)} that are not messages"
 
     async def _write(self, out_of: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter) -> None:
         try:

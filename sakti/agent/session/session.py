@@ -444,7 +444,7 @@ class Session:
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
         if number in self.current.running.past_jobs:
-            raise SaktiError("It ended with an earlier sakti.", title="Jobs")
+            raise SaktiError("It ended with an earlier sakti process.", title="Jobs")
         child, colon, own_number = number.rpartition(":")
         state = self._job_owners.get(child + colon)
         return await background.stop_command(state, own_number) if state is not None else []

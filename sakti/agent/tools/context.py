@@ -383,7 +383,7 @@ class ToolContext(Struct):
         return resolve_path(self.cwd, path)
 
     def resolve_judged(self, path: str) -> Path:
-        """Resolve `path`. Raises `ToolError` where it leads to another file than the one that was judged."""
+        """Resolve `path`. Raises `ToolError` if it leads to another file than the judged one."""
         target = self.resolve(path)
         if self.judged is not None and target not in self.judged:
             raise ToolError(f"{path} is no longer the file that was allowed; nothing was done. Call again.")

@@ -161,7 +161,7 @@ class Installer(Struct):
                 self._stop_if_cancelled()
                 out.write(chunk)
                 received += len(chunk)
-                self.progress(received, self.source.size, "from the model's home")
+                self.progress(received, self.source.size, "from the model's site")
 
     # From the package index, part by part.
 

@@ -121,7 +121,7 @@ def read_file(path: Path) -> tuple[bytes, FileText]:
 
 
 def show_in_row(name: str) -> str:
-    """Replace line breaks in a name by visible signs."""
+    """Replace line breaks in a name by visible symbols."""
     return name.replace("\n", "␊").replace("\r", "␍")
 
 

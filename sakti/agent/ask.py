@@ -15,9 +15,9 @@ async def ask(
 
     It has `text`, `status`, `usage`, `thread_id`.
 
-    Without `options` the current folder is the workspace, with the user's settings, and nobody is asked for approval.
-    `hear` gets every event in order. Raises `SaktiError`: no model (`NoModelError`), a thread that is not there, a
-    database that cannot be opened; what fails during the turn is its `status` and `error`.
+    Without `options` the current folder is the workspace, the user's settings apply, and calls that need approval are
+    denied. `hear` gets every event in order. Raises `SaktiError` if there is no model (`NoModelError`), the thread does
+    not exist, or the database cannot be opened. Failures during the turn are in its `status` and `error`.
     """
     session = Session(options or Options.load(interactive=False))
     finished: list[TurnFinished] = []

@@ -1,6 +1,7 @@
-"""Edit the configuration of other agents so that they use `sakti mcp`, and take the edit back.
+"""Edit the configuration of other agents so that they use `sakti mcp`, and revert the edit.
 
-Only the own entry is inserted; everything else in a file stays byte for byte. Pure, but for `read` and `write`.
+Only sakti's entry is inserted; everything else in a file stays unchanged, byte for byte. Pure, except for `read` and
+`write`.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class ConnectError(SaktiError):
 class ClientProgram(Struct, frozen=True):
     """Configuration of one program: its file below the home folder, and how the entry is inserted.
 
-    `insert` takes the text of the file and the command; `pieces` are all that it may insert for a command. `remove`
-    finds the entry also if the program wrote its file again in another layout; None if the entry is another one.
+    `insert` takes the text of the file and the command; `pieces` are all texts that it may insert for a command.
+    `remove` finds the entry even if the program has reformatted its file; None if the entry differs.
     """
 
     name: str
@@ -79,7 +80,7 @@ def connect(program: ClientProgram, text: str | None, command: str) -> str | Non
 
 
 def disconnect(program: ClientProgram, text: str | None, command: str) -> str | None:
-    """Return the text of a configuration as it was before `connect`; None: there was no file.
+    """Return the text of a configuration before `connect`; None if there was no file.
 
     Raises ConnectError if the entry was changed since.
     """
@@ -94,7 +95,7 @@ def disconnect(program: ClientProgram, text: str | None, command: str) -> str | 
 
 
 def _remove_pieces(program: ClientProgram, text: str, command: str) -> str | None:
-    """Return the text from which `insert` makes this one, None without such a text."""
+    """Return the text that `insert` turned into this one, None without such a text."""
     for piece in program.pieces(command):
         at = text.find(piece)
         while at >= 0:
@@ -109,7 +110,7 @@ def _remove_pieces(program: ClientProgram, text: str, command: str) -> str | Non
 
 
 class _Token(Struct, frozen=True):
-    """Sign or string of a JSON text.
+    """Punctuation or string of a JSON text.
 
     `depth` is the number of objects and lists around it, `before` the string before it.
     """
@@ -121,7 +122,7 @@ class _Token(Struct, frozen=True):
 
 
 class _JsonObject(Struct, frozen=True):
-    """Object in a text: the offset behind its brace, whether it is empty, and whether it has our entry."""
+    """Object in a text: the offset after its brace, whether it is empty, and whether it has our entry."""
 
     at: int
     is_empty: bool
@@ -149,7 +150,7 @@ def _read_tokens(text: str) -> list[_Token]:
 
 
 def _find_opening(tokens: Sequence[_Token], key: str) -> int | None:
-    """Return which token opens the object of a key at the top, or that at the top (`key` empty)."""
+    """Return the index of the token that opens the object of a top-level key, or the root (`key` empty)."""
     depth = 1 if key else 0
     opened = (i for i, t in enumerate(tokens) if t.sign == "{" and t.depth == depth and (not key or t.before == key))
     return next(opened, None)
@@ -177,7 +178,7 @@ def _cut_member(text: str, tokens: Sequence[_Token], name: int, last: int) -> st
 
 
 def _find_object(text: str, key: str) -> _JsonObject | None:
-    """Find the object of a key at the top, or that at the top (`key` empty). Raises ConnectError."""
+    """Find the object of a top-level key, or the root object (`key` empty). Raises ConnectError."""
     tokens, depth = _read_tokens(text), 1 if key else 0
     start = _find_opening(tokens, key)
     if start is None:
@@ -190,7 +191,7 @@ def _find_object(text: str, key: str) -> _JsonObject | None:
 
 
 class _JsonEntry:
-    """Entry in the object of a key, which may be missing, too."""
+    """Entry in the object of a key; the object may be missing."""
 
     def __init__(self, key: str, make: Callable[[str], object]) -> None:
         self._key, self._make = key, make
@@ -198,7 +199,7 @@ class _JsonEntry:
     def pieces(self, command: str) -> tuple[str, ...]:
         """Return the pieces for an object with members, an empty one, and two more without the key.
 
-        They differ in their white space, so that the text before can be told from the text after.
+        They differ in their white space, so that the former text can be reconstructed.
         """
         entry = f'"{NAME}": {json.dumps(self._make(command), ensure_ascii=False)}'
         added = f'\n  "{self._key}": {{{entry}}}'
@@ -215,7 +216,7 @@ class _JsonEntry:
         return text[: place.at] + pieces[not place.is_empty] + text[place.at :]
 
     def remove(self, text: str, command: str) -> str | None:
-        """Return the text without the entry, whatever its white space; None if its value is another one."""
+        """Return the text without the entry, whatever its white space; None if its value differs."""
         tokens = _read_tokens(text)
         opening = _find_opening(tokens, self._key)
         if opening is None:

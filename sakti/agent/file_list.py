@@ -1,6 +1,6 @@
 """List the files of a workspace for completing `@path`, and describe the project to small models.
 
-The list comes from git, else from a walk that obeys .gitignore. The functions that make the texts are pure.
+The list comes from git, else from a walk that obeys .gitignore. The functions that build texts are pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sakti.core import resources
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import format_count, sanitize_text, to_one_line
 
-LINES = 40  # folders that are named
+LINES = 40  # folders named in a description
 ROOT_FILES = 25
 LANGUAGES = 6
 NAME = 60  # characters of a name
@@ -40,7 +40,8 @@ _LANGUAGE = {ending: name for name, *endings in _NAMED for ending in endings}
 def describe_files(paths: Sequence[str]) -> str:
     """Describe a workspace: languages by number of files, files at the root, folders.
 
-    Folders down to two levels with their number of files. `paths` are relative, with `/`. Empty where there are none.
+    Folders are listed down to two levels, with their number of files. `paths` are relative, with `/`. Empty without
+    files.
     """
     files = [PurePosixPath(p) for p in paths if p]
     if not files:
@@ -56,7 +57,7 @@ def describe_files(paths: Sequence[str]) -> str:
 
 
 def _list_largest_folders(files: Iterable[PurePosixPath]) -> list[str]:
-    """Return the folders with most files below them, in the order of a listing."""
+    """Return the folders with the most files below them, in listing order."""
     counts: Counter[tuple[str, ...]] = Counter()
     for file in files:
         counts.update(file.parts[:depth] for depth in (1, 2) if len(file.parts) > depth)
@@ -71,14 +72,14 @@ def _name(name: str) -> str:
 
 
 LIMIT = 50_000
-PATIENCE = 3.0  # seconds that a first message waits for the list of its workspace
-FRESH = 20.0  # seconds that a list is good for
+PATIENCE = 3.0  # seconds that the first message waits for the file list
+FRESH = 20.0  # seconds until a list is read again
 
 
 class FileList:
     """Paths below `root`, relative, with `/`, without secret ones (`own` are sakti's folders).
 
-    Read when first wanted and again when they are old; git is asked where `trusted` says so.
+    Read on first use and again when outdated; git is only asked if the workspace is `trusted`.
     """
 
     def __init__(self, root: Path, own: tuple[Path, ...] = (), *, trusted: Callable[[], bool] = lambda: True) -> None:
@@ -89,9 +90,9 @@ class FileList:
         self._lock = asyncio.Lock()
 
     async def paths(self) -> list[str]:
-        """At most `LIMIT` paths.
+        """Return up to `LIMIT` paths.
 
-        Names with control characters are left out: they could not be typed.
+        Names with control characters are left out, because they cannot be typed.
         """
         async with self._lock:
             if time.monotonic() - self._read_at > FRESH:
@@ -128,7 +129,7 @@ async def _walk(root: Path) -> list[str]:
 FILES = 50  # that are named
 README = 900  # characters of it
 MANIFEST = 700
-READ = 64 * 1024  # bytes of a file that are looked at
+READ = 64 * 1024  # bytes of a file that are read
 _READMES = ("readme.md", "readme.rst", "readme.txt", "readme")
 _MANIFESTS = (
     "pyproject.toml",
@@ -162,7 +163,7 @@ _KEPT = (
 
 
 async def describe_project(root: Path, *, trusted: bool = True) -> str:
-    """Describe the project at `root`, without git if it is not `trusted`; empty after a time limit."""
+    """Describe the project at `root`, without git unless it is `trusted`; empty after a time limit."""
     try:
         async with asyncio.timeout(PATIENCE):
             paths = await FileList(root, trusted=lambda: trusted).paths()
@@ -197,7 +198,7 @@ def choose_file(paths: Iterable[str], names: Sequence[str]) -> str:
 def format_project(paths: Sequence[str], readme: str, readme_text: str, manifest: str, manifest_text: str) -> str:
     """Describe a project with the files `paths` (relative, with `/`); "" without files.
 
-    `readme` and `manifest` are names, their texts as far as they were read.
+    `readme` and `manifest` are file names; their texts may be cut.
     """
     files = sorted((p for p in paths if p), key=lambda p: (p.count("/"), p))
     if not files:
@@ -216,7 +217,7 @@ def format_project(paths: Sequence[str], readme: str, readme_text: str, manifest
 
 
 def _find_entry_points(files: Sequence[str], facts: str) -> list[str]:
-    """Files that are run first: those named by the manifest, else those with a usual name."""
+    """List the entry points: files named by the manifest, else files with a usual name."""
     named = [f for f in files if re.search(rf"(?<![\w/.-])(?:\./)?{re.escape(f)}(?![\w/-])", facts)]
     modules = {m.replace(".", "/") for m in re.findall(r"([\w.]+):\w+", facts)}
     named += [f for f in files if f.rpartition(".")[0].removeprefix("src/") in modules]
@@ -225,7 +226,7 @@ def _find_entry_points(files: Sequence[str], facts: str) -> list[str]:
 
 
 def _strip_markup(readme: str) -> str:
-    """Take badges and raw HTML out of a README."""
+    """Remove badges and raw HTML from a README."""
     lines = (line.rstrip() for line in readme.splitlines() if not _NO_PROSE.match(line))
     return re.sub(r"\n{2,}", "\n", "\n".join(lines)).strip()
 
@@ -233,7 +234,7 @@ def _strip_markup(readme: str) -> str:
 def _list_facts(name: str, content: str) -> str:
     """Return the lines of a manifest that describe the project, its dependencies and how to run it.
 
-    Its beginning where it has no fields that are known.
+    Returns its beginning if it has no known fields.
     """
     try:
         match PurePosixPath(name).suffix:

@@ -1,4 +1,4 @@
-"""Limits of a turn: the room for an answer, time and cost, and a model that goes in circles. Pure."""
+"""Limits of a turn: room for an answer, time, cost, and repetition by the model. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sakti.core.errors import ProviderError, SaktiError
 from sakti.core.types import ModelInfo, ToolCallPart, ToolResultPart, Usage
 
 DEFAULT_OUTPUT = 8_192  # tokens kept free of memory and messages, so that an answer has room
-UNKNOWN_OUTPUT = 32_000  # tokens of an answer where nobody says how many a model may write
-LEAST_OUTPUT = 256  # tokens: an answer with less is no answer
-SPARE, SPARE_SHARE = 64, 0.02  # of the prompt: what a server's own template and tokenizer add to our count
+UNKNOWN_OUTPUT = 32_000  # tokens of an answer if the model's maximum is unknown
+LEAST_OUTPUT = 256  # tokens: with less room, no useful answer is possible
+SPARE, SPARE_SHARE = 64, 0.02  # share of the prompt that a server's template and tokenizer add to our count
 
 
 def measure_room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple[int, int | None]:
     """Return the tokens left for an answer, and for memory and messages.
 
-    None where the model's window is not known. `fixed` are the tokens of system prompt and tools.
+    None if the model's window is unknown. `fixed` are the tokens of system prompt and tools.
     """
     window = model.context_window
     most = model.max_output or (DEFAULT_OUTPUT if window is None else min(UNKNOWN_OUTPUT, max(1, window // 2)))
@@ -34,7 +34,7 @@ def measure_room(model: ModelInfo, settings: AgentSettings, fixed: int) -> tuple
 def limit_output(model: ModelInfo, wanted: int, prompt: int) -> int:
     """Return the tokens that the answer to a prompt of `prompt` tokens may have.
 
-    What is wanted, never more than the window leaves by the model's own way to count.
+    This is the wanted number, limited by the rest of the window in the model's own tokens.
     """
     window = model.context_window
     if window is None:
@@ -47,7 +47,7 @@ def limit_output(model: ModelInfo, wanted: int, prompt: int) -> int:
 def require_fit(model: ModelInfo, tokens: int) -> None:
     """Refuse a request above the model's window before it is sent. Raises `ProviderError`.
 
-    The embedded model shortens what it is sent by itself.
+    The embedded model shortens its requests by itself.
     """
     if model.context_window is not None and tokens > model.context_window and not model.small:
         assumed = f" (assumed: set providers.{model.provider}.context_window)" if model.assumed else ""
@@ -72,7 +72,7 @@ def find_reached_limit(settings: AgentSettings, usage: Usage, seconds: float) ->
 
 
 def time_limit_error(settings: AgentSettings) -> SaktiError:
-    """Describe why a turn ends that was ended in the middle of something."""
+    """Return the error for a turn that reached its time limit in the middle of a step."""
     return _limit_error("max_seconds", f"{settings.max_seconds or 0:g} s")
 
 
@@ -88,7 +88,7 @@ def compute_remaining_seconds(settings: AgentSettings, seconds: float) -> float 
 
 LONGEST = 4  # calls of a pattern
 TOLD_AFTER, STOPPED_AFTER = 3, 5  # times that a pattern was seen
-STOPPED_IN_VAIN = 8  # where its results differ: something may come of it
+STOPPED_IN_VAIN = 8  # if its results differ, since it may make progress
 
 
 class Repetition(Struct):
@@ -117,7 +117,7 @@ class LoopDetector(Struct):
     _results: list[str] = field(default_factory=list[str])
 
     def see(self, calls: Sequence[ToolCallPart], results: Sequence[ToolResultPart]) -> str:
-        """Take in the calls of a step; what the model is to be told about them, if anything."""
+        """Add the calls of a step; return a note about repetition for the model, if needed."""
         answers = {r.call_id: r for r in results}
         for call in calls:
             answer = answers.get(call.id)
@@ -140,15 +140,15 @@ class LoopDetector(Struct):
 
 
 def _make_signature(call: ToolCallPart) -> str:
-    if call.arguments is None:  # each is broken in a way of its own
+    if call.arguments is None:  # each is broken in its own way
         return f"{call.name} unreadable"
     return f"{call.name}:{json.dumps(call.arguments, sort_keys=True)}"
 
 
 def _find_pattern(calls: Sequence[str]) -> tuple[int, int]:
-    """Return (length, how often) of the pattern at the end of `calls`.
+    """Return the length and the number of repetitions of the pattern at the end of `calls`.
 
-    Calls that are all the same are no pattern, except those that cannot be parsed.
+    Identical calls are not a pattern, except those that cannot be parsed.
     """
     best = (0, 0)
     for size in range(1, LONGEST + 1):

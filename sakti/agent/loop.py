@@ -1,8 +1,8 @@
 """Run one turn as an async generator of events.
 
-user message saved → (input processors → request → streamed answer → saved → tool calls → results saved) until the
-model answers without calling a tool. Everything is durable before the next thing happens. Cancelling the task, after
-`Turn.interrupt()`, ends the turn cleanly: what was streamed is kept and every call gets a result.
+user message saved → (input processors → request → streamed answer → saved → tool calls → results saved) until the model
+answers without calling a tool. Each step is durable before the next one starts. Cancelling the task, after
+`Turn.interrupt()`, ends the turn cleanly: streamed text is kept and every call gets a result.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from sakti.store.threads import threads as thread_store
 
 __all__ = ["Turn", "order_processors", "run_turn"]
 
-MEMORY = "memory"  # the kind of processor that is told of a turn when its message is stored
-CUT_AT_MOST = 3  # answers in a row that are cut until a turn ends
-CUT_CALL_KEPT = 1_000  # characters of a call that was cut: it is not worth its tokens
+MEMORY = "memory"  # the kind of processor that is notified of a turn when its message is stored
+CUT_AT_MOST = 3  # consecutive cut answers after which a turn ends
+CUT_CALL_KEPT = 1_000  # characters of a cut call that are kept: more would waste tokens
 CUT_CALL = (
     "This call was cut at {tokens:,} tokens, before its end; none of it was run. Write in parts: create the "
     "file with its first part, then add the rest part by part, each well below {tokens:,} tokens."
@@ -60,9 +60,9 @@ CUT_CALL = (
 def order_processors(
     engine_processor: Processor, limiter: Processor, own: Sequence[Processor]
 ) -> tuple[tuple[Processor, ...], tuple[Processor, ...], bool]:
-    """Order processors on the way in and on the way out; tell whether messages must wait for a guard.
+    """Order processors for input and output; return also whether messages must wait for a guard.
 
-    One of the user's own replaces the automatic one of its kind.
+    A custom processor replaces the automatic one of its kind.
     """
     kinds = {p.kind for p in own if p.kind}
     memory = () if engine_processor.kind in kinds else (engine_processor,)
@@ -74,7 +74,8 @@ def order_processors(
 async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
     """Run one turn from the user's `parts` to the final answer.
 
-    Returns its end, for the caller to emit. Without parts the conversation is sent as it is: a retry after a failure.
+    Returns its end event, for the caller to emit. Without parts the conversation is sent unchanged, as a retry after a
+    failure.
     """
     status: TurnStatus = "answered"
     error: SaktiError | None = None
@@ -107,7 +108,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
         status, error = "error", e
         try:
             await _save_unfinished(turn, marker="error")
-        except SaktiError:  # where the store itself failed, the first error is the one to tell
+        except SaktiError:  # if the store itself failed, the first error is the one to report
             error = SaktiError(f"{e.message} The partial answer is not saved.", title=e.title, code=e.code)
     await _store_end(turn, status, error)
     end = TurnFinished(
@@ -119,7 +120,7 @@ async def run_turn(turn: Turn, parts: tuple[Part, ...]) -> TurnFinished:
 
 
 async def _store_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> None:
-    """Store an end without an answer; what cannot be stored is emitted all the same."""
+    """Store an end without an answer; if that fails, it is still emitted."""
     if status in ("interrupted", "error"):
         with contextlib.suppress(SaktiError):
             await turn_store.confirm(turn)
@@ -150,7 +151,7 @@ async def _announce(turn: Turn, user: Message) -> None:
 
 
 async def _store_user(turn: Turn, parts: tuple[Part, ...]) -> Message:
-    """Store the user's message as the processors leave it; memory hears of the turn once that is done."""
+    """Store the processed message of the user, then notify memory of the turn."""
     turn.refused = turn_store.make_message(turn, "user", parts)
     start = _make_turn_input(turn, turn.refused)
     for processor in turn.before:
@@ -220,14 +221,14 @@ def _stop_for_hook(turn: Turn) -> None:
 
 
 def _require_end(turn: Turn) -> None:
-    """Raise `Stop` for a final answer that may be cut without a sign of it."""
+    """Raise `Stop` for a final answer that may be silently incomplete."""
     if turn.steps[-1].stop_reason == "unknown":
         text = 'The answer may be incomplete. Say "continue" to go on, or choose another model with /model.'
         raise Stop("length", SaktiError(text, title="Unknown end of the answer", code="unknown_stop"))
 
 
 async def _is_held(turn: Turn, times: int) -> bool:
-    """Return whether the turn goes on with a message that a hook sends; it was held `times` times before."""
+    """Return whether a hook continues the turn with a message, after doing so `times` times already."""
     parts, metadata = await turn.may_end(turn.text(), times)
     if not parts or turn.step >= turn.settings.max_steps:
         return False
@@ -239,7 +240,7 @@ async def _is_held(turn: Turn, times: int) -> bool:
 def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: bool) -> None:
     """Raise `Stop` if the turn must end here.
 
-    `last`: it was the last step; `goes_on`: there would be a next.
+    `last`: it was the last allowed step; `goes_on`: another step would follow.
     """
     record = turn.steps[-1]
     answered = record.message.tool_calls or record.message.text.strip()
@@ -256,7 +257,7 @@ def _stop_if_due(turn: Turn, repetition: Repetition, last: bool, *, goes_on: boo
 
 
 def _stop_if_repeating(turn: Turn, repetition: Repetition) -> None:
-    """Raise `Stop` if the model repeats a call, or a circle of calls."""
+    """Raise `Stop` if the model repeats a call, or a cycle of calls."""
     times, what = repetition.count, "call was"
     if turn.loop_detector.stopped:
         times, period = turn.loop_detector.times, turn.loop_detector.period
@@ -267,7 +268,7 @@ def _stop_if_repeating(turn: Turn, repetition: Repetition) -> None:
 
 
 async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repetition) -> None:
-    """Run the complete calls, tell of a broken one that it was cut, and save the results."""
+    """Run the complete calls, report a broken one as cut, and save the results."""
     record = turn.steps[-1]
     broken = _find_cut_call(turn, record.message)
     complete = [turn_store.restore_call(turn, c) for c in calls if c is not broken]
@@ -285,7 +286,7 @@ async def _run_calls(turn: Turn, calls: Sequence[ToolCallPart], repetition: Repe
 
 
 def _find_cut_call(turn: Turn, said: Message) -> ToolCallPart | None:
-    """Return the call in whose arguments an answer was cut."""
+    """Return the call whose arguments were cut."""
     written = [p for p in said.parts if not isinstance(p, MarkerPart)]
     last = written[-1] if turn.cut_at_tokens and written else None
     return last if isinstance(last, ToolCallPart) and not last.arguments else None
@@ -311,7 +312,7 @@ async def _take_queued(turn: Turn) -> None:
 
 
 async def _run_step(turn: Turn, last: bool) -> None:
-    """Run one step: a model's answer, repeated while a step hook asks for it (with the reason told)."""
+    """Run one step: a model's answer, repeated with the reason while a step hook asks for it."""
     retry_count, reason = 0, ""
     while True:
         try:

@@ -122,7 +122,7 @@ def _read(db: Any, arguments: Json, resource: str | None) -> str:
 
 
 def _format_body(message: Message, asked_for: Message, room: int) -> str:
-    """Return the text of a message: half of the answer for the one that was asked for."""
+    """Return the text of a message; the requested one gets half of the answer's length."""
     text = join_plain_text(message.parts).strip() or "(no text)"
     most = LARGEST // 2 if message.id == asked_for.id else room
     return text if len(text) <= most else f"{text[:most]} …"

@@ -1,7 +1,7 @@
 """Serve memory to other agents by the Model Context Protocol over standard input and output.
 
 Only the standard library is imported until the first question: clients give up after a second. Both versions of the
-protocol are spoken, that with a handshake (up to 2025-11-25) and that without one (2026-07-28).
+protocol are supported: with a handshake (up to 2025-11-25) and without one (2026-07-28).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class MemoryServer:
     # --- messages -------------------------------------------------------------------------------------------
 
     def _read_line(self) -> bytes | None:
-        """Return the next line, None at the end; calls do not wait for roots any longer than `ROOTS_S`."""
+        """Return the next line, None at the end; calls wait for roots no longer than `ROOTS_S`."""
         while b"\n" not in self._buffer:
             if self._awaits_roots and not select.select([self._source], [], [], ROOTS_S)[0]:
                 self._stop_waiting()

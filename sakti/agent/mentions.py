@@ -1,4 +1,4 @@
-"""Send files that a prompt names as `@path` with the message, as they are then; images as images."""
+"""Attach the current content of files that a prompt names as `@path`; images as images."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def with_files(
 ) -> tuple[Part, ...]:
     """Return the prompt, and the text files and images that it mentions.
 
-    What is missing, too large a text, binary or secret stays a word of the prompt; `own` are sakti's own folders,
-    `blind` names a model that takes no images; of a damaged image only the damage is sent. A text that is not the
-    user's reaches what lies outside of the workspace only by the words that they `typed`.
+    Names of missing, binary and secret files, and of too large texts, remain plain words. `own` are sakti's own
+    folders, `blind` names a model that takes no images. For a damaged image, only a note is sent. A text that the user
+    did not write may name files outside of the workspace only with words that the user `typed`.
 
-    Raises `SaktiError` for an image that cannot be sent, before anything is.
+    Raises `SaktiError` for an image that cannot be sent, before anything is sent.
     """
     place = WorkspaceView(workspace, workspace, own)
     parts: list[Part] = [TextPart(text)]
@@ -59,7 +59,7 @@ def _is_file(path: Path) -> bool:
 
 
 def detect_image(path: Path) -> tuple[str, int, int] | None:
-    """Media type, width and height where the file holds an image that models take, whatever it is called."""
+    """Return media type, width and height of an image in a format for models, whatever its file name."""
     try:
         with path.open("rb") as file:
             return content.read_image_header(file.read(content.HEAD))
@@ -99,8 +99,8 @@ def _attach_image(path: Path, name: str, found: tuple[str, int, int], blind: str
 def find_pasted_images(text: str) -> list[Path]:
     """Return the images named by a pasted text that names nothing else.
 
-    That is what a terminal writes when files are dropped on it, or a file manager copies. Paths may be quoted, have
-    escaped blanks, be file:// URLs; one or several.
+    Terminals paste such texts when files are dropped, file managers when they are copied. There may be several paths,
+    quoted, with escaped blanks, or as file:// URLs.
     """
     text = text.strip()
     if not text or len(text) > LONGEST_PATHS:
@@ -136,5 +136,5 @@ def _find_file(name: str) -> Path | None:
 
 
 def format_mention(path: Path) -> str:
-    """Write a path as `@path`, as it is read back, blanks escaped."""
+    """Format a path as `@path`, with escaped blanks."""
     return "@" + str(path).replace(" ", "\\ ")

@@ -75,7 +75,7 @@ def offer(earlier: Holdings, *, chat: bool = False) -> str:
 
 
 def describe(holdings: Holdings) -> str:
-    """Return what a workspace has, for people."""
+    """Describe the contents of a workspace for display."""
     parts = [format_count(holdings.threads, "thread")] if holdings.threads else []
     parts += [format_count(holdings.tasks, "task")] if holdings.tasks else []
     parts += ["page"] if holdings.page else []

@@ -69,8 +69,8 @@ with lazy_imports:
 class OpenThread:
     """The thread that a window, or a script, works in.
 
-    `is_new`: not stored yet. `last_index`: the index of the newest message that memory here knows. `hooks` are None
-    if there are none.
+    `is_new`: not stored yet. `last_index`: the index of the newest message loaded into memory here. `hooks` are None if
+    there are none.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -174,7 +174,7 @@ class OpenThread:
         return recorder if isinstance(recorder, recording.TurnRecorder) else None
 
     def emit(self, event: Event) -> None:
-        """Note what an event says of this thread, and pass it, with the thread's id, to the listeners."""
+        """Record an event of this thread, and pass it, with the thread's id, to the listeners."""
         self.running.estimate.on_event(event)
         self.prefix.on_event(event)
         if isinstance(event, MemoryStatus):
@@ -207,7 +207,7 @@ class OpenThread:
         )
 
     async def open_stored(self, thread_id: str) -> None:
-        """Go on with a stored thread. Raises `StoreError` if it does not exist."""
+        """Continue a stored thread. Raises `StoreError` if it does not exist."""
         thread = await self.workspace.store.read(stored_threads.get, thread_id)
         if thread is None:
             raise StoreError("This thread was removed for good.", code="gone")
@@ -227,12 +227,12 @@ class OpenThread:
             await self._load(thread)
 
     async def open_again(self) -> None:
-        """Open the same thread again, with the model and the settings of now."""
+        """Open the same thread again, with the current model and settings."""
         if self.thread is not None:
             await self.switch_to(self.thread)
 
     async def set_mode(self, mode: str) -> None:
-        """Change the agent mode: its words, its tools, what the Observer looks for, its thresholds."""
+        """Change the agent mode: instructions, tools, the Observer's focus, thresholds."""
         memory_modes.read_numbers(mode)  # raises if its file is broken
         self._mode = mode
         if self.thread is not None:
@@ -240,7 +240,7 @@ class OpenThread:
             await self.switch_to(replace(self.thread, mode=mode))
 
     async def _load(self, thread: Thread) -> None:
-        """Load the thread's memory as the database has it now."""
+        """Load the thread's memory from the database."""
         ws = self.workspace
         if self._engine is not None:
             await self._engine.close()
@@ -264,7 +264,7 @@ class OpenThread:
         self.usage = await ws.store.read(runs.load_total_usage, thread.id, "actor")
         await self.prefix.load()
         await engine.open(thread)
-        self.last_index = newest[-1].index if newest else -1  # not before: what failed to load is loaded again
+        self.last_index = newest[-1].index if newest else -1  # not earlier: a failed load is repeated
         await self._limit_memory()
         self.status = engine.status()
         self.emit(ThreadChanged(thread))
@@ -288,7 +288,7 @@ class OpenThread:
         )
 
     async def catch_up(self) -> None:
-        """Load what another window wrote into this thread since its last turn here, and say so."""
+        """Load messages that another window added to this thread since its last turn here; show a notice."""
         ws = self.workspace
         async with self._loading:
             thread = self.thread
@@ -303,7 +303,7 @@ class OpenThread:
             self.emit(Notice("information", "Another window", text))
 
     async def follow(self) -> bool:
-        """Load what another window changed, unless a turn or memory's work runs here; return whether it did."""
+        """Load changes by another window, unless a turn or memory job runs here; return whether it did."""
         async with self._loading:
             if (thread := self.thread) is None or self.status is None or self.busy or self.engine.tasks():
                 return False
@@ -334,7 +334,7 @@ class OpenThread:
     # --- the stored row ---------------------------------------------------------------------------------------
 
     async def store(self, first_text: str = "") -> None:
-        """Store a new thread; its title is made of its first message until the Observer names it.
+        """Store a new thread, titled by its first message until the Observer names it.
 
         A thread that a guardrail left without a title gets one, too.
         """
@@ -343,7 +343,7 @@ class OpenThread:
         await self._refresh_skills()
         if not self.is_new:
             if ws.options.use_project_instructions:
-                _ = self.toolbox  # it knows what its results showed
+                _ = self.toolbox  # it knows the content of its results
             await self._refresh_instructions()
             await self.name(first_text)
             return
@@ -363,25 +363,25 @@ class OpenThread:
         self.emit(ThreadChanged(await ws.store.write(stored_threads.create, thread)))
 
     async def _refresh_skills(self) -> None:
-        """Read the skills again; the prompt of a thread that goes on stays, and a fact tells the changes."""
+        """Read the skills again; a continued thread keeps its prompt, and a fact reports changes."""
         await self.workspace.files.reload_skills()
         before = prompt.get_initial_skills(self.thread)
         self.news.skills = skill_catalog.describe_changes(before, self._list_skills()) if before else ""
 
     def _list_skills(self) -> str:
-        """Return the list of skills for a thread that begins now."""
+        """Return the list of skills for a new thread."""
         ws, info = self.workspace, self.workspace.models.info
         return skill_catalog.block(ws.files.library, ws.counter, info.context_window if info is not None else None)
 
     async def _refresh_instructions(self) -> None:
-        """Read the instructions again; the prompt of a thread that goes on stays, and facts tell the changes."""
+        """Read the instructions again; a continued thread keeps its prompt, and facts report changes."""
         current = await self.workspace.files.find_instructions()
         self.news.instructions = instructions.describe_changes(instructions.find_initial(self.thread), current.sources)
         if self._nearby is not None:
             await self._nearby.refresh()
 
     async def name(self, text: str) -> None:
-        """Give a stored thread a title made of `text` if it has none, or only a greeting or a command."""
+        """Title a stored thread by `text` if it has no title, or only a greeting or command."""
         ws, thread, title = self.workspace, self.thread, titles.make_first_title(secrets.mask_secrets(text))
         if thread is None or thread.title_pinned or not title:
             return
@@ -411,14 +411,14 @@ class OpenThread:
     # --- plans ------------------------------------------------------------------------------------------------
 
     def task_actor(self) -> service.Actor:
-        """Return the agent of this thread as the one who changes tasks."""
+        """Return this thread's agent as the author of task changes."""
         ws = self.workspace
         return service.Actor(ws.board_id, self.id, ws.clock.now(), self.id, owner=ws.owner or None)
 
     async def approve_plan(self, plan: ProposedPlan, message_id: str, mode: SessionMode, *, fresh: bool) -> None:
         """Create the tasks of a plan and store it in one transaction, then change the approval mode.
 
-        `fresh`: a new thread, which begins after this turn, carries it out.
+        `fresh`: a new thread carries it out after this turn.
         """
         ws = self.workspace
         mode = "edits" if mode == "auto" and ws.refused_auto() else mode
@@ -454,7 +454,7 @@ class OpenThread:
         return []
 
     def facts(self) -> dict[str, str]:
-        """Return what changes from step to step, by name: the hour, the folder, git, news."""
+        """Return the facts that change from step to step, by name: the hour, the folder, git, news."""
         ws, tools = self.workspace, self.toolbox.state
         messages = self._engine.state.window.messages if self._engine is not None else ()
         near = self._nearby.texts() if self._nearby is not None else {}
@@ -470,7 +470,7 @@ class OpenThread:
         }
 
     async def learn(self) -> ModelInfo:
-        """Return the actor with all that is known of it; memory goes by its window from then on."""
+        """Return the actor with all known facts; memory uses its window from then on."""
         ws = self.workspace
         models, before = ws.models, ws.models.info
         info = await models.learn()
@@ -541,7 +541,7 @@ class OpenThread:
             toolbox.offer_search(always, lambda: ws.config.tool_search.top_k, ws.servers.note_instructions)
 
     def _make_toolbox(self) -> Toolbox:
-        """Make the tools; their schemas are ready and counted."""
+        """Create the tools, with their schemas prepared and counted."""
         ws, approval, state = self.workspace, self.workspace.config.approval, self._make_tool_state()
         tools = catalog.make_all_tools(
             ws.store,

@@ -20,18 +20,18 @@ from sakti.core.config import Config
 class Options(Struct, frozen=True):
     """Settings and choices of a session.
 
-    `resume` is a thread's id or part of its title, `fork` the same of a thread to copy; `continue_last` opens the
-    newest one; `thread_id` names a thread that is made if it does not exist. Threads, tasks and rules belong to
-    `resource_id`, by default the workspace's path. `interactive`: somebody is there to approve. `closed` are paths that
-    no tool may touch, besides sakti's own; `added` are resolved folders that tools and commands treat as parts of the
-    workspace. `full` is the mode that asks nothing, for containers. `own_commands` names the commands of the chat,
-    which no file may take.
+    `resume` is a thread's id or part of its title, `fork` that of a thread to copy; `continue_last` opens the newest
+    one; `thread_id` names a thread that is created if missing. Threads, tasks and rules belong to `resource_id`, by
+    default the workspace's path. `interactive`: a user is present to approve calls. `closed` are paths that no tool may
+    touch, besides sakti's own; `added` are resolved folders that tools and commands treat as parts of the workspace.
+    `full` is the mode that asks nothing, for containers. `own_commands` are the chat's commands, whose names files must
+    not use.
 
-    Of the project: `trust_pending`: the settings are the user's only, since the user was not asked yet whether the
-    project's may have an effect; `overrides` are loaded again then. `trusted`: nothing of the workspace is held back,
-    and git is asked about it. `project_notice` is one line on what the project's settings changed. `files` are the
-    project's files that have an effect, as they were reviewed; `reviewed` names all that were reviewed, trusted or not.
-    `known_texts` names the files that were there then: a text that appears later is not read; None: each is.
+    For the project: `trust_pending`: only the user's settings apply until the user decides on the project's;
+    `overrides` are then loaded again. `trusted`: all files of the workspace have an effect, and git may run there.
+    `project_notice` is one line on changes by the project's settings. `files` are the project's reviewed files that
+    have an effect; `reviewed` names all reviewed files, trusted or not. `known_texts` names the files present at the
+    review: later texts are not read; None: all are.
     """
 
     workspace: Path
@@ -64,8 +64,8 @@ class Options(Struct, frozen=True):
     ) -> Options:
         """Make options with the user's settings, those of a trusted project, environment and `overrides`.
 
-        `overrides` ("name=value") are on top; the workspace is the current folder's by default. `trusted`: the project
-        is trusted this time, without being asked about. Raises `ConfigError`.
+        `overrides` ("name=value") are on top; the workspace is the current folder's by default. `trusted`: trust the
+        project this time, without asking. Raises `ConfigError`.
         """
         bare = cls.load_without_project(workspace, overrides=overrides, **given)
         review = trust.review(bare.workspace)

@@ -14,8 +14,8 @@ from sakti.agent.judge import repositories
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import build_safe_environment, find_program
 
-# Our own look at a repository must not run what its configuration names, nor take its locks. Bare repositories are what
-# any folder with a file HEAD can pass for.
+# Our own look at a repository must not run what its configuration names, nor take its locks. Bare repositories are
+# excluded, because any folder with a file HEAD can look like one.
 _GIT = (
     "--no-pager",
     "--no-optional-locks",
@@ -32,7 +32,7 @@ _GIT = (
         for word in ("-c", setting)
     ),
 )
-# What each question needs besides: no programs that compare or convert, no look into repositories below.
+# Additional options of each query: no diff or conversion programs, no nested repositories.
 _OPTIONS = {
     "status": ("--ignore-submodules=all",),
     "diff": ("--ignore-submodules=all", "--no-ext-diff", "--no-textconv"),
@@ -52,7 +52,7 @@ class GitState(Struct, frozen=True):
 def find_root(start: Path) -> Path:
     """Return the closest folder with `.git` or `.sakti` from `start` upwards, else `start`.
 
-    The home folder and the root are never taken for a workspace that something below them belongs to.
+    The home folder and the file system's root never count as the workspace of a folder below them.
     """
     start = start.resolve()
     home = Path.home().resolve()
@@ -69,8 +69,8 @@ async def run_git(
 ) -> str | None:
     """Return what git prints, without running anything that the repository's configuration names.
 
-    No filter, no driver for differences, no hook, nothing that fetches. None outside a repository, where git is
-    missing, fails, or takes longer than `timeout` seconds.
+    That excludes filters, diff drivers, hooks and fetching. None outside a repository, or if git is missing, fails, or
+    takes longer than `timeout` seconds.
     """
     if not any((p / ".git").exists() for p in (root, *root.parents)):
         return None
@@ -88,7 +88,7 @@ async def run_git(
 def _build_filter_options(names: str) -> tuple[str, ...] | None:
     """Return the options that switch off every filter among the names of a configuration.
 
-    The user's own as well: they take settings from the repository. None where one cannot be named on a command line.
+    This includes the user's, which take settings from the repository. None if one cannot be named on a command line.
     """
     filters = {match[1] for name in names.split("\0") if (match := _FILTER.fullmatch(name))}
     if not all(name.isascii() and "=" not in name for name in filters):
@@ -124,7 +124,7 @@ async def _ask(command: Sequence[str], root: Path, timeout: float) -> str | None
 def _build_git_environment(env: Mapping[str, str], root: Path) -> dict[str, str]:
     """Return the environment of our git, with no git variables except for ours.
 
-    They forbid fetching what a partial clone has not got, by any protocol.
+    They forbid fetching missing objects of a partial clone, by any protocol.
     """
     variables = {k: v for k, v in build_safe_environment(env, root).items() if not k.startswith("GIT_")}
     return {**variables, "GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
@@ -142,7 +142,7 @@ async def read_git_state(root: Path) -> GitState | None:
 
 
 def find_local_timezone() -> str:
-    """Return the zone's IANA name where the system tells it ("Europe/Berlin"), else UTC."""
+    """Return the system's IANA time zone ("Europe/Berlin") if known, else UTC."""
     named = os.environ.get("TZ", "").lstrip(":")
     if named and "/" in named:
         return named

@@ -102,8 +102,8 @@ def write(
 ) -> LoadedConfig:
     """Write the setting into `path`, one of the two files, if the next start accepts it.
 
-    Returns what that start would read. The file is replaced whole; it is left alone, and `ConfigError` says why,
-    where it cannot be read, or where the value contradicts another or would not be used.
+    Returns what that start would read. The file is replaced as a whole. It stays unchanged, and `ConfigError` says why,
+    if it cannot be read, or if the value contradicts another or would not be used.
     """
     review = trust.review_settings(project_file)
     if not review.holds and path == project_file:

@@ -1,4 +1,4 @@
-"""Name threads until a model does, tell equal names apart, explain names that fit none. Pure."""
+"""Title threads until a model does, number equal titles, explain names without a match. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sakti.core.types import Thread
 SHOWN = 3  # threads of one name in a sentence
 LENGTH = 60  # characters of a title
 FEW = 4  # words below which a first line says too little
-HEADLESS = "headless"  # key of a thread's metadata: nobody sat before it, as in `sakti run`
+HEADLESS = "headless"  # key of a thread's metadata: it ran without a user, as in `sakti run`
 _FENCE = lazy_pattern(r"```.*?(?:```|\Z)", re.DOTALL)
 _LEAD = lazy_pattern(r"^(?:[#>*\-\s]+|\d+[.)]\s+)")
 _QUOTES = " \t\"'`*_“”„«»"
@@ -42,8 +42,8 @@ def is_uninformative(title: str) -> bool:
 def make_first_title(text: str) -> str:
     """Make a title from the first message.
 
-    Its first line without markup and courtesies, with the lines after it where it is no more than a word or two; code
-    stands last.
+    This is its first line without markup and courtesies, with the following lines if it has only a word or two; code
+    comes last.
     """
     plain = _FENCE.sub("\n", text)
     lines = [line for raw in (plain if plain.strip() else text).split("\n") if (line := _LEAD.sub("", raw).strip())]

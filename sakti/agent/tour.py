@@ -1,6 +1,6 @@
 """Play a tour of two minutes: a real session with real tools and memory, in a separate folder.
 
-Only the answers are played from a script, and say so; so are the observations, written as a good Observer would.
+Only the answers and observations come from a script; the answers say so.
 """
 
 from __future__ import annotations

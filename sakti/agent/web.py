@@ -41,7 +41,7 @@ from sakti.store.threads import messages as stored_messages
 
 LIMITS = HttpLimits(20.0, 2_000_000)
 LONGEST_SNIPPET = 500
-MOST_USD = 1.0  # a higher price of one search is not believed
+MOST_USD = 1.0  # a higher price of one search is ignored
 # Of a search at the services' public price lists, November 2026; Exa's answers name their price.
 _USD_PER_SEARCH = {"brave": 0.005, "tavily": 0.008, "exa": 0.005}
 _MARKUP = re.compile(r"<[^<>]*>")

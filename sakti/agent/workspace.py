@@ -158,7 +158,7 @@ class WorkspaceFiles:
         return {f.name: f.sha256 for f in self._options.files}
 
     async def look_at_git(self) -> None:
-        """Read branch and changes; git is not asked in a workspace that is not trusted."""
+        """Read branch and changes; git does not run in an untrusted workspace."""
         self.git = await read_git_state(self.root) if self._options.trusted else None
 
     async def load_summary(self) -> None:
@@ -170,7 +170,8 @@ class WorkspaceFiles:
 class Workspace:
     """A folder to work in, with what all its open threads share.
 
-    `owner` is the name of this process in leases and claims. `level` is what encloses commands; None: not tried yet.
+    `owner` is the name of this process in leases and claims. `level` tells how commands are enclosed; None: not tested
+    yet.
     """
 
     def __init__(
@@ -199,11 +200,11 @@ class Workspace:
         self.files = WorkspaceFiles(options, self.emit)
 
     def settle_trust(self, review: trust.TrustReview, *, use: bool) -> None:
-        """Go on with or without the project's settings, as `use` says; before `open`. Raises `ConfigError`."""
+        """Apply the project's settings or not, as `use` says; call it before `open`. Raises `ConfigError`."""
         self._use_options(self.options.with_project(review, use=use))
 
     def note_reviewed_files(self, names: Iterable[str]) -> None:
-        """Ask no more about files whose names the user has seen."""
+        """Stop asking about files whose names the user has seen."""
         self.options = replace(self.options, reviewed=self.options.reviewed.union(names))
 
     def trust_texts(self, names: Iterable[str]) -> None:
@@ -265,7 +266,7 @@ class Workspace:
 
     @property
     def saved(self) -> bool:
-        """Return whether anything is kept."""
+        """Return whether anything is stored."""
         return not self.options.config.memory.read_only
 
     @property
@@ -286,7 +287,7 @@ class Workspace:
 
     @property
     def not_saved(self) -> str:
-        """Return why nothing that happens here is kept; empty if it is."""
+        """Return why nothing is saved here; empty if it is."""
         return (self._store.not_saved or "") if self._store is not None else ""
 
     # --- events -----------------------------------------------------------------------------------------------
@@ -500,7 +501,7 @@ class Workspace:
         return (*folders, *database, *self.options.closed)
 
     def try_sandbox(self) -> Level:
-        """Try what encloses commands here, once; takes some 60 ms after the machine was started, else none."""
+        """Test the sandbox, once; takes some 60 ms after a restart of the machine, else no time."""
         if self.level is None:
             self.level = self.sandbox.level
         return self.level

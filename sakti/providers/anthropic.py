@@ -1,7 +1,7 @@
 """Call Anthropic's Messages API and compatible gateways.
 
-There are up to four cache breakpoints: stable edges of the system prompt (the first covers the tools), the last block
-of what is stored, and one every fifteen blocks before it, because a lookup goes back twenty blocks only.
+There are up to four cache breakpoints: stable edges of the system prompt (the first covers the tools), the last stored
+block, and one every fifteen blocks before it, because a lookup goes back only twenty blocks.
 """
 
 from __future__ import annotations
@@ -163,8 +163,8 @@ def compute_max_tokens(model: str, provider: str = "anthropic") -> int:
 def _build_thinking_parameters(request: Request, family: Family, output: int) -> Json:
     """Return the thinking parameters.
 
-    Newer models take an effort; older ones a budget, which the API counts into `max_tokens`: half of that is left for
-    the answer.
+    Newer models take an effort, older ones a token budget. The API counts the budget towards `max_tokens`, so half of
+    that is left for the answer.
     """
     effort = request.effort or (facts.convert_to_effort(request.thinking_tokens) if request.thinking_tokens else "off")
     kind = family.thinking if family is not facts.UNKNOWN else "budget" if request.thinking_tokens else ""
@@ -179,7 +179,7 @@ def _build_thinking_parameters(request: Request, family: Family, output: int) ->
     return {"thinking": {"type": "enabled", "budget_tokens": tokens}} if tokens else {}
 
 
-# Blocks of tools that the server runs: they go back as they came.
+# Blocks of tools that the server runs are sent back unchanged.
 _SERVER_BLOCKS = ("_tool_use", "_tool_result")
 # Fields of a delta by its type.
 _DELTAS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
@@ -209,7 +209,7 @@ class AnthropicStreamParser(StreamParser):
             case "error":
                 raise from_event(event, self._context)
             case _:
-                return []  # `ping`, `content_block_stop` and what newer servers send carry nothing to show
+                return []  # `ping`, `content_block_stop` and unknown events carry nothing to show
         return []
 
     def _open_block(self, event: Json) -> list[StreamEvent]:

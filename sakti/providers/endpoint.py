@@ -1,4 +1,4 @@
-"""Describe how a provider is reached, and make the SDK client that carries its requests."""
+"""Describe how a provider is reached, and create the SDK client that sends its requests."""
 
 from __future__ import annotations
 
@@ -81,11 +81,11 @@ def split_base_url(url: str) -> tuple[str, dict[str, str], Api | None]:
     """Split what users copy from a server's documentation into base URL, query and API.
 
     A full endpoint (`…/v1/chat/completions?api-version=1`) names the API with its path; the API is None otherwise.
-    Raises ConfigError for what is no address.
+    Raises ConfigError if the text is not an address.
     """
     try:
         parts = urlsplit(url.strip())
-    except ValueError:  # a bracket without its other half
+    except ValueError:  # an unmatched bracket
         raise ConfigError(f"{url!r} is not an address: write it as https://HOST/v1.") from None
     address = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
@@ -198,13 +198,13 @@ def find_bedrock_region(env: Mapping[str, str]) -> str | None:
 async def run_key_command(command: str, provider: str) -> str:
     """Return the key that a user's command prints. Raises ProviderError (authentication).
 
-    What the command prints is never shown, as errors may quote keys. Its children may go on running.
+    Its output is never shown, because errors may quote keys. Its children may keep running.
     """
     reading, writing = os.pipe()
     output = b""
     try:
         status = await _run(command, writing, provider)
-        os.set_blocking(reading, False)  # a child may still hold the other end
+        os.set_blocking(reading, False)  # a child may still hold the other end of the pipe
         with contextlib.suppress(BlockingIOError):
             output = os.read(reading, LONGEST_KEY)
     finally:
@@ -267,7 +267,7 @@ def create_client(endpoint: Endpoint, key: str, on_response: OnResponse) -> SdkC
 
 
 def _make_cloud_url(endpoint: Endpoint, env: Mapping[str, str]) -> str:
-    """Return the address that the SDK would make up, which is needed before to choose the proxy."""
+    """Return the address that the SDK would construct; it is needed earlier, to choose the proxy."""
     match endpoint.client:
         case "bedrock":
             return f"https://bedrock-runtime.{find_bedrock_region(env)}.amazonaws.com"
@@ -283,7 +283,7 @@ def _make_cloud_url(endpoint: Endpoint, env: Mapping[str, str]) -> str:
 
 @contextlib.contextmanager
 def _pause_collections() -> Generator[None]:
-    """Pause garbage collection during an import, which spends a fifth of its CPU on it in vain."""
+    """Pause garbage collection during an import, because it wastes a fifth of the CPU time."""
     gc.disable()
     try:
         yield
@@ -302,7 +302,7 @@ def _create_openai_client(endpoint: Endpoint, key: str, on_response: OnResponse)
         options |= {address: endpoint.base_url, "api_version": endpoint.api_version, "azure_ad_token_provider": entra}
         return openai.AsyncAzureOpenAI(api_key=key or None, **options)
     client = openai.AsyncOpenAI(api_key=key or "none", base_url=endpoint.base_url, **options)
-    if endpoint.name != "openai":  # OPENAI_ORG_ID and OPENAI_PROJECT_ID are not another provider's business
+    if endpoint.name != "openai":  # OPENAI_ORG_ID and OPENAI_PROJECT_ID must not be sent to other providers
         client.organization = client.project = None
     return client
 
@@ -354,7 +354,7 @@ def check_base_url(name: str, url: str) -> None:
     parts = urlsplit(url)
     try:
         is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:  # the port is no number, or too large a one
+    except ValueError:  # the port is not a number, or too large
         is_address = False
     if not is_address:
         raise ConfigError(f"providers.{name}.base_url = {url!r} must be an address such as https://HOST:PORT/v1.")

@@ -22,7 +22,7 @@ from sakti.providers.server_words import get_text_pattern
 
 SHORTEST_SECRET = 8  # characters: a shorter key ("x", "test") is part of ordinary words
 LONGEST_TEXT = 300  # characters of a server's text in a message
-LONGEST_READ = 20_000  # characters of a server's text that decide
+LONGEST_READ = 20_000  # characters of a server's text that are classified
 
 _RETRYABLE = frozenset(
     {
@@ -55,7 +55,7 @@ _MAY_OVERFLOW = (400, 404, 413, 422, 500)  # statuses with which servers report 
 
 
 class ErrorContext(Struct, frozen=True):
-    """Called server, for error messages; `secrets` are removed from them."""
+    """The called server, as error messages name it; `secrets` are removed from them."""
 
     provider: str
     base_url: str = ""
@@ -83,7 +83,7 @@ class ServerReport(Struct, frozen=True):
 def from_success(body: Any, context: ErrorContext) -> ProviderError:
     """Build the error for an error object in an answer with status 200.
 
-    Its content decides; without a hint that waiting helps it is final.
+    Its content decides; the error is final unless it says that waiting helps.
     """
     error, report = from_event(body, context), read_report(body)
     if error.code == "server" and not re.search(r"overload|rate|timeout|unavailable|5\d\d", report.kind, re.I):
@@ -107,7 +107,7 @@ def from_status(status: int, body: Any, headers: Mapping[str, str], context: Err
 
 
 def from_event(body: Any, context: ErrorContext) -> ProviderError:
-    """Build the error for an error event inside a stream that had begun well."""
+    """Build the error for an error event in a stream that started successfully."""
     report = read_report(body)
     status = next((s for word, s in server_words.read().statuses.items() if word in report.kind.lower()), None)
     if status is None:
@@ -133,7 +133,7 @@ def _build(
 def classify_refusal(status: int, report: ServerReport) -> str:
     """Return the code of the error that a server reports with `status`."""
     if _is_quota(status, report):
-        return "authentication"  # waiting does not fill an account
+        return "authentication"  # waiting does not add credit to an account
     if _POLICY_KINDS.search(report.kind):
         return "refused"
     if _refuses_content(status, report):
@@ -146,7 +146,7 @@ def classify_refusal(status: int, report: ServerReport) -> str:
 
 
 def _refuses_content(status: int, report: ServerReport) -> bool:
-    """Return whether an image, or a text that a filter rejects, is why a request was refused."""
+    """Return whether a request was refused because of an image or filtered text."""
     if status == 403:
         return bool(FILTERED.search(report.everything))
     return status in (400, 404, 415, 422, 500, 501) and bool(NO_IMAGES.search(report.text))
@@ -157,9 +157,9 @@ def _is_quota(status: int, report: ServerReport) -> bool:
 
 
 def _classify_length(status: int, report: ServerReport) -> str:
-    """Return whether a request or the answer asked for is too long; empty if neither is."""
+    """Return the code for a request, or a requested answer, that is too long; empty if neither is."""
     if status == 413:
-        return "context_too_long"  # so many bytes that the server does not count tokens
+        return "context_too_long"  # too many bytes for the server to count tokens
     too_long = bool(_TOO_LONG.search(report.everything))
     if status in (400, 422):
         stated = limits.parse_limits(report.text)
@@ -171,7 +171,7 @@ def _classify_length(status: int, report: ServerReport) -> str:
 
 
 def _write_account_sentence(code: str, status: int, report: ServerReport, why: str, context: ErrorContext) -> str:
-    """Explain that a server takes nothing from this account or key; `why` is its own reason, as a clause."""
+    """Explain that a server rejects this account or key; `why` is the server's reason, as a clause."""
     name = context.provider
     if code == "authentication" and _is_quota(status, report):
         return f"The account at {name} has no credit left{why} Add credit, or choose another model with /model."
@@ -247,7 +247,7 @@ def read_report(body: Any) -> ServerReport:
 
 
 def _read_plain_report(body: Any) -> ServerReport:
-    """Read a body that is no JSON: a page, a text, or nothing."""
+    """Read a body that is not JSON: a page, plain text, or nothing."""
     if not isinstance(body, str):
         return ServerReport()
     return ServerReport(read_page_text(body), "page") if "<" in body else ServerReport(_flatten_text(body))
@@ -273,7 +273,7 @@ def _join_details(value: Any) -> str:
 
 
 def mask_text(text: str, context: ErrorContext) -> str:
-    """Return a server's text as it is shown: one line, masked, at most `LONGEST_TEXT` characters."""
+    """Return a server's text for display: one line, masked, at most `LONGEST_TEXT` characters."""
     text = _flatten_text(text)
     for secret in context.secrets:
         if len(secret) >= SHORTEST_SECRET:
@@ -297,7 +297,7 @@ _LOGIN = frozenset({"GoogleAuthError", "BotoCoreError", "ClientAuthenticationErr
 
 @contextmanager
 def boundary(context: ErrorContext) -> Generator[None]:
-    """Convert everything that is raised inside to a ProviderError; cancellation passes through."""
+    """Convert every exception raised in the context to a ProviderError, except cancellation."""
     try:
         yield
     except ProviderError:
@@ -356,7 +356,7 @@ def _convert_status_error(status: int, error: Exception, context: ErrorContext) 
 
 
 def _convert_connect_failure(error: Exception, context: ErrorContext) -> ProviderError:
-    """Convert a failed connection, by its first cause: most of them cannot be helped by waiting."""
+    """Convert a failed connection, by its first cause: waiting fixes few of them."""
     chain = list(_list_causes(error))
     names = {c.__name__ for cause in chain for c in type(cause).__mro__}
     text = " ".join(str(cause) for cause in chain)
@@ -376,7 +376,7 @@ def _convert_connect_failure(error: Exception, context: ErrorContext) -> Provide
 
 
 def _make_connection_error(names: set[str], text: str, why: str, context: ErrorContext) -> ProviderError:
-    """Convert a connection that was never made, without a proxy on the way."""
+    """Convert a connection that was never established and uses no proxy."""
     if "gaierror" in names or "Name or service not known" in text or "nodename nor servname" in text:
         return make_error(
             "unknown_host",
@@ -392,7 +392,7 @@ def _make_connection_error(names: set[str], text: str, why: str, context: ErrorC
 
 
 def make_unexpected_response_error(context: ErrorContext, kind: str, body: str) -> ProviderError:
-    """Build the error for a success that is not a model's answer: a proxy's page, a login; not retryable.
+    """Build the error for a success that is no model answer (a proxy page, a login); not retryable.
 
     The message quotes it.
     """
@@ -405,7 +405,7 @@ def make_unexpected_response_error(context: ErrorContext, kind: str, body: str) 
 
 
 def make_incomplete_stream_error(context: ErrorContext) -> ProviderError:
-    """Build the error for a stream that ended, or broke, before the answer did."""
+    """Build the error for a stream that ended, or broke off, before the answer was complete."""
     return make_error("stream_cut", f"The connection to {context.host} was cut before the answer was complete.")
 
 
@@ -431,7 +431,7 @@ def make_long_line_error(context: ErrorContext, size: int) -> ProviderError:
 
 
 def make_proxy_login_error(context: ErrorContext) -> ProviderError:
-    """Build the error for a proxy that asks for a user and a password."""
+    """Build the error for a proxy that requires a user name and a password."""
     return make_error(
         "proxy",
         f"The proxy {_find_proxy(context)} asks for a login: write it as http://USER:PASSWORD@HOST:PORT in "
@@ -440,7 +440,7 @@ def make_proxy_login_error(context: ErrorContext) -> ProviderError:
 
 
 def _find_proxy(context: ErrorContext) -> str:
-    """Return the proxy that requests to the server go through, as host and port; empty for none."""
+    """Return the proxy of requests to the server, as host and port; empty without one."""
     return urlsplit(network.find_proxy(context.base_url)).netloc.rpartition("@")[2]
 
 

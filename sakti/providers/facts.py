@@ -1,8 +1,8 @@
 """Combine the facts about a model: the table of presets, the price list, its server, the settings.
 
-Later sources win: the settings over the server, the server over the price list and the table. A server that users run
-themselves never gets the table's values: the user decides how much of a model it serves. The price list ships with the
-package and is made by `.github/price_list.py`.
+Later sources win: the settings over the server, the server over the price list and the table. The table's values never
+apply to self-hosted servers, whose users choose the window. The price list ships with the package and is made by
+`.github/price_list.py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ServedLimits(Struct, frozen=True):
 
 
 def find_family(provider: str, model: str) -> Family:
-    """Return the facts of a model by its name: of its provider's families, else of any other provider's."""
+    """Return the facts of a model by its name: from its provider's families, else from any provider's."""
     preset = PRESETS.get(provider)
     first = preset.families if preset is not None else ()
     others = (f for p in PRESETS.values() for f in p.families)
@@ -87,12 +87,12 @@ def _combine_limits(
 
 
 def _sets_own_limits(settings: ProviderSettings, preset: Preset | None) -> bool:
-    """Return whether the server decides how much of a model it serves, as those on this machine do."""
+    """Return whether the server sets its own context window, as servers on this machine do."""
     return preset.local if preset is not None else is_loopback(settings.base_url or "")
 
 
 def explain_assumed_window(info: ModelInfo) -> str:
-    """Explain to the user which context window is assumed for a model without a known one."""
+    """Explain which context window is assumed for a model whose window is unknown."""
     return (
         f"The context window of {info.full_name} is not known: {info.context_window:,} tokens are assumed. Set "
         f"providers.{info.provider}.context_window to the size its server uses."
@@ -100,7 +100,7 @@ def explain_assumed_window(info: ModelInfo) -> str:
 
 
 def takes_images(provider: str, model: str, settings: ProviderSettings | None = None) -> bool:
-    """Return whether a model is sent images: by the settings, its family, its provider."""
+    """Return whether a model accepts images, by the settings, else its family, else its provider."""
     if settings is not None and settings.images is not None:
         return settings.images
     model_family, preset = find_family(provider, model), PRESETS.get(provider)
@@ -119,8 +119,8 @@ def _find_maker(family: Family) -> Preset | None:
 def resolve_auto_activation_ttl(provider: str | None, model: str | None, retention: str | None = None) -> int:
     """Return the milliseconds after which the prompt cache of `provider` is cold.
 
-    `retention` is OpenAI's own setting where it was given ("24h" or "in_memory"); else its models up to 5.4 keep five
-    minutes, newer ones an hour.
+    `retention` is OpenAI's own setting ("24h" or "in_memory"). Without it, models up to 5.4 keep the cache for five
+    minutes, newer ones for an hour.
     """
     name = (provider or "").lower()
     preset = next(
@@ -137,7 +137,7 @@ def resolve_auto_activation_ttl(provider: str | None, model: str | None, retenti
 
 
 def get_effort_word(family: Family, effort: Effort) -> str:
-    """Return the API's word for `effort` in models of a family, "" if none is sent."""
+    """Return the API's value for `effort` in a family of models, "" if none is sent."""
     return family.efforts[_EFFORTS.index(effort)] if family.thinking else ""
 
 
@@ -152,15 +152,15 @@ BUDGETS = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}  # tokens, f
 def compute_thinking_budget(effort: Effort | None, tokens: int | None, output: int, least: int) -> int:
     """Return the thinking tokens of an answer of at most `output` tokens.
 
-    What was asked for, but at most half of the answer, so that the other half is left for text; 0 where that is less
-    than the API's minimum.
+    The requested budget, limited to half of the answer so that the other half is left for text; 0 below the API's
+    minimum.
     """
     requested = tokens if tokens is not None else BUDGETS[effort or "off"]
     allowed = min(requested, output // 2) if output else requested
     return max(allowed, 0) if allowed >= least else 0
 
 
-Rates = tuple[tuple[int, float], ...]  # (tokens of input above which it holds, US dollars for a million), base first
+Rates = tuple[tuple[int, float], ...]  # (input tokens above which it applies, US dollars per million), base first
 
 
 class Price(Struct, frozen=True):
@@ -183,7 +183,7 @@ class Price(Struct, frozen=True):
 class PriceEntry(Struct, frozen=True):
     """Price entry of a model: names, a pattern for further names, context window in tokens, prices.
 
-    Of the prices that hold the last counts.
+    If several prices apply, the last one counts.
     """
 
     names: frozenset[str] = frozenset()
@@ -196,7 +196,7 @@ class PriceEntry(Struct, frozen=True):
 
 
 class _PricedProvider(Struct, frozen=True):
-    """Models in the order of the search, and the providers whose models are searched next."""
+    """Models in search order, and the providers whose models are searched next."""
 
     models: tuple[PriceEntry, ...]
     then: tuple[str, ...] = ()
@@ -217,10 +217,10 @@ def compute_cost(usage: Usage, provider: str, model: str) -> float | None:
     plain = usage.input_tokens
     dollars = 0.0
     for tokens, rates in ((usage.cached_tokens, price.cached), (usage.cache_write_tokens, price.cache_write)):
-        if rates:  # what has no price of its own costs what other input costs
+        if rates:  # input without a separate price costs as much as other input
             plain -= tokens
             dollars += tokens * _select_rate(rates, usage.input_tokens)
-    if plain < 0:  # numbers that contradict each other
+    if plain < 0:  # the numbers contradict each other
         return None
     dollars += plain * _select_rate(price.input, usage.input_tokens)
     dollars += usage.output_tokens * _select_rate(price.output, usage.input_tokens)
@@ -228,7 +228,7 @@ def compute_cost(usage: Usage, provider: str, model: str) -> float | None:
 
 
 def with_cost(usage: Usage, provider: str, model: str) -> Usage:
-    """Return `usage` with its cost, unless the server has said it."""
+    """Return `usage` with its cost, unless the server reported one."""
     return usage if usage.cost_usd is not None else replace(usage, cost_usd=compute_cost(usage, provider, model))
 
 
@@ -274,5 +274,5 @@ def _load_price_list() -> _File:
 
 
 def _select_rate(rates: Rates, size: int) -> float:
-    """Return the rate that holds for an input of `size` tokens."""
+    """Return the rate that applies to an input of `size` tokens."""
     return next((rate for above, rate in reversed(rates[1:]) if size > above), rates[0][1] if rates else 0.0)

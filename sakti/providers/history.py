@@ -1,7 +1,7 @@
 """Convert stored messages to alternating turns that every API accepts, even after a crash.
 
 Consecutive messages of one role are one turn, every tool call is answered in the turn after it (with `interrupted`
-where no result was stored), and no result stands without its call.
+where no result was stored), and every result has its call.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def make_turns(
 ) -> list[HistoryTurn]:
     """Convert `messages` to turns for `model` of `provider`.
 
-    Other models' thinking, markers and empty texts are left out, names of tools are made valid. A `ContextPart` is
+    Other models' thinking, markers and empty texts are left out, and tool names are made valid. A `ContextPart` is
     appended to the text or result that it came with, as `context` formats it.
     """
     merged: list[tuple[Literal["user", "assistant"], list[Part]]] = []
@@ -111,7 +111,7 @@ def _add_results(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]
     open_calls: list[ToolCallPart] = []
     for role, parts in merged:
         if role == "assistant":
-            if open_calls:  # two answers in a row with a call between them: its result is lost
+            if open_calls:  # two answers in a row, the first with a call: its result is lost
                 out.append(HistoryTurn("user", tuple(_find_result(call, {}) for call in open_calls)))
             parts_sent = _drop_trailing_thinking(parts)
             open_calls = [p for p in parts_sent if isinstance(p, ToolCallPart)]
@@ -126,7 +126,7 @@ def _add_results(merged: Iterable[tuple[Literal["user", "assistant"], list[Part]
 
 
 def _drop_trailing_thinking(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Drop trailing thinking: an answer that was cut in its thinking ends with it, which the APIs refuse.
+    """Drop trailing thinking, which the APIs refuse; an answer cut off while thinking ends with it.
 
     Blocks of the server's own tools stay: a paused answer may end with them.
     """
@@ -155,7 +155,7 @@ def _find_result(call: ToolCallPart, results: dict[str, ToolResultPart]) -> Tool
 
 
 def _join_turns(items: Sequence[HistoryTurn]) -> list[HistoryTurn]:
-    """Join adjacent turns of one role, which arise where something between them was dropped."""
+    """Join adjacent turns of one role, which occur when something between them was dropped."""
     out: list[HistoryTurn] = []
     for turn in items:
         if out and out[-1].role == turn.role:
@@ -175,9 +175,9 @@ def split_tool_images(parts: Sequence[Part]) -> tuple[tuple[ImagePart, ...], tup
 
 
 def last_user_text(turn: HistoryTurn, most: int) -> str:
-    """Return the user's last text in a turn, at most `most` characters, without volatile facts.
+    """Return up to `most` characters of the user's last text in a turn, without volatile facts.
 
-    Empty for an answer.
+    Empty for the model's turns.
     """
     texts = [p.text for p in turn.parts if isinstance(p, TextPart)] if turn.role == "user" else []
     return texts[-1].partition("\n\n<context>\n")[0][:most] if texts else ""
@@ -228,14 +228,14 @@ def merge_extra(body: dict[str, Any], extra: Mapping[str, Any]) -> dict[str, Any
 
 
 def clean_tool_name(name: str) -> str:
-    """Return a tool's name as every API takes it: models also write `functions.read`, or no name at all."""
+    """Return a tool name that every API accepts: models also write `functions.read`, or no name."""
     if _VALID.fullmatch(name):
         return name
     return re.sub(r"[^a-zA-Z0-9_-]+", "_", name).strip("_")[:LONGEST_NAME] or "unnamed"
 
 
 def clean_call_id(call_id: str) -> str:
-    """Return a call's id in at most 64 letters, digits, `_` and `-`; different ids stay different."""
+    """Return a call's id as up to 64 letters, digits, `_` and `-`; different ids stay different."""
     if _VALID.fullmatch(call_id):
         return call_id
     digest = hashlib.sha256(call_id.encode("utf-8", "surrogatepass")).hexdigest()[:12]

@@ -1,4 +1,4 @@
-"""Keep keys in the system's keyring, and nowhere else. Importing this module imports the keyring."""
+"""Store keys in the system's keyring, and nowhere else. Importing this module imports the keyring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def look_up_key(name: str) -> str | None:
     """Return the key stored in the system keyring under `name`, None without one or without a keyring."""
     try:
         return keyring.get_password(SERVICE, name) or None
-    except (KeyringError, RuntimeError, OSError):  # no backend, a locked one, one whose bus is gone
+    except (KeyringError, RuntimeError, OSError):  # no backend, a locked keyring, or a missing bus
         return None
 
 

@@ -1,6 +1,6 @@
 """Parse limits and waits that a server states when it refuses a request; decide on retries. Pure.
 
-The caller waits, and shows that it does.
+The caller waits, and shows the wait.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from sakti.core.errors import ProviderError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.types import Json
 
-LEAST_ANSWER = 256  # tokens: with less room than that for an answer the conversation is what is too long
+LEAST_ANSWER = 256  # tokens: if less room is left for an answer, the conversation itself is too long
 
-LONGEST_ANSWER = 4_000_000  # characters: beyond what any model writes in one answer
+LONGEST_ANSWER = 4_000_000  # characters: more than any model writes in one answer
 
 _NUMBER = r"`?(\d[\d,_]*)`?"
-# The most that the model can write, as Anthropic, OpenAI, Groq and DeepSeek say it.
+# The model's maximum output, in the wordings of Anthropic, OpenAI, Groq and DeepSeek.
 _MAXIMUM = (
     re.compile(rf"max_tokens: \d+ > {_NUMBER}, which is the maximum", re.I),
     re.compile(rf"supports at most {_NUMBER} (completion|output) tokens", re.I),
@@ -53,8 +53,8 @@ _SUM = lazy_pattern(rf"{_NUMBER} \+ {_NUMBER} > {_NUMBER}")  # Anthropic: prompt
 class StatedLimits(Struct, frozen=True):
     """Limits in tokens that an error text states; None for those it does not.
 
-    `output` is what this answer may have, `maximum` what the model can write at most; `named`: the answer's limit is
-    mentioned, not the conversation's length alone.
+    `output` is the limit of this answer, `maximum` the model's largest answer. `named`: the text mentions the answer's
+    limit, not just the conversation's length.
     """
 
     output: int | None = None
@@ -114,10 +114,10 @@ _EPOCH_S, _EPOCH_MS = 1e9, 1e12  # larger numbers are times, not durations
 def read_retry_after(
     headers: Mapping[str, str], text: str = "", body: Any = None, *, limited: bool = False
 ) -> float | None:
-    """Return the seconds that the server asks to wait, None if it does not say.
+    """Return how many seconds the server asks to wait, None if it does not say.
 
-    `retry-after-ms` and `retry-after` come first, then Gemini's RetryInfo in `body`, then the error text ("try again
-    in 8.2s"); the headers with the time of a rate limit's reset only if the request was `limited` by it.
+    `retry-after-ms` and `retry-after` come first, then Gemini's RetryInfo in `body`, then the error text ("try again in
+    8.2s"); the headers with a rate limit's reset time count only if the request was `limited` by it.
     """
     sources = (
         _read_retry_headers(headers),
@@ -195,8 +195,8 @@ def _get_unit_seconds(unit: str) -> float:
 def _read_reset_headers(headers: Mapping[str, str]) -> float | None:
     """Return the seconds until the used-up rate limit is reset.
 
-    Servers list several limits; those with nothing remaining decide, and the last of them. If all have some
-    remaining, the first reset may be enough.
+    Servers list several limits. The last reset of the exhausted ones counts; if none is exhausted, the first reset may
+    be enough.
     """
     used_up: list[float] = []
     others: list[float] = []
@@ -244,19 +244,19 @@ def _parse_iso_date(value: str) -> float | None:
 
 
 MAX_ATTEMPTS = 8
-# Failures that waiting seldom fixes: attempts in all.
+# Total attempts for failures that waiting seldom fixes.
 FEWER_ATTEMPTS = {"unknown_host": 3, "unreachable": 4, "empty": 2, "unreadable": 2, "line_too_long": 2}
 FIRST_DELAY = 1.0
 LONGEST_DELAY = 30.0
 LONGEST_RETRY_AFTER = 600.0
-LONGEST_WAIT = 900.0  # seconds of waiting that one turn, or one question of memory, has in all
+LONGEST_WAIT = 900.0  # total seconds of waiting for one turn, or one call of memory
 
 
 def retry_delay(attempt: int, retry_after: float | None, random: Callable[[], float]) -> float:
     """Return the seconds to wait after failed attempt number `attempt` (1 is the first call).
 
-    Doubles from 1 s up to 30 s; `random()` in [0, 1) subtracts up to half of it, so that many clients do not come
-    back together. The provider's Retry-After is never undercut, and only extended by a little.
+    Doubles from 1 s up to 30 s; `random()` in [0, 1) subtracts up to half of it, so that many clients do not retry at
+    the same time. The wait is never shorter than the provider's Retry-After, and only slightly longer.
     """
     ceiling = min(LONGEST_DELAY, FIRST_DELAY * 2 ** (max(1, attempt) - 1))
     if retry_after is not None and retry_after >= 0:
@@ -265,12 +265,12 @@ def retry_delay(attempt: int, retry_after: float | None, random: Callable[[], fl
 
 
 def choose_max_attempts(error: ProviderError) -> int:
-    """Return the most attempts of a call that fails with `error`."""
+    """Return the maximum number of attempts for a call that fails with `error`."""
     return FEWER_ATTEMPTS.get(error.code, MAX_ATTEMPTS)
 
 
 class Retries(Struct):
-    """Failures of one call; `seconds_left` may still be waited, over all calls that share it."""
+    """Failures of one call; `seconds_left` is the remaining waiting time of all calls that share it."""
 
     random: Callable[[], float]
     seconds_left: float = LONGEST_WAIT
@@ -279,8 +279,8 @@ class Retries(Struct):
     def wait(self, error: ProviderError, at_most: float | None = None) -> float | None:
         """Return the seconds until the retry; None if there is no retry.
 
-        `error` is final, it was tried often enough, or the wait is longer than the provider may ask for, than
-        `at_most` or than what is left.
+        There is none if `error` is final, the attempts are used up, or the wait exceeds the longest one allowed,
+        `at_most` or the time left.
         """
         self.attempt += 1
         if not error.retryable or self.attempt >= choose_max_attempts(error):

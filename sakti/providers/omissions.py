@@ -1,7 +1,7 @@
-"""Leave out of requests the settings, fields and pieces of a conversation that a model does not take.
+"""Remove settings, fields and pieces of a conversation that a model rejects from requests.
 
-A piece is what neither the user nor the model wrote: an image, a file, the result of a tool or of a command. Pieces
-are named by their content, so that a piece stays left out wherever it occurs in its thread.
+A piece is content that neither the user nor the model wrote: an image, a file, the result of a tool or a command.
+Pieces are identified by their content, so that an omitted piece stays omitted wherever it occurs in its thread.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 Kind: TypeAlias = Literal["image", "result", "file", "output"]
 
-MOST_REFUSALS = 8  # of one request, after which every new piece of the refused kind is left out
+MOST_REFUSALS = 8  # refusals of one request after which every new piece of the refused kind is left out
 EVERY_MODEL = ""  # in place of a model's name: the piece itself is refused, not by one model only
 _IMAGE = get_text_pattern("about_image")
 _PATH = lazy_pattern(r"\b(?:messages|input)(?:\[\d+\]|\.\d+)(?:[.\[]\w+\]?)*")
@@ -98,9 +98,9 @@ def find_omission(
 ) -> Omission | None:
     """Decide what to leave out of a refused request before it is sent once more; None: nothing.
 
-    `accepted`: the newest message that the model has taken in an earlier request; what is up to there is not suspect,
-    unless nothing else can be meant. The error's path decides first, then its words, else the newest pieces are meant.
-    `earlier`: what the request was already sent without; it stays left out where the error names yet another piece.
+    `accepted`: the newest message that the model accepted in an earlier request; pieces up to it are only suspected if
+    no others can be meant. The error's path decides first, then its words, else the newest pieces are meant. `earlier`:
+    the pieces already left out of the request; they stay out if the error names another piece.
     """
     if earlier is not None and earlier.refusals >= MOST_REFUSALS:
         return None
@@ -163,7 +163,7 @@ def _select_newest(pieces: Sequence[RefusablePiece], *, with_all: bool) -> list[
 
 
 def omit_pieces(messages: Sequence[Message], left_out: Mapping[str, str], model: str) -> tuple[Message, ...]:
-    """Replace pieces by a short text; `left_out` maps keys to the model that refused it, or `EVERY_MODEL`."""
+    """Replace pieces by a short text; `left_out` maps keys to the refusing model, or `EVERY_MODEL`."""
     keys = {key for key, refuser in left_out.items() if refuser in (EVERY_MODEL, model)}
     if not keys:
         return tuple(messages)
@@ -188,7 +188,7 @@ def _make_replacement(part: Part) -> Part:
 
 
 def describe_pieces(pieces: Sequence[RefusablePiece]) -> str:
-    """Name pieces for people: "the image a.png", or "3 pieces (a.png, read, ls)"."""
+    """Name pieces for display: "the image a.png", or "3 pieces (a.png, read, ls)"."""
     names = list(dict.fromkeys(p.name for p in pieces))
     if len(pieces) == 1:
         return f"the {_WORDS[pieces[0].kind]} {names[0]}".strip()
@@ -205,7 +205,7 @@ _WORDS: dict[Kind, str] = {
 
 
 def _make_piece(part: Part, index: int) -> RefusablePiece | None:
-    """Return the piece that a part is; None for other parts and for pieces already left out."""
+    """Return a part as a piece; None if it is not one or already left out."""
     if part == _make_replacement(part):
         return None
     key = _make_key(part)
@@ -223,7 +223,7 @@ def _make_piece(part: Part, index: int) -> RefusablePiece | None:
 
 
 def _make_key(part: Part) -> str:
-    """Return the name of a piece's content, empty for anything that is no piece."""
+    """Return the key of a piece's content, empty for other parts."""
     match part:
         case ImagePart(data=data):
             return f"image:{_hash(data)}"
@@ -274,7 +274,7 @@ ANTHROPIC_LEAST_THINKING = 1_024
 
 
 class AcceptedSettings(Struct, frozen=True):
-    """Settings that may be sent; `left_out` tells the user which are not, and why."""
+    """Settings that may be sent; `left_out` explains to the user which are not, and why."""
 
     temperature: float | None
     thinking_tokens: int | None
@@ -290,7 +290,7 @@ def choose_settings(
         no_temperature = "its API has none"
         no_thinking = _refuse_anthropic_thinking(family, thinking_tokens or 0)
     else:
-        no_temperature = "" if family.temperature else "models that think take none"
+        no_temperature = "" if family.temperature else "thinking models accept none"
         no_thinking = "" if family.thinking else "the model is not known to think"
     left_out: list[str] = []
     if temperature is not None and no_temperature:
@@ -303,13 +303,13 @@ def choose_settings(
 
 
 def _refuse_anthropic_thinking(family: facts.Family, tokens: int) -> str:
-    """Return why Anthropic's API takes no thinking of that length, or ""."""
+    """Return why Anthropic's API rejects a thinking budget of that length, or ""."""
     if family is not facts.UNKNOWN and not family.thinking:
         return "the model does not think"
-    return f"its API takes {ANTHROPIC_LEAST_THINKING:,} at least" if tokens < ANTHROPIC_LEAST_THINKING else ""
+    return f"its API takes at least {ANTHROPIC_LEAST_THINKING:,}" if tokens < ANTHROPIC_LEAST_THINKING else ""
 
 
-_IN_MESSAGES = "messages."  # before the name of such a field
+_IN_MESSAGES = "messages."  # words before the name of such a field
 _RENAMED = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _UNKNOWN = get_text_pattern("unknown_field")
 
@@ -348,7 +348,7 @@ def _drop_fields(fields: Json, names: Collection[str]) -> Json:
 
 
 def omit_fields(body: Json, names: Collection[str]) -> Json:
-    """Return `body` without what its server does not know; a limit of the answer gets its other name."""
+    """Return `body` without fields unknown to its server; the output limit gets its other name."""
     out = _drop_fields(body, names)
     if fields := {n.removeprefix(_IN_MESSAGES) for n in names if n.startswith(_IN_MESSAGES)}:
         out["messages" if "messages" in out else "input"] = [_drop_fields(m, fields) for m in _list_messages(out)]
@@ -356,7 +356,7 @@ def omit_fields(body: Json, names: Collection[str]) -> Json:
 
 
 class RefusedParameters:
-    """Parameters that each model's server has refused by name: retried without, and not sent again."""
+    """Parameters that each model's server has refused by name: retried without them, and not sent again."""
 
     def __init__(self) -> None:
         self._refused: dict[str, set[str]] = {}
@@ -366,7 +366,7 @@ class RefusedParameters:
     ) -> AsyncGenerator[StreamEvent]:
         """Stream the answer to `body`, retrying without refused parameters; `once` sends one request.
 
-        A refusal comes before anything of an answer does.
+        A refusal always precedes the first event of an answer.
         """
         refused_names = self._refused.setdefault(model, set())
         while True:

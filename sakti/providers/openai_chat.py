@@ -43,14 +43,14 @@ STABLE = frozenset(
     {"system", "instructions", "skills", "mcp", "memory"}
 )  # kinds of blocks that stay the same for the life of a session
 SHOWN = "[What the tools above returned, for this request:]"
-THINKING_FIELDS = ("reasoning_content", "reasoning")  # a text goes back under the field that it came in
+THINKING_FIELDS = ("reasoning_content", "reasoning")  # thinking is sent back in the field it came in
 QUOTED = 2_000  # characters of the request behind images
 
 
 def render(request: Request, provider: str) -> Json:
     """Render the JSON body of `request`, without `stream`."""
     messages: list[Json] = []
-    # A server's template puts the tools behind this message: nothing in it may move.
+    # A server's template puts the tools after this message, so it must never change.
     if system := _join_system_text(request, stable=True):
         messages.append({"role": "system", "content": system})
     request_text = ""
@@ -98,12 +98,12 @@ def _build_thinking_parameters(request: Request, family: Family, provider: str) 
         return {}
     if provider == "openrouter":
         return {"reasoning": {"effort": word}}
-    # Claude behind some other gateway: what it calls this is not known.
+    # Claude behind another gateway, whose name for this parameter is unknown.
     return {"reasoning_effort": word} if family.thinking == "effort" else {}
 
 
 def _put_first(messages: list[Json], text: str) -> None:
-    """Insert memory's text into the first user message: many templates refuse two of them in a row."""
+    """Insert memory's text into the first user message: many templates refuse two user messages in a row."""
     at = 1 if messages and messages[0]["role"] == "system" else 0
     first = messages[at] if len(messages) > at else {}
     if first.get("role") != "user":
@@ -115,7 +115,7 @@ def _put_first(messages: list[Json], text: str) -> None:
 
 
 def _append_tail(messages: list[Json], tail: str) -> None:
-    """Append a text for this request only to the last message or result; after an answer as a message."""
+    """Append a text to the last message or result, or after an answer as a message; for this request only."""
     last = messages[-1] if messages else {}
     if not tail:
         return
@@ -128,7 +128,7 @@ def _append_tail(messages: list[Json], tail: str) -> None:
 
 
 def _add_thinking(message: Json, part: ThinkingPart) -> None:
-    """Add thinking in the fields of a message in which the server sent it."""
+    """Add thinking to a message, in the fields in which the server sent it."""
     if (name := part.opaque.get("field")) in THINKING_FIELDS:
         message[name] = message.get(name, "") + part.text
     if "details" in part.opaque:
@@ -151,7 +151,7 @@ def _render_assistant(turn: HistoryTurn) -> Json:
                 _add_thinking(message, part)
                 extras.update(opaque.get("extra", {}))
             case ToolResultPart() | ImagePart() | FilePart() | OutputPart() | MarkerPart() | ContextPart():
-                pass  # nothing that this API takes back from an assistant
+                pass  # nothing that this API accepts in an assistant message
     if texts:
         message["content"] = "\n".join(texts)
     if calls:
@@ -162,8 +162,8 @@ def _render_assistant(turn: HistoryTurn) -> Json:
 def _render_user(turn: HistoryTurn, question: str = "") -> list[Json]:
     """Render a user turn: the results, then the user's text.
 
-    A tool's message takes no image: images of tools go into a user message that ends with the text `question` last, so
-    that a request always ends with the user's words.
+    A tool's message takes no image: images of tools go into a user message that ends with the text `question`, so that
+    every request ends with the user's words.
     """
     messages: list[Json] = []
     content: list[Json] = []
@@ -201,7 +201,7 @@ def _render_image(part: ImagePart) -> Json:
 
 
 def _is_followed_by(call: StreamedBlock, wire_id: str, name: str) -> bool:
-    """Return whether a delta with this call's number, but this id and name, begins another call.
+    """Return whether a delta with this call's number, but another id or name, starts a new call.
 
     Some servers number every call 0, or none; others repeat the name, or send a new id, with every delta.
     """
@@ -213,7 +213,7 @@ def _is_followed_by(call: StreamedBlock, wire_id: str, name: str) -> bool:
 
 
 def _find_first_choice(event: Json) -> Json | None:
-    """Return the answer of an event; others are answers beside this one."""
+    """Return the first choice of an event; alternative choices are ignored."""
     choices = cast("list[Json]", event.get("choices") or [])
     return next((c for c in choices if not c.get("index")), None)
 
@@ -222,10 +222,10 @@ _THINKING, _TEXT = -2, -1  # positions of the blocks before the calls
 
 
 class ChatStreamParser(StreamParser):
-    """Collects the chunks of Chat Completions; usage comes behind the end, so `done` stays False."""
+    """Collects the chunks of Chat Completions; usage follows the end, so `done` stays False."""
 
     def _is_complete_without_end(self) -> bool:
-        """Return whether `[DONE]` was received, which is all that some servers send, after an answer."""
+        """Return whether `[DONE]` followed an answer; some servers send no other end."""
         has_answer = self._block_at(_TEXT, "text").pieces or self._calls
         return self._ended and bool(has_answer) and all(c.has_arguments() for c in self._calls)
 
@@ -244,7 +244,7 @@ class ChatStreamParser(StreamParser):
         return self._read_delta(cast("Json", choice.get("delta") or {}))
 
     def _make_choice_error(self, choice: Json) -> ProviderError:
-        """Build the error of an answer that the server broke off; retryable unless that cannot help."""
+        """Build the error of an answer that the server broke off; retryable unless a retry cannot help."""
         error = from_event(choice, self._context)
         return make_incomplete_stream_error(self._context) if error.code == "server" else error
 
@@ -301,7 +301,7 @@ class ChatStreamParser(StreamParser):
         return self._add(call, text) if text else [ToolCallChunk(call.call_id, call.name, "")]
 
     def _find_call(self, index: Any, wire_id: str, name: str) -> StreamedBlock:
-        """Return the call that a delta goes on with, or a new one."""
+        """Return the call that a delta continues, or a new one."""
         last = max(self.blocks, default=-1)
         numbered = isinstance(index, int)
         call = self.blocks.get(self.positions.get(index, -3) if numbered else last if last >= 0 else -3)
@@ -320,7 +320,7 @@ class ChatStreamParser(StreamParser):
         return self._make_thinking_part(block.text, opaque) if block.pieces or opaque else None
 
     def _collect_opaque(self, block: StreamedBlock) -> Json:
-        """Fields that go back to the server with the thinking, those of calls included."""
+        """Collect the fields sent back to the server with the thinking, including those of calls."""
         opaque = {name: value for name, value in block.wire.items() if name in ("field", "details")}
         if "details" in opaque and opaque.get("field") == "reasoning":
             del opaque["field"]  # details repeat the text of `reasoning`

@@ -1,6 +1,6 @@
 """Call OpenAI's Responses API.
 
-Nothing is stored there unless the settings say so: reasoning comes back encrypted and is replayed. The ids of items
+The server stores nothing unless the settings say so: reasoning comes back encrypted and is replayed. The ids of items
 mean something only to a server that stores them.
 """
 
@@ -56,7 +56,7 @@ _ID_MISSING = get_text_pattern("missing_item")
 def render(request: Request, provider: str = "openai", *, with_ids: bool | None = None) -> Json:
     """Render the JSON body of `request`, without `stream`.
 
-    `with_ids`: whether items are sent with their ids; None: if the server is asked to store them.
+    `with_ids` says whether items are sent with their ids; None: only if the server is asked to store them.
     """
     items: list[Json] = []
     with_ids = request.extra.get("store") is True if with_ids is None else with_ids
@@ -108,7 +108,7 @@ def get_requested_effort(request: Request, family: Family) -> str:
 
 
 def _append_tail(items: list[Json], tail: str) -> None:
-    """Append a text for this request only to the last message or result; after an answer as a message."""
+    """Append a text to the last message or result, or after an answer as a message; for this request only."""
     last = items[-1] if items else {}
     if not tail:
         return
@@ -150,12 +150,12 @@ def _render_assistant(turn: HistoryTurn, provider: str, model: str, with_ids: bo
                 | MarkerPart()
                 | ContextPart()
             ):
-                pass  # nothing that this API takes back from an assistant
+                pass  # nothing that this API accepts in an assistant message
     return items
 
 
 def _render_message(part: TextPart, provider: str, model: str, with_ids: bool) -> Json:
-    """Render a text of the assistant; its id and phase go back only to the model that sent them."""
+    """Render a text of the assistant; its id and phase are only sent to the model that produced them."""
     item: Json = {"role": "assistant", "content": [{"type": "output_text", "text": part.text}]}
     opaque = part.opaque or {}
     if (opaque.get("provider"), opaque.get("model")) != (provider, model):
@@ -169,7 +169,7 @@ def _render_message(part: TextPart, provider: str, model: str, with_ids: bool) -
 def _render_user(turn: HistoryTurn) -> list[Json]:
     """Render a user turn: the results, then the user's text.
 
-    Images of tools go with the last result: in a user message they would be taken for the user's.
+    Images of tools go with the last result: in a user message, the model would take them for the user's.
     """
     items: list[Json] = []
     content: list[Json] = []
@@ -185,7 +185,7 @@ def _render_user(turn: HistoryTurn) -> list[Json]:
             case ImagePart():
                 content.append(_render_image(part))
             case ThinkingPart() | ToolCallPart() | OutputPart() | MarkerPart() | ContextPart():
-                pass  # not of a user, or rendered as text before
+                pass  # not from a user, or rendered as text before
     if images:
         items[-1]["output"] = [{"type": "input_text", "text": items[-1]["output"]}, *map(_render_image, images)]
     if content:
@@ -211,7 +211,7 @@ def _is_completed(block: StreamedBlock) -> bool:
 
 
 def _can_be_last(block: StreamedBlock) -> bool:
-    """Return whether an answer can end with it; thinking and commentary are followed by something."""
+    """Return whether an answer can end with this item; thinking and commentary never come last."""
     return block.kind in ("text", "call") and block.wire.get("phase") != "commentary"
 
 
@@ -221,13 +221,13 @@ def _is_refusal(block: StreamedBlock) -> bool:
 
 
 class ResponsesStreamParser(StreamParser):
-    """Collects the events of the Responses API; `wire` of a block is its item as it was finished."""
+    """Collects the events of the Responses API; `wire` of a block is its finished item."""
 
     kinds: ClassVar = {"message": "text", "reasoning": "thinking", "function_call": "call"}
     _failed = False  # the newest event is an error or violates the protocol
 
     def _is_complete_without_end(self) -> bool:
-        """Return whether `[DONE]` or just complete items were received."""
+        """Return whether `[DONE]` or only complete items were received."""
         blocks = [block for _, block in sorted(self.blocks.items())]
         if self._ended:
             return bool(blocks) and all(b.wire for b in blocks)
@@ -260,7 +260,7 @@ class ResponsesStreamParser(StreamParser):
             case "completed" | "incomplete" | "done" | "cancelled":
                 return self._finish(cast("Json", event.get("response") or {}), kind)
             case _:
-                return []  # parts that begin or end, and what newer servers send, carry nothing to show
+                return []  # starts and ends of parts, and unknown events, carry nothing to show
         return []
 
     def _block(self, event: Json, kind: str) -> StreamedBlock:
@@ -278,7 +278,7 @@ class ResponsesStreamParser(StreamParser):
         return self._block_at(int(position), kind)
 
     def _choose_position(self, kind: str, *, is_new: bool) -> int:
-        """Return the position of an event that names none: that of the last block if it goes on, or the next."""
+        """Return the position of an event without one: the last block's if it continues it, or the next."""
         last = max(self.blocks, default=-1)
         goes_on = not is_new and last in self.blocks and self.blocks[last].kind == kind and not self.blocks[last].wire
         return last if goes_on else last + 1
@@ -289,7 +289,7 @@ class ResponsesStreamParser(StreamParser):
         return self._open_call(block, content.get("call_id"), content.get("name")) if block.kind == "call" else []
 
     def _finish(self, response: Json, status: str) -> list[StreamEvent]:
-        """Read the end of a response; `status` holds if the response states none."""
+        """Read the end of a response; `status` applies if the response states none."""
         if response.get("status") == "failed":
             raise from_event(response, self._context)
         self.done = True
@@ -301,7 +301,7 @@ class ResponsesStreamParser(StreamParser):
         return self._complete_items(cast("list[Json]", response.get("output") or []))
 
     def _complete_items(self, output: list[Json]) -> list[StreamEvent]:
-        """Take over the items of a finished response that the stream did not bring, or not to their end."""
+        """Add the items of a finished response that the stream delivered only in part or not at all."""
         out: list[StreamEvent] = []
         for position, item in enumerate(output):
             kind = self._translate_kind(item.get("type"))
@@ -344,7 +344,7 @@ class ResponsesStreamParser(StreamParser):
 
 
 def _collect_reasoning_opaque(item: Json) -> Json:
-    """Fields that go back to the server with the thinking; none without content or an id."""
+    """Collect the fields sent back to the server with the thinking; none without content or an id."""
     fields = {k: v for k, v in item.items() if k in _REASONING_FIELDS and v is not None}
     usable = fields.keys() & {"encrypted_content", "id"}
     return {"item": {"summary": list[Any](), **fields}} if usable else {}
@@ -355,7 +355,7 @@ def _join_text(item: Json) -> str:
     return "".join(str(c.get("text") or c.get("refusal") or "") for c in content)
 
 
-# Kinds of blocks by the events that bring pieces of them.
+# Kinds of blocks by the events that carry their pieces.
 _DELTAS = {
     **dict.fromkeys(("output_text.delta", "refusal.delta"), "text"),
     **dict.fromkeys(("reasoning_summary_text.delta", "reasoning_text.delta"), "thinking"),

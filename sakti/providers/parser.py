@@ -1,4 +1,4 @@
-"""Read the events of an answer: the base of the parsers, one a protocol, and how an answer ends."""
+"""Parse the events of an answer: the base class of all protocols' parsers, and reasons for the end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 _PINGS = ("ping", "keepalive")
 
-Stop: TypeAlias = StopReason | Literal["cut"]  # "cut": the server failed, the answer is to be asked for again
+Stop: TypeAlias = StopReason | Literal["cut"]  # "cut": the server failed, the answer must be requested again
 
 _FILTERED, _LENGTH, _FAILED, _LIKE_AN_END = map(end_pattern, ("filtered", "length", "failed", "like_an_end"))
 
@@ -60,8 +60,8 @@ def classify_end(reason: str) -> Stop:
 class StreamedBlock(Struct):
     """Part of an answer being received; `pieces` are joined once, at the end.
 
-    `kind` is text, thinking, call, or the server's word for anything else; `wire` is what the server sent of it beside
-    the pieces.
+    `kind` is text, thinking, call, or the server's word for anything else; `wire` is the server's own data about it,
+    apart from the pieces.
     """
 
     kind: str
@@ -82,8 +82,8 @@ class StreamedBlock(Struct):
 class StreamParser(ABC):
     """Base of the parsers, one for each protocol, that collect the events of one answer.
 
-    `provider` and `requested` name whom the answer is from; `ids` makes the ids of its calls unique in the thread.
-    The blocks of the answer are kept by their positions; `positions` are those of the server's own numbers or ids.
+    `provider` and `requested` name the source of the answer; `ids` makes the ids of its calls unique in the thread.
+    Blocks are stored by position; `positions` maps the server's own numbers or ids to positions.
     """
 
     kinds: ClassVar[Mapping[str, str]] = {}  # kinds of blocks by the server's words for them
@@ -91,7 +91,7 @@ class StreamParser(ABC):
     def __init__(self, provider: str, requested: str, ids: CallIds, context: ErrorContext) -> None:
         self.done = False  # the last event was received
         self.reason = ""  # why the answer ended, in the server's words
-        self.model = ""  # that answered
+        self.model = ""  # the model that answered
         self.usage = Usage()
         self.blocks: dict[int, StreamedBlock] = {}
         self.positions: dict[int | str, int] = {}
@@ -125,11 +125,11 @@ class StreamParser(ABC):
 
     @abstractmethod
     def _read(self, event: Json) -> list[StreamEvent]:
-        """Read an event: open blocks and add to them, count usage, keep the reason of the end."""
+        """Read an event: open and extend blocks, count usage, note the reason for the end."""
 
     @abstractmethod
     def _read_usage(self, counts: Json) -> Usage:
-        """Convert the server's counts, of which each event may bring some."""
+        """Convert the server's counts; each event may carry some of them."""
 
     def _is_complete_without_end(self) -> bool:
         """Return whether the answer is complete although no event ended it; some servers send none."""
@@ -209,7 +209,7 @@ async def read_chunks(
 async def _read_answer(
     events: AsyncIterator[Json], context: ErrorContext, parser: StreamParser
 ) -> AsyncGenerator[StreamEvent]:
-    pending = ""  # half of a character, whose other half comes with the next piece
+    pending = ""  # half of a surrogate pair; the other half comes with the next piece
     last_event = monotonic()
     async for event in events:
         if event.get("type") not in _PINGS:
@@ -234,7 +234,7 @@ async def _read_answer(
 def complete_answer(parser: StreamParser, context: ErrorContext) -> Completed:
     """Build the end of a complete answer, which did not stop because the server failed.
 
-    Calls are run whatever an end says that is neither a limit nor a filter. Raises ProviderError, unreadable.
+    Calls are run unless the answer ended at a limit or a filter. Raises ProviderError, unreadable.
     """
     with protocol_errors(context):
         parts = tuple(map(_make_storable, parser.parts()))
@@ -257,6 +257,6 @@ def _make_storable(part: Part) -> Part:
         case ThinkingPart(text, opaque=opaque):
             clean = join_surrogates(text)
             same = is_storable(opaque) and clean.count("\ufffd") == text.count("\ufffd")
-            return replace(part, text=clean, opaque=opaque if same else {})  # changed it is not taken back
+            return replace(part, text=clean, opaque=opaque if same else {})  # the server does not accept it changed
         case _:
             return part

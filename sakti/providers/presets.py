@@ -23,11 +23,11 @@ DEFAULT_TTL = 5 * MINUTE
 class Family(Struct, frozen=True):
     """Models whose names match `pattern`, ignoring case; None and "" mean unknown.
 
-    `window` and `max_output` in tokens, `cache_ttl` in ms: how long the prompt cache stays warm. `tokens`: the
-    model's own tokens for one of o200k, at most. `thinking` is how it is requested: "budget" in tokens, "adaptive"
+    `window` and `max_output` in tokens, `cache_ttl` in ms: how long the prompt cache stays warm. `tokens`: upper bound
+    of the model's own tokens per o200k token. `thinking` is how thinking is requested: "budget" in tokens, "adaptive"
     (the model decides, by effort), "effort" as a word; `efforts` are the words of off, low, medium and high.
-    `observes`: whether it is good enough to observe, and `measured` when and how that was found ("2026-11, tests.bench
-    memory").
+    `observes`: whether the model is good enough to observe, `measured`: when and how that was measured ("2026-11,
+    tests.bench memory").
     """
 
     pattern: str
@@ -46,10 +46,10 @@ class Family(Struct, frozen=True):
 class Preset(Struct, frozen=True):
     """Provider.
 
-    `keys` are the usual variables, the first has precedence; `small` is the model that observes. A local server needs
-    no key, and is asked for its models. `prices` is the provider's name in the price list, `names` matches the bare
-    names of its models, `images` applies where no family decides, `image_rule` is how images are counted. `cloud` is
-    the SDK client of a cloud, which makes up the address and signs the requests.
+    `keys` are the usual variables, of which the first has precedence; `small` is the model that observes. A local
+    server needs no key, and is asked for its models. `prices` is the provider's name in the price list, `names` matches
+    the bare names of its models, `images` applies if no family decides, `image_rule` is how image tokens are counted.
+    `cloud` is the SDK client of a cloud, which makes up the address and signs the requests.
     """
 
     name: str
@@ -87,12 +87,12 @@ _CLAUDE = (
     Family(r"claude-([a-z]+-)?4(-[0-5])?(-2\d{7})?$", 200_000, 64_000, True, "budget", temperature=False, tokens=1.2),
     Family(r"claude-sonnet-4[-.]6", 1_000_000, 64_000, True, "adaptive", temperature=False, tokens=1.2),
     Family(r"claude-([a-z]+-)?4[-.][6-9]", 1_000_000, 128_000, True, "adaptive", temperature=False, tokens=1.2),
-    # a new tokenizer from here on: up to a third more tokens for the same text
+    # newer tokenizer: up to a third more tokens for the same text
     Family(r"claude-([a-z]+-)?\d", 1_000_000, 128_000, True, "adaptive", temperature=False, tokens=1.5),
     Family(r"claude-", 200_000, 8_192, True, temperature=False, tokens=1.5),
 )
 _NONE_WORD = ("none", "low", "medium", "high")
-_LOW_WORD = ("low", "low", "medium", "high")  # those that always think
+_LOW_WORD = ("low", "low", "medium", "high")  # models that always think
 _GPT = (
     Family(r"(^|/)gpt-oss", 131_072, 65_536, False, "effort", _LOW_WORD, tokens=1.1),
     Family(r"(^|/)gpt-4\.1", 1_047_576, 32_768, True, cache_ttl=5 * MINUTE),
@@ -125,8 +125,8 @@ _MISTRAL = (
     Family(r"(magistral|ministral|mistral-nemo)", 131_072, 32_768, False, tokens=1.2),
     Family(r"mixtral-|mistral-7b", 32_768, 8_192, False, tokens=1.2),
 )
-# Open models and those of other makers, whoever serves them; a server on this machine says itself what it serves.
-# Windows are those of the makers' own services, November 2026.
+# Open models and those of other makers, on any server; a server on this machine reports its own limits. Windows are
+# those of the makers' own services, November 2026.
 _OPEN = (
     Family(
         r"qwen2\.5-coder-1\.5b|[-:_](0\.5|0\.6|1|1\.5|1\.7|2|3)b\b",

@@ -1,6 +1,6 @@
 """Define the provider protocol: one method that streams a model's answer.
 
-Figures that servers report are read so that an invalid one cannot fail the answer.
+Invalid figures from a server never fail the answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct
 from sakti.core.types import Json, ModelInfo, Part, Request, Usage
 from sakti.providers.facts import ServedLimits
 
-# "pause": the server ended the step, not the turn; "unknown": a reason that no protocol defines
+# "pause": the server ended the step, not the turn; "unknown": a reason not defined by any protocol
 StopReason: TypeAlias = Literal["end", "tool_use", "length", "refusal", "pause", "unknown"]
 
 
@@ -61,9 +61,9 @@ class Provider(Protocol):
     """Model provider; `name` is the part before the slash of a model's full name.
 
     `stream` yields chunks and exactly one `Completed`, last; a stream that ends without it raised a `ProviderError`.
-    Close the iterator (contextlib.aclosing) to cancel: it frees the connection. Nothing is retried inside, except
-    once without a parameter that the server refuses by name. `is_custom_server`: the server behind the name is not the
-    provider's own; `loopback`: it runs on this machine.
+    Close the iterator (contextlib.aclosing) to cancel: it frees the connection. Nothing is retried, except once without
+    a parameter that the server refuses by name. `is_custom_server`: the server behind the name is not the provider's
+    own; `loopback`: it runs on this machine.
     """
 
     name: str
@@ -102,7 +102,7 @@ class SearchesWeb(Protocol):
     def has_search(self) -> bool: ...
 
 
-MOST_TOKENS = 10**9  # tokens; a larger number is none of a single answer
+MOST_TOKENS = 10**9  # tokens; no single answer has more
 
 
 def read_tokens(value: Any) -> int:

@@ -55,7 +55,7 @@ async def select_model(
 ) -> SelectedModel | None:
     """Select the model to use; None if none is available.
 
-    The first that is given wins: `flag` (--model), the config, a key in the environment, a key in the keyring, a
+    The first available source wins: `flag` (--model), the config, a key in the environment, a key in the keyring, a
     server on this machine, the installed model.
 
     `keyring` looks a variable's name up (None: the system's), `probe` asks a base URL for its models,
@@ -114,7 +114,7 @@ def resolve_name(name: str, settings: Mapping[str, ProviderSettings] = _NO_SETTI
 
 
 def _suggest_providers(head: str, model: str, names: Collection[str]) -> str:
-    """Suggest the providers whose names are like `head`, else name them all."""
+    """Suggest providers with names similar to `head`, else list all of them."""
     if close := difflib.get_close_matches(head, names, n=3):
         return f"did you mean {' or '.join(f'{c}/{model}' for c in close)}?"
     return f"write provider/name, with one of {', '.join(sorted(names))}."
@@ -127,9 +127,9 @@ def list_providers(settings: Mapping[str, ProviderSettings] = _NO_SETTINGS) -> l
 
 
 def choose_small_model(full_name: str) -> str:
-    """Return the model that observes for `full_name`: its provider's small one, else the model itself.
+    """Return the observing model for `full_name`: its provider's small model, else the model itself.
 
-    On Bedrock it is the one of the same region (`eu.anthropic.…`); an inference profile observes for itself.
+    On Bedrock the small model has the same region (`eu.anthropic.…`); an inference profile observes itself.
     """
     provider, _, model = full_name.partition("/")
     preset = PRESETS.get(provider)
@@ -217,7 +217,7 @@ def _find_credentials(
 
 
 def _choose_timeout(preset: Preset, configured: ProviderSettings) -> float:
-    """Return the seconds that a stream may be silent: more for a server on this machine."""
+    """Return how many seconds a stream may be silent; more for a server on this machine."""
     return (
         max(configured.timeout, LOCAL_SILENCE) if preset.local and configured.timeout == 120.0 else configured.timeout
     )

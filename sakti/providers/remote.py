@@ -77,7 +77,7 @@ class EndpointServer:
                 await response.aclose()
 
     async def post(self, path: str, body: Json) -> Json:
-        """Post `body` and return the JSON object that is answered. Raises ProviderError."""
+        """Post `body` and return the JSON object of the response. Raises ProviderError."""
         return await self._ask("post", path, body=body)
 
     async def get(self, path: str) -> Json:
@@ -85,13 +85,13 @@ class EndpointServer:
         return await self._ask("get", path)
 
     async def headers(self) -> dict[str, str]:
-        """Return the headers of requests that go past the SDK. Raises ProviderError."""
+        """Return the headers of requests that bypass the SDK. Raises ProviderError."""
         if self._endpoint.key_command and not self._key:
             await self._run_key_command()
         return {"Authorization": f"Bearer {self._key or 'none'}", **self._endpoint.request_headers(self._key)}
 
     async def open(self) -> Any:
-        """Return the SDK's client. Raises ProviderError if something is missing to make it."""
+        """Return the SDK's client. Raises ProviderError if something needed for it is missing."""
         async with self._opening:
             if self._client is None:
                 if self._endpoint.key_command and not self._key:
@@ -189,7 +189,7 @@ class RemoteProvider(ABC):
     parser: ClassVar[type[StreamParser]]
     version = ""  # the start of a path that the base URL does not have
     listing = "/models"
-    searching = ""  # the provider whose own servers search the web by this protocol
+    searching = ""  # the provider whose own servers offer web search in this protocol
 
     def __init__(self, endpoint: Endpoint) -> None:
         self.name = endpoint.name
@@ -243,11 +243,11 @@ class RemoteProvider(ABC):
         return answer, facts.with_cost(parser.usage, self.name, model)
 
     async def models(self) -> Sequence[ModelInfo]:
-        """Return the models that the server lists; a cloud has no list, only those of its preset."""
+        """Return the models that the server lists; a cloud has no list, only the models of its preset."""
         preset = PRESETS.get(self.name)
         settings = ProviderSettings(context_window=self._endpoint.context_window)
         if preset is not None and preset.cloud is not None:
-            await self._server.open()  # raises if something is missing to ask it
+            await self._server.open()  # raises if something needed for the request is missing
             return [facts.get_model_info(self.name, name, settings) for name in (preset.model, preset.small) if name]
         listing = await self._server.get(self.listing)
         rows = serving.list_models(listing)
@@ -257,7 +257,7 @@ class RemoteProvider(ABC):
         ]
 
     async def fetch_limits(self, model: str) -> ServedLimits | None:
-        """Return what the server says about `model`; None if it does not answer."""
+        """Return the limits that the server states for `model`; None if it does not answer."""
         try:
             headers = await self._server.headers()
         except ProviderError:  # the key command failed, which the first request reports

@@ -1,4 +1,4 @@
-"""Play prepared answers, for tests, demos and the tour. Never selected automatically."""
+"""Replay prepared answers for tests, demos and the tour. Never selected automatically."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Call(Struct, frozen=True):
 class Answer(Struct, frozen=True):
     """One model call.
 
-    With `error` (a ProviderError code) it fails after `text` was streamed; `cut` breaks the stream off. `delay` is
-    waited before the first chunk and `chunk_delay` between chunks, in seconds; `chunk` is the size of a chunk in
+    With `error` (a ProviderError code) it fails after streaming `text`; `cut` breaks off the stream. `delay` is the
+    wait before the first chunk, `chunk_delay` the wait between chunks, in seconds; `chunk` is the size of a chunk in
     characters.
     """
 
@@ -81,8 +81,8 @@ Counter: TypeAlias = Callable[[str], int]
 class ScriptedProvider:
     """Provider that plays `answers` in order, or what the function `answers` returns for each request.
 
-    `requests` holds every request it got. `count` measures a text in tokens for the usage that an answer does not
-    state (None: zero). When the list is used up a call fails with ProviderError (invalid_request).
+    `requests` records every request. `count` counts the tokens of a text, for answers without stated usage (None:
+    zero). When the list is used up a call fails with ProviderError (invalid_request).
     """
 
     def __init__(

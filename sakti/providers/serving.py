@@ -1,7 +1,7 @@
-"""Ask servers for their models and the context window that they serve; locally, known ports only.
+"""Ask servers for their models and context windows; on this machine, only known ports.
 
-Its list of models, and what Ollama, llama.cpp and LM Studio report elsewhere. Each answer is optional; a server
-without any of them works as well.
+Reads the list of models, and the separate reports of Ollama, llama.cpp and LM Studio. Each answer is optional; a server
+without any of them works, too.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ async def get_limits(
 ) -> ServedLimits | None:
     """Return the limits that the server at `base_url` states for `model`; None without an answer.
 
-    `base_url` includes `/v1`, where the server has that. `is_custom_server`: it is not the provider's own, so it
-    may be any of the self-hosted ones; `ollama`: it is Ollama by its name, so Ollama's API is used at once.
+    `base_url` includes `/v1` if the server has that path. `is_custom_server`: the server is not the provider's own, so
+    it may be self-hosted; `ollama`: it is configured as Ollama, so Ollama's API is used at once.
     """
     import httpx2
 
@@ -56,13 +56,13 @@ async def get_limits(
 async def _ask_native_apis(
     server: _ServerClient, root: str, model: str, limits: ServedLimits, *, ollama: bool
 ) -> ServedLimits:
-    """Ask by the APIs that only one kind of server has."""
+    """Ask the APIs that only one kind of server has."""
     window = None
     shown: Json = {}
-    if ollama or await server.get(f"{root}/api/version"):  # nobody else is sent what they may take for a question
+    if ollama or await server.get(f"{root}/api/version"):  # other servers might take the request for a question
         shown = await server.post(f"{root}/api/show", {"model": model})
         window = read_show(shown)
-    if shown:  # what is loaded may be served with less than the model has
+    if shown:  # a loaded model may be served with a smaller window than its own
         window = read_listing(await server.get(f"{root}/api/ps"), model).window or window
     if window is None:
         window = read_properties(await server.get(f"{root}/props"))
@@ -96,7 +96,7 @@ class _ServerClient:
                     if len(text) > LARGEST:
                         return {}
             value: Any = json.loads(text)
-        except Exception:  # the question is optional: no failure of a server or of the network may end anything
+        except Exception:  # the request is optional: no failure of the server or network may end anything
             return {}
         return cast("Json", value) if isinstance(value, dict) else {}
 
@@ -175,7 +175,7 @@ async def _fetch_models(base_url: str) -> bytes:
     host, port = parts.hostname or "127.0.0.1", parts.port or 80
     reader, writer = await asyncio.open_connection(host, port)
     try:
-        # HTTP/1.0: no chunks, and the server closes, unless it says how long its answer is and stays
+        # HTTP/1.0: no chunks; the server closes the connection unless it states the length
         line = f"GET {parts.path.rstrip('/')}/models HTTP/1.0"
         close = "Accept: application/json\r\nConnection: close"
         writer.write(f"{line}\r\nHost: {host}:{port}\r\n{close}\r\n\r\n".encode())

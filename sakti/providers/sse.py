@@ -1,4 +1,4 @@
-"""Read server-sent events as JSON objects, straight from the bytes.
+"""Read server-sent events as JSON objects, directly from the bytes.
 
 A typed model for every event would cost several times as much CPU as the JSON itself; a long answer has 20,000 of
 them.
@@ -27,14 +27,14 @@ from sakti.providers.errors import (
 
 BOM = b"\xef\xbb\xbf"
 LONGEST_LINE = 4 * 1024 * 1024  # bytes; a line of a stream and an answer in one piece
-LONGEST_QUIET_S = 900.0  # without an event; comments and pings keep only the connection alive
-_FIELDS = (b"data", b"event", b"id", b"retry", b"")  # what a line of a stream of events begins with, before its colon
+LONGEST_QUIET_S = 900.0  # seconds without an event; comments and pings only keep the connection alive
+_FIELDS = (b"data", b"event", b"id", b"retry", b"")  # beginnings of lines in an event stream, before the colon
 
 # what a parser raises at data that violates its protocol
 OTHER_PROTOCOL = (AttributeError, IndexError, KeyError, TypeError, ValueError, OverflowError, RecursionError)
-DONE: Json = {"type": "[DONE]"}  # stands for the line that ends a stream
+DONE: Json = {"type": "[DONE]"}  # placeholder for the line that ends a stream
 
-_exact, _lenient = Decoder().decode, json.JSONDecoder(strict=False).decode  # the first takes a third of the time
+_exact, _lenient = Decoder().decode, json.JSONDecoder(strict=False).decode  # the first one takes a third of the time
 
 
 @contextmanager
@@ -61,8 +61,8 @@ async def answer_events(
 ) -> AsyncIterator[Json]:
     """Yield the events of an answer: a stream, or one JSON object, which `split` converts.
 
-    Raises ProviderError: for an error in that object what it says, for a page or anything else not_a_model, with what
-    it says, and stream_cut for a stream that cannot be read.
+    Raises ProviderError: the error that the object reports, not_a_model with the text of a page or other content, and
+    stream_cut for a stream that cannot be read.
     """
     content_type = str(response.headers.get("content-type") or "").partition(";")[0].strip().lower()
     pieces = cast("AsyncIterator[bytes]", response.aiter_bytes())
@@ -89,7 +89,7 @@ def _detect_kind(first: bytes, content_type: str) -> Literal["object", "events",
 
 
 async def _read_first_bytes(pieces: AsyncIterator[bytes], context: ErrorContext) -> bytes:
-    """Read until the first sign, which shows the kind of an answer whatever its header says."""
+    """Read until the first non-blank byte, which shows the kind of an answer whatever its header says."""
     first, began = b"", monotonic()
     async for chunk in pieces:
         first = first.lstrip() + chunk
@@ -144,7 +144,7 @@ async def iter_json_events(chunks: AsyncIterator[bytes], context: ErrorContext) 
     """Yield every `data:` of the stream as an object, until `[DONE]` or the end of the bytes.
 
     The line `[DONE]` is yielded as the object `DONE`. Raises ProviderError: stream_cut for data that is not a JSON
-    object, which is what a broken proxy sends, line_too_long, and no_events for a stream that is only kept open.
+    object, as a broken proxy sends it, line_too_long, and no_events for a stream that is only kept open.
     """
     data: list[bytes] = []
     size = 0  # bytes in `data`
@@ -189,7 +189,7 @@ def _parse_object(text: bytes) -> dict[str, Any]:
 
 
 def _decode(data: bytes) -> str:
-    """Decode UTF-8; a broken byte costs only its character."""
+    """Decode UTF-8; an invalid byte loses only its character."""
     return data.decode("utf-8", "replace")
 
 

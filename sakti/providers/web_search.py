@@ -27,7 +27,7 @@ _PROMPT = (
 
 
 class WebHit(Struct, frozen=True):
-    """One result of a search; `date` as the service writes it."""
+    """One search result; `date` is in the service's format."""
 
     url: str
     title: str = ""
@@ -145,7 +145,7 @@ def _iter_responses_citations(output: Sequence[Json]) -> Iterator[tuple[str, str
 
 
 def _line_before(text: str, note: Json) -> str:
-    """Return the line of the answer up to the place of a citation, "" without a valid one."""
+    """Return the line of the answer up to a citation, "" without a valid position."""
     start, end = _to_position(note.get("start_index")), _to_position(note.get("end_index"))
     return text[text.rfind("\n", 0, start) + 1 : start].strip(" -*([") if 0 < start <= end else ""
 

@@ -1,6 +1,7 @@
 """Find changes in a workspace by dulwich if git is not installed: the same index and objects.
 
-It walks by itself, some ten times slower than git; .gitignore is dulwich's. Not imported where git is there.
+It walks the tree itself, some ten times slower than git, and uses dulwich's .gitignore rules. Not imported if git is
+available.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sakti.agent.checkpoints.scanner import LARGEST, MOST, MOST_BYTES, TooLarge,
 class DulwichScanner(Struct):
     """Scanner by dulwich; `folder` holds the checkpoints of the workspace.
 
-    `secret` tells whether a relative path is never covered.
+    `secret` returns whether a relative path is never covered.
     """
 
     workspace: Path
@@ -108,7 +109,7 @@ class DulwichScanner(Struct):
 def _is_unchanged(entry: Any, status: os.stat_result, written: int) -> bool:
     """Return whether a file matches its index entry.
 
-    A file that changed as late as the index was written is read again.
+    A file that changed when the index was written is read again.
     """
     there = (_to_ns(entry.mtime), _to_ns(entry.ctime), entry.size, entry.ino, entry.mode)
     now = (

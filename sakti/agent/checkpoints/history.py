@@ -1,10 +1,9 @@
 """Keep git's own files of a workspace: branches, reflogs, index, and the objects that they name.
 
-All files of a folder `.git` are looked at. Small ones are kept like those of the workspace. Objects are kept as entire
-files: git names them by their content, so each is copied once, and only new ones cost anything later. Copying needs no
-git, in any state of the repository. Of a repository of 500 MB it takes 0.4 s of CPU at first, where `git fetch`
-into the shadow repository takes 4 s; hard links would not outlive a truncation, and objects that are bound read-only
-into the sandbox would break `git gc`.
+All files of a `.git` folder are examined. Small ones are stored like those of the workspace. Objects are copied as
+entire files: git names them by their content, so each is copied only once. Copying works without git, in any state of
+the repository. The first copy of a 500 MB repository takes 0.4 s of CPU; `git fetch` into the shadow repository takes 4
+s. Hard links would not survive a truncation, and binding objects read-only into the sandbox would break `git gc`.
 """
 
 from __future__ import annotations
@@ -27,9 +26,9 @@ from sakti.agent.judge import repositories
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import format_bytes
 
-LARGEST = 2_000_000_000  # bytes of objects that are copied; more are linked, which outlives a removal alone
-SPARE = 500_000_000  # bytes that stay free on the disk of the checkpoints
-COMPARED = 16_000_000  # bytes of an object that is compared as a whole; of a larger one samples
+LARGEST = 2_000_000_000  # bytes of objects that are copied; others are linked, which only survives a removal
+SPARE = 500_000_000  # bytes left free on the disk of the checkpoints
+COMPARED = 16_000_000  # bytes of an object that is compared completely; larger ones by samples
 _SAMPLES, _SAMPLE = 256, 4_096
 _OBJECT = lazy_pattern(r"(?:pack-)?[0-9a-f]{38,64}(?:\.[a-z]+)?", re.ASCII)
 _TRANSIENT = lazy_pattern(r".*\.lock|gc\.pid|tmp_\w+|\.tmp-.*|fsmonitor--daemon.*")
@@ -53,18 +52,18 @@ class GitFiles(Struct, frozen=True):
 class History(Struct):
     """Recorded entries by path; `objects` stores the contents.
 
-    Records are not read again while their file stays the same.
+    Records are only read again when their file has changed.
     """
 
     workspace: Path
     objects: Objects
     _read: dict[str, tuple[Stamp, PathEntry]] = field(default_factory=dict[str, tuple[Stamp, PathEntry]])
-    _present: frozenset[str] | None = None  # ids of the objects at the last look
+    _present: frozenset[str] | None = None  # ids of the objects in the last scan
 
     def look(self, gits: Sequence[str], *, keep: bool, outside: str = "") -> GitFiles:
-        """Look at the `.git` of these relative paths, and at `outside`.
+        """Scan the `.git` of these relative paths, and `outside`.
 
-        `keep` their objects, too. Raises OSError.
+        With `keep`, their objects are stored, too. Raises OSError.
         """
         outside = outside or str(repositories.find_common_folder(self.workspace) or self._find_separate() or "")
         entries: dict[str, PathEntry] = {}
@@ -80,9 +79,10 @@ class History(Struct):
         return GitFiles(entries, objects, lost, problem, outside)
 
     def changes(self, before: GitFiles, after: GitFiles) -> tuple[list[PathChange], list[str]]:
-        """Return what changed between two looks, and the paths of objects that are gone for good.
+        """Return the changes between two scans, and the paths of objects that are lost.
 
-        New objects are left out: they do no harm. With other changes, the position of the repository is recorded.
+        New objects are left out, because they do no harm. If anything else changed, the position of the repository is
+        recorded.
         """
         old, new = before.entries, after.entries
         paths = sorted(p for p in old.keys() | new.keys() if not _is_equal(old.get(p), new.get(p)))
@@ -109,7 +109,7 @@ class History(Struct):
         return changes, lost
 
     def forget(self, needed: set[str]) -> None:
-        """Delete the copies of objects that were not there at the last look and that no record names."""
+        """Delete copies of objects that were missing in the last scan and that no record names."""
         if self._present is not None:
             self.objects.drop(self.objects.names_of(HISTORY) - self._present - needed)
 
@@ -131,7 +131,7 @@ class History(Struct):
             yield from ((path, status) for path, status in objects if is_object(path) and status.st_size > COVERED)
 
     def _list_bare(self, gits: Sequence[str]) -> list[Path]:
-        """Return the repositories in the workspace that are no folder `.git`: itself, or named by a `.git`."""
+        """Return the repositories in the workspace other than `.git` folders: itself, or named by a `.git`."""
         named = (repositories.find_git_folder(self.workspace / git, self.workspace) for git in gits)
         bare = [folder.relative_to(self.workspace) for folder in named if folder and ".git" not in folder.parts]
         return [Path(), *bare] if ".git" not in gits and _is_repository(self.workspace) else bare
@@ -171,7 +171,7 @@ class History(Struct):
     # --- objects ----------------------------------------------------------------------------------------------
 
     def _keep(self, files: Mapping[str, os.stat_result]) -> tuple[frozenset[str], str]:
-        """Keep the objects that are not kept yet; return those that cannot be, and why."""
+        """Store the objects not stored yet; return those that cannot be stored, and why."""
         ids = {path: safe_paths.make_history_id(path, status) for path, status in files.items()}
         self._present = frozenset(ids.values())
         stored = self.objects.names_of(HISTORY)
@@ -194,13 +194,13 @@ class History(Struct):
         """Return why objects cannot be kept, "" if they can."""
         folder, size = self.objects.folder_of(HISTORY), sum(s.st_size for s in missing)
         if link and folder.stat().st_dev != missing[0].st_dev:
-            return f"The repository's objects ({format_bytes(size)}) are more than a checkpoint copies to another disk"
+            return f"The repository's objects ({format_bytes(size)}) exceed the limit of copies to another disk"
         if not link and shutil.disk_usage(folder).free < size + SPARE:
             return f"There is no room for a copy of the repository's objects ({format_bytes(size)}) in {folder}"
         return ""
 
     def _is_damaged(self, path: str, was: os.stat_result, now: os.stat_result) -> bool:
-        """Return whether an object has another content; git itself renews the time of one that it would write."""
+        """Return whether an object's content changed; git only updates the time of an object it would rewrite."""
         if was.st_size != now.st_size:
             return True
         if (was.st_ctime_ns, was.st_ino) == (now.st_ctime_ns, now.st_ino):
@@ -217,7 +217,7 @@ def _read_status(path: str) -> os.stat_result | None:
 
 
 def list_below(top: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield files and empty folders below a folder, without links' targets and git's transient files."""
+    """Yield files and empty folders below a folder, without link targets and git's transient files."""
     waiting = [folder]
     while waiting:
         here = waiting.pop()
@@ -237,7 +237,7 @@ def list_below(top: str, folder: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _names_commit(path: str) -> bool:
-    """Return whether a file says at which commit a repository is."""
+    """Return whether a file names the current commit of a repository."""
     return path.endswith(("/HEAD", "/index")) or "/refs/heads/" in path
 
 

@@ -1,7 +1,8 @@
-"""Keep contents of files: loose objects of a git repository, secrets and entire files beside it.
+"""Store file contents: loose objects of a git repository, secrets and entire files beside it.
 
 Entire files are those that are too large to be compressed and compared (`FILE`), and the objects of the user's
-repository (`HISTORY`). They are named by facts of the file, not by its content, so that none has to be read.
+repository (`HISTORY`). Their names come from metadata of the file, not from its content, so that no file has to be
+read.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SECRET = "secret:"
 FILE = "file:"
 HISTORY = "history:"
 INDEX = "index:"
-LEVEL = 1  # of zlib: an edit waits for it
+LEVEL = 1  # zlib level: an edit waits for the compression
 _CHUNK = 1 << 30  # bytes that the kernel copies at once
 _FIXED = 62  # bytes of an entry before its path; the first 40 are facts of the file
 _SHA = 20
@@ -38,7 +39,7 @@ class Objects:
         self._packed = packed
 
     def put(self, data: bytes, *, secret: bool = False, sync: bool = True, oid: str = "") -> str:
-        """Keep a content, durably with `sync`; return its id, which is `oid` if that names it. Raises OSError."""
+        """Store a content, durably with `sync`; return its id: `oid` if given. Raises OSError."""
         if secret or oid:
             oid = oid or SECRET + hashlib.sha256(data).hexdigest()
             self._write(self._find_path(oid), data, sync=sync)
@@ -63,7 +64,7 @@ class Objects:
         return self._find_path(oid).exists() or self._read_packed(oid) is not None
 
     def _is_intact(self, oid: str) -> bool:
-        """Return whether an entire file is as its name says: a link shares later changes of the file."""
+        """Return whether an entire file still matches its name: a link shares later changes of the file."""
         try:
             status = self._find_path(oid).stat()
         except OSError:
@@ -72,9 +73,9 @@ class Objects:
         return oid.partition("-")[2] == facts
 
     def keep(self, oid: str, name: str, folder: int, *, link: bool = False) -> None:
-        """Keep the file `name` of an open folder; with `link` by a hard link if the disk allows it.
+        """Store the file `name` of an open folder; with `link` as a hard link if the disk allows it.
 
-        A link takes no room and outlives a removal. A copy outlives writing into the file, too. Raises OSError.
+        A link takes no space and survives a removal. A copy also survives writing into the file. Raises OSError.
         """
         target = self._find_path(oid)
         if self._is_intact(oid):
@@ -102,14 +103,14 @@ class Objects:
         return self._find_path(oid) if oid.startswith((FILE, HISTORY)) else None
 
     def size_of(self, kind: str) -> int:
-        """Return the bytes that contents of a kind take, without files that are still somewhere else, too."""
+        """Return the bytes used by contents of a kind, without files that also exist elsewhere."""
         folder = self._folders[kind]
         with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
             return sum(s.st_size for e in entries if (s := e.stat(follow_symlinks=False)).st_nlink == 1)
         return 0
 
     def folder_of(self, kind: str) -> Path:
-        """Return the folder of the contents of a kind, which is created."""
+        """Return the folder of the contents of a kind, created if missing."""
         self._folders[kind].mkdir(mode=0o700, parents=True, exist_ok=True)
         return self._folders[kind]
 
@@ -173,7 +174,7 @@ class Objects:
     def _write(self, path: Path, data: bytes, *, sync: bool) -> None:
         if path.exists():
             with contextlib.suppress(OSError):
-                os.utime(path)  # needed again: pruning spares what is young
+                os.utime(path)  # needed again: pruning spares recent files
             return
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         temporary = path.with_name(f"tmp-{os.getpid()}-{os.urandom(4).hex()}")
@@ -191,7 +192,7 @@ def compute_blob_id(data: bytes) -> str:
 
 
 def copy_file(source: int, target: int) -> None:
-    """Copy an open file into another: by the kernel, which shares the blocks where the file system can."""
+    """Copy an open file into another by the kernel, which shares blocks if the file system can."""
     try:
         while os.copy_file_range(source, target, _CHUNK):
             pass
@@ -208,7 +209,7 @@ def copy_file(source: int, target: int) -> None:
 
 
 def parse_index(data: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the content id of each entry, and all of the entry but the facts of its file.
+    """Yield the content id of each entry, and the entry without the metadata of its file.
 
     Raises `ValueError` if it is no index of these versions.
     """
@@ -227,7 +228,7 @@ def parse_index(data: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def compute_index_id(data: bytes) -> str:
-    """Return an id of an index that stays the same when git only refreshes the facts of files in it.
+    """Return an id of an index that stays the same when git only refreshes file metadata.
 
     An index that cannot be read is named by its bytes.
     """

@@ -1,7 +1,7 @@
-"""Find changes by commands to files that are not kept: in added folders, and beyond the file limit.
+"""Find changes by commands in files that are not stored: in added folders, and beyond the file limit.
 
-An undo cannot restore them, but names them. The facts of added folders are compared before and after a command. Beyond
-the limit, changes show by the time of the last change (ctime), which programs cannot set.
+An undo cannot restore them, but names them. Metadata of added folders is compared before and after a command. Beyond
+the limit, changes are detected by the time of the last change (ctime), which programs cannot set.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from msgspec import Struct, field
 from sakti.agent.checkpoints import history, surroundings
 from sakti.agent.checkpoints.objects import compute_index_id
 
-MOST = 200_000  # files beyond the limit that are looked at after a command
-_COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, the clock of files
+MOST = 200_000  # files beyond the limit that are checked after a command
+_COARSE = 5  # CLOCK_REALTIME_COARSE of Linux, the clock of file times
 TICK_NS = 20_000_000  # the time of a file is that of the last tick of the system
 
 Facts: TypeAlias = tuple[int | str, ...]
 
 
 class AddedFolder(Struct, frozen=True):
-    """Facts of all in a folder beside the workspace at one time; `skipped` holds more than is noted."""
+    """Metadata of a folder beside the workspace at one time; `skipped` folders have too many files."""
 
     facts: Mapping[str, Facts] = field(default_factory=dict[str, Facts])
     skipped: frozenset[str] = frozenset()
 
 
 def read_file_clock() -> int:
-    """Return a time before which no later change of a file is dated."""
+    """Return the time (ns) of the clock that dates file changes; no later change has an earlier time."""
     if sys.platform == "linux":
         return time.clock_gettime_ns(_COARSE)
     return time.time_ns() - TICK_NS
 
 
 def list_facts(folder: Path) -> AddedFolder:
-    """Look at an added folder and the repositories in it; one that cannot be read is empty."""
+    """Scan an added folder and the repositories in it; an unreadable folder counts as empty."""
     try:
         seen = surroundings.list_surroundings(folder, ())
     except OSError:
@@ -62,7 +62,7 @@ def _make_facts(status: os.stat_result) -> Facts:
 
 
 def _read_index_id(path: Path) -> Facts:
-    """Return the id of git's index, which `git status` alone writes again."""
+    """Return the id of git's index, which even `git status` rewrites."""
     try:
         return (compute_index_id(path.read_bytes()),)
     except OSError:
@@ -80,7 +80,7 @@ def compare(folder: Path, before: AddedFolder, after: AddedFolder, since_ns: int
 
 
 def _drop_parents(paths: Iterable[str]) -> list[str]:
-    """Leave out folders of which something else is named."""
+    """Leave out folders if a path in them is named."""
     rows = sorted(paths)
     return [p for p, following in pairwise((*rows, "")) if not following.startswith(f"{p}/")]
 
@@ -96,10 +96,10 @@ def _is_in(path: str, folders: Container[str]) -> bool:
 def find_changed(
     top: Path, folders: Iterable[str], since_ns: int, seen: Container[str], explained: Iterable[str] = ()
 ) -> list[str]:
-    """Return what changed since a time in folders beyond the limit, but files that are seen otherwise.
+    """Return changes since a time in folders beyond the limit, without files tracked otherwise.
 
-    From folders in `explained` such files were removed, so their own times say nothing.
-    Of a folder from which files were removed only its own name is known, like that of one with too many files.
+    From folders in `explained` such files were removed, so their own times say nothing. A folder with removed files, or
+    too many files, is only named itself.
     """
     rows: list[str] = []
     missing = [f for f in folders if f and not os.path.lexists(top / f)]
@@ -121,11 +121,11 @@ def find_changed(
 
 
 def _list_changed(top: Path, folder: str, since_ns: int, seen: Container[str]) -> tuple[list[str], list[str], int]:
-    """Return what changed in a folder, the folders in it, and the number of its files."""
+    """Return the changes in a folder, its subfolders, and the number of its files."""
     changed_itself = _is_changed(top / folder, since_ns)
     own_name = [_format_folder(folder)] if changed_itself else []
     entries = _list_entries(top / folder)
-    if entries is None:  # it is gone, or could not be read before either
+    if entries is None:  # removed, or unreadable before as well
         return own_name, [], 0
     prefix = f"{folder}/" if folder else ""
     folders = [f"{prefix}{e.name}" for e in entries if e.is_dir(follow_symlinks=False)]
@@ -142,7 +142,7 @@ def _is_changed(folder: Path, since_ns: int) -> bool:
 
 
 def _list_entries(folder: Path) -> list[os.DirEntry[str]] | None:
-    """List a folder without those that programs fill, a cache as empty; None if it cannot be read."""
+    """List a folder without generated folders, a cache as empty; None if it cannot be read."""
     try:
         with os.scandir(folder) as rows:
             entries = [e for e in rows if e.name not in surroundings.CLOSED]

@@ -1,7 +1,7 @@
 """Decide what an undo writes back. Pure.
 
-A turn's calls each recorded what a path was before and what they left. Only a path that is still what the last call
-left is written back without a question; everything else is a conflict.
+Each call of a turn recorded the state of its paths before and after. A path is only restored without a question if it
+is unchanged since the last call; everything else is a conflict.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class PathEntry(Struct, frozen=True):
 
 
 class PathChange(Struct, frozen=True):
-    """Change of a path (relative to the workspace, absolute outside); None: nothing was there."""
+    """Change of a path (relative to the workspace, absolute outside); None: the path did not exist."""
 
     path: str
     before: PathEntry | None
@@ -110,7 +110,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def rows(self) -> tuple[PlanItem, ...]:
-        """Return the items for lists, in which all of a folder `.git` is one."""
+        """Return the items for lists, with each `.git` folder as one item."""
         rows: dict[tuple[str, bool], PlanItem] = {}
         for item in self.items:
             name = name_in_lists(item.path)
@@ -125,7 +125,7 @@ GONE = "deleted since"
 
 
 def _sort_key(item: PlanItem) -> tuple[int, str | tuple[int, ...]]:
-    """Sort folders that open first, then deletions from the inside out, then all others."""
+    """Sort key: folders made writable, then deletions from the inside out, then all others."""
     if item.to is None:
         return 1, tuple(-ord(c) for c in item.path)
     opens = item.to.is_folder and item.now is not None and item.now.is_folder and not _is_closed(item)
@@ -143,7 +143,7 @@ def is_history(path: str) -> bool:
 
 
 def name_in_lists(path: str) -> str:
-    """Return a path for people: of everything that git keeps in a folder `.git` that folder."""
+    """Return a path for display; the `.git` folder for everything in it."""
     parts = path.split("/")
     return "/".join(parts[: parts.index(".git") + 1]) if ".git" in parts else path
 
@@ -167,7 +167,7 @@ def is_same(one: PathEntry | None, other: PathEntry | None) -> bool:
 def is_expected(now: PathEntry | None, expected: PathEntry | None) -> bool:
     """Return whether a path may be written.
 
-    It must be as expected; a folder is accepted if nothing was expected.
+    Its entry must be the expected one; a folder is accepted if no entry was expected.
     """
     return is_same(now, expected) or (expected is None and now is not None and now.is_folder)
 
@@ -190,23 +190,23 @@ def _get_id_kind(entry: PathEntry) -> str:
 
 
 def _follows(after: PathEntry | None, before: PathEntry | None) -> bool:
-    """Return whether a call found what the one before it left; ids of two kinds cannot be compared."""
+    """Return whether a call started from the state left by the last one; ids of two kinds are skipped."""
     if after is not None and before is not None and _get_id_kind(after) != _get_id_kind(before):
         return stat.S_IFMT(after.mode) == stat.S_IFMT(before.mode)
     return is_same(after, before)
 
 
 def make_plan(net: Mapping[str, NetChange], now: Mapping[str, PathEntry | None]) -> Plan:
-    """Plan the way back from `now`, which has an entry for each path of `net`."""
+    """Plan the undo from `now`, which has an entry for each path of `net`."""
     items = [item for path in sorted(net) if (item := _plan_item(path, net[path], now[path])) is not None]
     folders = frozenset(p for p, n in net.items() if n.before is not None and n.before.is_folder)
     return Plan(tuple(_join_history(items, net)), folders)
 
 
 def _join_history(items: Sequence[PlanItem], net: Mapping[str, NetChange]) -> Iterator[PlanItem]:
-    """Restore a repository as one: if its user went on there, only lost objects are restored.
+    """Restore a repository as a unit: if the user has worked in it since, only lost objects are restored.
 
-    An entry that no call changed is recorded only to notice that.
+    Entries that no call changed are recorded only to detect this.
     """
     moved = _list_moved_repositories(items)
     for item in items:
@@ -218,7 +218,7 @@ def _join_history(items: Sequence[PlanItem], net: Mapping[str, NetChange]) -> It
 
 
 def _list_moved_repositories(items: Sequence[PlanItem]) -> set[str]:
-    """Return the repositories in which the user went on."""
+    """Return the repositories in which the user has worked since."""
     return {find_repository(i.path) for i in items if i.conflict and _LEADING.search(i.path)}
 
 
@@ -226,12 +226,12 @@ def _is_unchanged(net: NetChange) -> bool:
     return is_same(net.before, net.after) and has_same_mode(net.before, net.after)
 
 
-# What says where a repository is: its branch, its staged files, its branches' commits.
+# Files that define a repository's position: its branch, its staged files, its branches' commits.
 _LEADING = lazy_pattern(r"(?:^|/)\.git/(?:.*/)?(?:HEAD|index|packed-refs|refs/heads/.*)$")
 
 
 def find_repository(path: str) -> str:
-    """Return what comes before `.git` in a path: equal for all files of a repository."""
+    """Return the part of a path before `.git`, which is equal for all files of a repository."""
     return f"/{path}".partition("/.git/")[0]
 
 
@@ -251,17 +251,17 @@ def _plan_item(path: str, net: NetChange, now: PathEntry | None) -> PlanItem | N
         return _plan_mode(path, net, now)
     is_folder = _is_folder(now)
     if want is None and is_folder and not _is_folder(net.after):
-        return None  # a folder stands where a file was made: not ours to delete
+        return None  # a folder replaced the created file: it is not ours to delete
     action = _choose_action(want, now)
     conflict = _find_conflict(net, now)
     if conflict and is_folder and want is None:
-        return None  # nobody loses anything by a folder
-    emptied = is_folder and net.after is None  # what is in it is deleted before
+        return None  # removing an empty folder loses nothing
+    emptied = is_folder and net.after is None  # its contents are deleted first
     return PlanItem(path, action, None if emptied else now, _choose_permissions(want, net.after, now), conflict)
 
 
 def _find_conflict(net: NetChange, now: PathEntry | None) -> str:
-    """Return why a path is asked about, or "" if it is unchanged since the calls or nothing is lost."""
+    """Return why a path needs a question, or "" if it is unchanged since the calls or nothing is lost."""
     if now is None and net.before is not None and net.before.is_folder:
         return ""
     if not is_same(now, net.after) and not (net.after is None and now is not None and now.is_folder):
@@ -287,5 +287,5 @@ def _choose_permissions(want: PathEntry | None, after: PathEntry | None, now: Pa
 
 
 def back(steps: Sequence[PathChange], now: Mapping[str, PathEntry | None]) -> Plan:
-    """Plan the way back from what an undo wrote (`steps`): a redo, with the same care."""
+    """Plan a redo: reverse the `steps` of an undo, with the same checks."""
     return make_plan(collapse(s for s in steps), now)

@@ -1,4 +1,4 @@
-"""Record what the calls of a turn do to files; a failure is reported once and stops no call."""
+"""Record file changes by the calls of a turn; a failure is reported once and stops no call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class _Job(Struct):
-    """Commands that a call left running; `ends`: they are looked at for the last time now."""
+    """Commands that a call left running; `ends`: this is their last scan."""
 
     first: FirstLook
     running: tuple[Running, ...]
@@ -77,7 +77,7 @@ class TurnRecorder:
             yield
 
     async def explain_loss(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
-        """Return which files that a command names an undo could not restore, and why; "" if there are none."""
+        """Return the files named by a command that an undo could not restore, and why; "" without any."""
         if self._turn is None or effect != "run":
             return ""
         named = expansion.read_targets(str(arguments.get("command", "")), place)
@@ -93,10 +93,10 @@ class TurnRecorder:
     async def record_call(
         self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView
     ) -> AsyncGenerator[CallRecord]:
-        """Record what a command, or a call of a server, changes; a command that only reads is not looked at.
+        """Record the changes by a command or a server's call; read-only commands are skipped.
 
-        Changes that a server makes elsewhere are named as not covered. Processes that a command left running are
-        recorded until they end.
+        Changes by a server elsewhere are reported as not covered. Processes that a command left running are recorded
+        until they end.
         """
         turn, record = self._turn, CallRecord()
         command = str(arguments.get("command", ""))
@@ -112,7 +112,7 @@ class TurnRecorder:
         beating = asyncio.create_task(_beat_on(first))
         try:
             yield record
-        finally:  # to its end, also where the call was cancelled
+        finally:  # completed even if the call was cancelled
             beating.cancel()
             after = asyncio.to_thread(self._take_second_look, first, goes_on=bool(record.jobs))
             names, job = await asyncio.shield(after)
@@ -167,19 +167,19 @@ class TurnRecorder:
         return first
 
     def _note_elsewhere(self, turn: tuple[str, int], command: str) -> None:
-        """Record that a server may change what no undo reaches."""
+        """Record that a server may have made changes that an undo cannot reach."""
         try:
             self.shadow.add_uncovered(turn, command, elsewhere=True)
         except OSError as e:
             self._report_no_checkpoint(e)
 
     def _take_second_look(self, first: FirstLook, *, goes_on: bool = False) -> tuple[list[str], FirstLook | None]:
-        """Take the second look; `goes_on`: in the background, which is followed by the look that is returned."""
+        """Take the second snapshot; if the command `goes_on` in the background, return the snapshot to follow."""
         following = None
         try:
             following = self.shadow.follow(first) if goes_on else None
             lost = surroundings.summarise(self.shadow.after(first, goes_on=following is not None))
-            self.shadow.prune()  # here, not at the end of the session, which would wait for it
+            self.shadow.prune()  # now, because the end of the session would have to wait for it
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)
             return [], following

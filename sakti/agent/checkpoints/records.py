@@ -1,11 +1,11 @@
-"""Record which turn changed what: a file a turn, a line a call; and note calls while they run.
+"""Record the changes of each turn (one file per turn, one line per call), and the running calls.
 
-Small files and no table: what they name lies beside them, they survive a kill at any time (a line that was cut is not
-there), and a thread that is removed for good takes its folder with it.
+Small files instead of a table: the contents they name are stored beside them, they survive a kill at any time (an
+incomplete line is ignored), and removing a thread for good removes its folder.
 
-A running call has a file, which is locked while its process lives and whose time is renewed all along. A process that
-looks at a workspace later can lock those of processes that ended: it takes the second look for them, and knows when
-they ended. The first line names the call; what a command's second look is compared with follows.
+A running call has a file that is locked while its process lives; its time is updated regularly. A later process can
+lock the files of ended processes: it takes the second snapshot for them, and knows when they ended. The first line
+names the call; the snapshot before the command follows.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class CallMark(Struct):
         return os.fstat(self.handle).st_mtime_ns
 
     def load(self) -> Any:
-        """Return what the second look is compared with; None if there is nothing, or it cannot be read."""
+        """Return the snapshot before the call; None if missing or unreadable."""
         return _load(self.file)
 
     def end(self) -> None:
@@ -88,7 +88,7 @@ class CallMark(Struct):
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads our own structures; a file can name nothing else, such as a function that would be called."""
+    """Unpickler for our own structures only: a file cannot name anything else, such as a function to call."""
 
     def find_class(self, module_name: str, global_name: str) -> Any:
         if (module_name, global_name) in _TYPES:
@@ -140,7 +140,7 @@ def list_dead_calls(folder: Path) -> Iterator[CallMark]:
             os.close(handle)
             continue
         call = _read_call(file)
-        if call is None:  # it was never begun
+        if call is None:  # it never began
             file.unlink(missing_ok=True)
             os.close(handle)
         else:
@@ -160,7 +160,7 @@ def forget_thread(folder: Path, thread_id: str) -> None:
 
 
 def load_all(folder: Path) -> list[Any]:
-    """Return what the second looks of all calls are compared with."""
+    """Return the snapshots before all calls."""
     return [before for file in _list_files(folder) if (before := _load(file)) is not None]
 
 
@@ -414,5 +414,5 @@ def write(file: Path, data: bytes) -> None:
 
 
 def _collect(rows: Sequence[Mapping[str, Any]], name: str) -> tuple[str, ...]:
-    """Return the different paths that the rows of a turn have under a name, in their order."""
+    """Return the distinct paths under a name in the rows of a turn, in order."""
     return tuple(dict.fromkeys(p for r in rows for p in r.get(name, ())))

@@ -26,11 +26,11 @@ JOURNAL = "restoring.json"
 
 
 def _do_nothing(_at: str) -> None:
-    """Default of `reached`; tests stop the program there."""
+    """Default for `reached`; tests stop the program there."""
 
 
 class Restorer(Struct, frozen=True):
-    """Writes into `root` what `objects` keeps, by a journal in `folder`; `reached` is called at each step."""
+    """Restores contents from `objects` into `root`; the journal is in `folder`. `reached` marks steps."""
 
     root: Path
     folder: Path
@@ -41,7 +41,7 @@ class Restorer(Struct, frozen=True):
     def run(self, undo: UndoRecord, *, redoes: str = "") -> list[str]:
         """Write the steps of an undo, or of the redo of `redoes`; return the skipped paths.
 
-        Raises `SaktiError` where a content is missing or cannot be kept: then nothing was written.
+        Raises `SaktiError` if a content is missing or cannot be stored; nothing was written in that case.
         """
         for step in undo.steps:
             if step.after is not None and not self._has(step):
@@ -57,7 +57,7 @@ class Restorer(Struct, frozen=True):
         return self._write_steps(undo, redoes)
 
     def _has(self, step: PathChange) -> bool:
-        """Return whether the content of a step is kept; an entire file is looked for when it is written."""
+        """Return whether the content of a step is stored; entire files are only looked up when written."""
         oid = step.after.oid if step.after is not None else ""
         stays = step.before is not None and step.before.oid == oid
         return not oid or oid == "other" or stays or self.objects.entire_file(oid) is not None or self.objects.has(oid)
@@ -96,12 +96,12 @@ class Restorer(Struct, frozen=True):
         return skipped
 
     def _keep(self, steps: Sequence[PathChange]) -> None:
-        """Keep the contents that will be replaced, as they are in this moment."""
+        """Store the present contents that will be replaced."""
         for step in steps:
             try:
                 now, data = read_present(self.root, step)
             except PermissionError:
-                continue  # in a folder that a command closed: it opens first
+                continue  # in a folder that a command made inaccessible: it is opened first
             if not is_expected(now, step.before):
                 raise SaktiError(
                     f"{step.path} changed just now. Nothing was restored: try again.", title="Undo", code="changed"
@@ -119,7 +119,7 @@ class Restorer(Struct, frozen=True):
     def _write_step(self, step: PathChange, undo: UndoRecord) -> bool:
         """Do one step; return False if the path is skipped."""
         self.reached(f"step {step.path}")
-        temporary = f"{safe_paths.TEMPORARY}{undo.id}"  # of each undo its own: what a kill left under it is deleted
+        temporary = f"{safe_paths.TEMPORARY}{undo.id}"  # unique to each undo: remains of a killed one are deleted
         safe_paths.remove_temporary(self.root, step.path, temporary)
         try:
             now, _ = read_present(self.root, step)
@@ -132,7 +132,7 @@ class Restorer(Struct, frozen=True):
             if step.after is None:
                 safe_paths.remove(self.root, step.path, undo.folders)
             elif now is not None and (now.kind, now.oid) == (step.after.kind, step.after.oid):
-                safe_paths.set_mode(self.root, step.path, step.after.mode)  # its content may not be kept
+                safe_paths.set_mode(self.root, step.path, step.after.mode)  # its content may not be stored
             else:
                 safe_paths.write(self.root, step.path, step.after, self._read_content(step.after), temporary)
         except (OSError, SaktiError):
@@ -146,9 +146,9 @@ class Restorer(Struct, frozen=True):
 
 
 def _is_torn(root: Path, step: PathChange, now: PathEntry | None) -> bool:
-    """Return whether a kill in the middle of a step may have left a path as neither before nor after it.
+    """Return whether a kill during a step may have left a path in neither its old nor its new state.
 
-    A file that is overwritten has neither content then; nothing is there between a file and a folder.
+    A file being overwritten has neither content; a file being replaced by a folder may be missing.
     """
     if step.after is None or (now is not None and now.oid == "other"):
         return False

@@ -1,6 +1,6 @@
-"""Read, write and delete the files of a workspace without following a link on the way.
+"""Read, write and delete the files of a workspace without following links in their paths.
 
-A folder may have become a link to elsewhere since a checkpoint: what was kept is never written through it.
+A folder may have become a link to elsewhere since a checkpoint; nothing is ever written through it.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ TEMPORARY = ".sakti-"  # begins the name of a file that is renamed when it is wr
 
 
 class BlockedPath(SaktiError):
-    """A path that cannot be reached: a folder on the way is now a link or a file, or is not empty."""
+    """Error for an unreachable path: a folder in it is now a link or a file, or is not empty."""
 
     title = "Undo"
 
 
 @contextlib.contextmanager
 def open_parent(root: Path, path: str, *, make: bool = False) -> Generator[tuple[int, str]]:
-    """Open the folder of a path (relative to `root`, or absolute); give it with the name in it.
+    """Open the folder of a path (relative to `root`, or absolute); yield it with the name in it.
 
-    Of the path ".", which is `root` itself, both are "." for the calls that follow.
-    `make`: create folders that are missing. Raises FileNotFoundError, `BlockedPath`.
+    For the path ".", which is `root` itself, the name is ".". `make`: create folders that are missing. Raises
+    FileNotFoundError, `BlockedPath`.
     """
     full_path = Path(path)
     start = Path(full_path.anchor) if full_path.is_absolute() else root
@@ -69,8 +69,8 @@ def _enter(here: int, folder: str, path: str, *, make: bool) -> int:
 def read_entry(root: Path, path: str, named: Collection[str] = ()) -> tuple[PathEntry | None, bytes]:
     """Return the entry at a path and its content; its id is of the kind of those in `named`, else git's.
 
-    A file that is named by its facts, or is too large, comes without content. An entry that is neither file, link nor
-    folder has the id "other". Raises PermissionError if a folder on the way cannot be entered.
+    Files identified by metadata, and files that are too large, are returned without content. An entry that is neither
+    file, link nor folder has the id "other". Raises PermissionError if a folder in the path cannot be entered.
     """
     try:
         with open_parent(root, path) as (here, name):
@@ -92,12 +92,12 @@ def read_entry(root: Path, path: str, named: Collection[str] = ()) -> tuple[Path
 
 
 def make_file_id(path: str, status: os.stat_result) -> str:
-    """Return the id of a file that is kept entire: of its path, size and time."""
+    """Return the id of a file that is stored entire, made from its path, size and time."""
     return f"{FILE}{_hash_path(path)}-{status.st_size:x}-{status.st_mtime_ns:x}"
 
 
 def make_history_id(path: str, status: os.stat_result) -> str:
-    """Return the id of an object of the user's repository, whose time git renews."""
+    """Return the id of an object of the user's repository, without its time, which git updates."""
     return f"{HISTORY}{_hash_path(path)}-{status.st_size:x}"
 
 
@@ -129,7 +129,7 @@ def _read(here: int, name: str, status: os.stat_result) -> bytes:
 
 
 def write(root: Path, path: str, entry: PathEntry, content: bytes | Path, temporary: str = "") -> None:
-    """Put a file, link, pipe or folder at a path, durably; a file keeps its other links and its owner.
+    """Write a file, link, pipe or folder to a path, durably; a file keeps its other links and its owner.
 
     `content` may be a file that is copied, with its time; `temporary` names the file in the folder that is renamed.
     Raises OSError, `BlockedPath` if there is a folder that is not empty.
@@ -152,7 +152,7 @@ def write(root: Path, path: str, entry: PathEntry, content: bytes | Path, tempor
 
 
 def _make(here: int, name: str, entry: PathEntry) -> None:
-    """Create a folder, which can be filled in any case, or a pipe."""
+    """Create a pipe, or a folder that is writable for now."""
     mode = stat.S_IMODE(entry.mode)
     if entry.is_folder:
         os.mkdir(name, 0o700, dir_fd=here)
@@ -163,7 +163,7 @@ def _make(here: int, name: str, entry: PathEntry) -> None:
 
 
 def set_mode(root: Path, path: str, mode: int) -> None:
-    """Change the permissions of a file or folder that is no link. Raises OSError, `BlockedPath`."""
+    """Change the permissions of a file or folder, not of a link. Raises OSError, `BlockedPath`."""
     with open_parent(root, path) as (here, name):
         if not stat.S_ISLNK(os.lstat(name, dir_fd=here).st_mode):
             os.chmod(name, stat.S_IMODE(mode), dir_fd=here)
@@ -188,7 +188,7 @@ def is_overwritten(there: os.stat_result | None) -> bool:
 
 
 def _remove_folder(here: int, name: str, path: str) -> None:
-    """Remove a folder that holds nothing but empty folders. Raises `BlockedPath`."""
+    """Remove a folder that contains only empty folders. Raises `BlockedPath`."""
     try:
         for _, folders, _, above in os.fwalk(name, topdown=False, dir_fd=here):
             for folder in folders:
@@ -221,7 +221,7 @@ def _replace(here: int, name: str, entry: PathEntry, content: bytes | Path, temp
 
 
 def _fill(f: BinaryIO, entry: PathEntry, content: bytes | Path) -> None:
-    """Write a file's content and permissions; a copy gets the time of its original, by which it is known."""
+    """Write a file's content and permissions; a copy gets the time of its original, which identifies it."""
     if isinstance(content, bytes):
         f.write(content)
         f.truncate()
@@ -238,10 +238,9 @@ def _fill(f: BinaryIO, entry: PathEntry, content: bytes | Path) -> None:
 
 
 def remove(root: Path, path: str, keep: Collection[str] = ()) -> None:
-    """Delete a file, link or empty folder, then the folders that are empty by that, but those in `keep`.
+    """Delete a file, link or empty folder, then parent folders that become empty, except those in `keep`.
 
-    Nothing happens where it is gone, or is a folder that is not empty. A path outside of the workspace leaves its
-    folder.
+    Missing paths and non-empty folders are ignored. The folder of a path outside the workspace is never removed.
     """
     try:
         with open_parent(root, path) as (here, name):

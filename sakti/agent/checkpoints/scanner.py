@@ -1,8 +1,8 @@
-"""Find what changed in a workspace since the last look, by git with an index of sakti's own.
+"""Find changes in a workspace since the last scan, by git with sakti's own index.
 
 git never sees the user's repository: `--git-dir` is a bare one in the state folder, with its own index, no hooks, no
-filters and no configuration but what is given here. It lists what its index does not know or knows otherwise; what may
-be covered is added, which keeps its content.
+filters and only the configuration given here. It lists files that are new or differ from its index; those that may be
+covered are added, which stores their contents.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ LARGEST = 10_000_000  # bytes of a file that is covered
 MOST = 100_000  # paths that are added at once
 MOST_BYTES = 2_000_000_000
 PATIENCE = 60.0  # seconds for one call of git
-PACKED = 500  # files that are added at once from which they go into a pack
-LOOKED_AT = 20_000  # files whose permissions are looked at before each command; of more only once
-LEAVES = 1_000  # empty folders that are looked for below one that is not covered
+PACKED = 500  # minimum of files added at once that go into a pack
+LOOKED_AT = 20_000  # files whose permissions are read before each command; with more files only once
+LEAVES = 1_000  # empty folders that are searched for below an uncovered one
 
 # Attributes of the workspace would convert line ends and encodings, or run filters.
 _ATTRIBUTES = "* -text -eol -ident -filter -working-tree-encoding -diff -merge\n"
@@ -57,7 +57,7 @@ _CONFIG = """[core]
 
 
 class TooLarge(SaktiError):
-    """A workspace with more than a checkpoint covers."""
+    """Error for a workspace with more files than a checkpoint covers."""
 
     title = "Checkpoints"
 
@@ -70,14 +70,14 @@ class WorkspaceSnapshot(Struct, frozen=True):
 
 
 class Scanner(Protocol):
-    """Takes pictures of a workspace."""
+    """Takes snapshots of a workspace."""
 
     def scan(self, *, modes: bool = False, rules: bool = True) -> WorkspaceSnapshot:
         """Take a snapshot of the workspace and store the contents; `modes` adds all permissions.
 
         Raises `SaktiError`, OSError.
 
-        `rules`: with what `.git/info/exclude` says now, otherwise as it was at the last scan.
+        `rules`: read `.git/info/exclude` again, otherwise use its rules from the last scan.
         """
         ...
 
@@ -103,7 +103,7 @@ def read_packed(git: str, folder: Path, oid: str) -> bytes | None:
 
 
 def _make_environment(folder: Path, workspace: Path) -> dict[str, str]:
-    """Return the environment of our git: of the user's own files nothing is read."""
+    """Return the environment of our git, which reads none of the user's files."""
     variables = {k: v for k, v in build_safe_environment(os.environ, workspace).items() if k in ("PATH", "TMPDIR")}
     return {
         **variables,
@@ -158,7 +158,7 @@ class GitScanner(Struct):
                 break
             self._update(add, drop)
             if not below and not drop:
-                break  # else what is empty in them is seen only now
+                break  # otherwise their empty folders would only be seen now
         self._load()
         if modes:
             self._look_at_modes()
@@ -170,7 +170,7 @@ class GitScanner(Struct):
             words = ("check-ignore", "--no-index", "-z", "--stdin")
             out = self._run(
                 words, _join_names(f"./{p}" for p in paths), tree=Path(folder), ok=(0, 1)
-            )  # no magic in them
+            )  # no pathspec magic in them
         return {p.removeprefix("./") for p in _split_names(out)}
 
     # --- git --------------------------------------------------------------------------------------------------
@@ -184,7 +184,7 @@ class GitScanner(Struct):
             (self.folder / "info" / "attributes").write_text(_ATTRIBUTES)
             (self.folder / "HEAD").write_text("ref: refs/heads/none\n")
         for lock in self.folder.glob("index.lock"):
-            lock.unlink(missing_ok=True)  # of a process that was killed: the lock of the folder is held
+            lock.unlink(missing_ok=True)  # left by a killed process, since we hold the lock of the folder
 
     def _take_rules(self) -> None:
         exclude_file = self.workspace / ".git" / "info" / "exclude"
@@ -250,9 +250,9 @@ class GitScanner(Struct):
                 drop.append(path)
                 continue
             except PermissionError:
-                continue  # in a folder that was closed: as it was
+                continue  # in an inaccessible folder: counts as unchanged
             if stat.S_ISDIR(status.st_mode):
-                drop.append(path)  # a file gave way to a folder
+                drop.append(path)  # a file was replaced by a folder
             elif not _is_copied(top + path, status) or is_excluded(path, self.secret):
                 left_out.add(path)
             else:
@@ -276,7 +276,7 @@ class GitScanner(Struct):
             self._run((*pack, "update-index", "--add", "--remove", "--replace", "-z", "--stdin"), _join_names(add))
 
     def _find_empty_folders(self, below: Sequence[str], files: set[str]) -> dict[str, PathEntry]:
-        """Return the folders that hold nothing at all."""
+        """Return the completely empty folders."""
         out: dict[str, PathEntry] = {}
         filled = {f[: at + 1] for f in files for at, sign in enumerate(f) if sign == "/"} if below else set[str]()
         for top in below:
@@ -287,7 +287,7 @@ class GitScanner(Struct):
         return out
 
     def _list_leaves(self, top: str) -> Iterator[str]:
-        """Yield the empty folders below a folder, as far as it is looked at."""
+        """Yield the empty folders below a folder, up to a limit."""
         for folder, folders, names in itertools.islice(os.walk(self.workspace / top), LEAVES):
             if ".git" in folders:
                 folders.remove(".git")
@@ -316,7 +316,7 @@ class GitScanner(Struct):
         self._seen, self._entries = now, entries
 
     def _look_at_modes(self) -> None:
-        """Note the permissions that git does not keep: a file that a command deletes gets them back."""
+        """Record the permissions that git does not store, to restore them on files that a command deletes."""
         if self._looked and len(self._entries) > LOOKED_AT:
             return
         self._looked = True
@@ -339,12 +339,12 @@ class GitScanner(Struct):
 
 
 def _is_mode_of(own: int, mode: int) -> bool:
-    """Return whether a file's mode is one that git keeps as `mode`."""
+    """Return whether git stores a file's mode as `mode`."""
     return stat.S_IFMT(own) == stat.S_IFMT(mode) and bool(own & 0o100) == bool(mode & 0o100)
 
 
 def explain_too_many(number: int) -> str:
-    """Say that a workspace is not covered."""
+    """Explain that a workspace has too many files to be covered."""
     return f"The workspace has {number:,} files that no .gitignore excludes, too many: /undo does not cover commands."
 
 

@@ -32,9 +32,9 @@ from sakti.core.text import to_one_line
 DAY_S = 86_400
 KEPT_DAYS = 30
 LARGEST = 2_000_000_000  # bytes of the contents of one workspace
-SHARED_MS = 120_000  # of a longer command in the background a change may be the user's
-MARGIN_NS = 3_000_000_000  # after the last beat of a call its process may have lived on
-YOUNG_S = 3_600  # what was kept so lately may be of a call that has not been recorded yet
+SHARED_MS = 120_000  # after more time, a change during a background command may be the user's
+MARGIN_NS = 3_000_000_000  # the process of a call may have lived this long after its last heartbeat
+YOUNG_S = 3_600  # contents this recent may belong to a call that is not recorded yet
 
 try:
     import fcntl
@@ -43,9 +43,9 @@ except ImportError:  # Windows: one window a workspace
 
 
 class WorkspaceBefore(Struct, frozen=True):
-    """A workspace before a command, and files that were kept for an undo.
+    """A workspace before a command, and files stored for an undo.
 
-    `refused` says why not all that the command names could be kept. `added` are the folders that the user opened
+    `refused` says why some files named by the command could not be stored. `added` are the folders that the user opened
     beside the workspace; no change by the command is dated before `at_ns`.
     """
 
@@ -59,7 +59,7 @@ class WorkspaceBefore(Struct, frozen=True):
 
 
 class FirstLook(Struct, frozen=True):
-    """A command that runs: its mark, and the workspace before it."""
+    """A running command: its mark, and the workspace before it."""
 
     mark: CallMark
     before: WorkspaceBefore
@@ -96,9 +96,9 @@ class Shadow(Struct, dict=True):
         command: str = "",
         added: Iterable[Path] = (),
     ) -> FirstLook:
-        """Look at the workspace, and `added` folders, before a command of a turn that names these files.
+        """Take a snapshot of the workspace and `added` folders before a command that names these files.
 
-        What the command changes is recorded even if sakti is killed. Raises `SaktiError`, OSError.
+        The command's changes are recorded even if sakti is killed. Raises `SaktiError`, OSError.
         """
         with self.lock():
             self._finish_interrupted()
@@ -133,14 +133,14 @@ class Shadow(Struct, dict=True):
         return surroundings.plan_keeping(self.workspace, removed, written, picture.entries, self.objects)
 
     def follow(self, first: FirstLook) -> FirstLook:
-        """Go on with a command in the background, before the second look after its call. Raises OSError."""
+        """Follow a command in the background, before the second snapshot of its call. Raises OSError."""
         began = first.mark.call
         call = PendingCall(self.ids.new(), *began.key, began.at, began.command, job=True, began_as=began.id)
         with self.lock():
             return FirstLook(call_records.begin_call(self.folder, call, first.before), first.before)
 
     def after(self, first: FirstLook, *, goes_on: bool = False) -> tuple[str, ...]:
-        """Record what changed since the first look; return the paths of files that an undo cannot restore.
+        """Record the changes since the first snapshot; return the files that an undo cannot restore.
 
         `goes_on`: it is followed in the background. Raises `SaktiError`, OSError.
         """
@@ -155,7 +155,7 @@ class Shadow(Struct, dict=True):
     def _record(
         self, call: PendingCall, before: WorkspaceBefore, *, disputed_after: int | None, goes_on: bool = False
     ) -> tuple[str, ...]:
-        """Take the second look of a call.
+        """Take the second snapshot of a call.
 
         Changes after `disputed_after` (ns, of the file system) may have been made by others.
         """
@@ -177,7 +177,7 @@ class Shadow(Struct, dict=True):
         return lost
 
     def _remove_unused(self, before: WorkspaceBefore, changes: Sequence[PathChange]) -> None:
-        """Drop the contents that were kept before a call and that it did not change."""
+        """Drop contents stored before a call that did not change them."""
         used = {c.path for c in changes}
         self.objects.drop(e.oid for p, e in before.kept.items() if p not in used and ":" in e.oid)
 
@@ -218,7 +218,7 @@ class Shadow(Struct, dict=True):
         return rows[0], rows[1]
 
     def _remove_recorded(self, changes: Iterable[PathChange], recorded: Mapping[str, PathChange]) -> list[PathChange]:
-        """Leave out what other calls recorded meanwhile."""
+        """Leave out changes that other calls recorded meanwhile."""
         rest: list[PathChange] = []
         for change in changes:
             before = recorded[change.path].after if change.path in recorded else None
@@ -244,7 +244,7 @@ class Shadow(Struct, dict=True):
         ]
 
     def add_uncovered(self, turn: tuple[str, int], command: str, call: str = "", *, elsewhere: bool = False) -> None:
-        """Record that the changes of a command, or those it made `elsewhere`, are not known. Raises OSError."""
+        """Record that a command's changes, or those it made `elsewhere`, are unknown. Raises OSError."""
         what = f"anything that `{to_one_line(command, 80)}` changed" if command else "anything that a command changed"
         what += " elsewhere" if elsewhere else ""
         self.records.add(turn, self.clock.now(), (), [what], call=call)
@@ -256,7 +256,7 @@ class Shadow(Struct, dict=True):
         return [call for call in call_records.list_calls(self.folder) if call.job]
 
     def _finish_interrupted(self) -> None:
-        """Record what calls changed whose process is gone. Raises OSError, `SaktiError`."""
+        """Record the changes of calls whose process has ended. Raises OSError, `SaktiError`."""
         for mark in call_records.list_dead_calls(self.folder):
             with contextlib.suppress(SaktiError):  # it is recorded as not covered
                 self._finish_interrupted_call(mark)
@@ -315,8 +315,8 @@ class Shadow(Struct, dict=True):
     ) -> Generator[None]:
         """Record the files that a tool writes meanwhile.
 
-        Of each its path, new content (None: deleted) and permissions if it is new; `temporaries` are files that it
-        renames: a kill leaves none of them. Raises OSError, `SaktiError`.
+        Each file has its path, new content (None: deleted) and permissions if it is new; `temporaries` are files that
+        the tool renames, which are removed after a kill. Raises OSError, `SaktiError`.
         """
         changes: list[PathChange] = []
         for path, data, mode in files:
@@ -345,7 +345,7 @@ class Shadow(Struct, dict=True):
             mark.end()
 
     def _record_folder(self, path: Path, name: str) -> list[PathChange]:
-        """Record an empty folder in which a file is made: an undo leaves it."""
+        """Record an empty folder in which a file is created: an undo keeps it."""
         folder = path.parent
         if "/" not in name or name.startswith("/") or not folder.is_dir() or any(os.scandir(folder)):
             return []
@@ -363,13 +363,13 @@ class Shadow(Struct, dict=True):
                     self.workspace, path, [e.oid for e in (one.before, one.after) if e]
                 )
             except PermissionError:
-                now[path] = one.after  # in a folder that a call closed: it is looked at when that is open again
+                now[path] = one.after  # in an inaccessible folder: checked once the folder is open again
         return plans.make_plan(net, now)
 
     def _add_new_objects(self, net: dict[str, NetChange]) -> dict[str, NetChange]:
         """Add the objects of repositories that did not exist before: calls do not record new objects.
 
-        A repository with files that no call made belongs to others, and keeps its objects.
+        A repository with files that no call created belongs to others, and keeps its objects.
         """
         heads = [p for p, one in net.items() if f"/{p}".endswith("/.git/HEAD") and one.before is None]
         for git in [p.removesuffix("/HEAD") for p in heads if not p.startswith("/")]:
@@ -410,7 +410,7 @@ class Shadow(Struct, dict=True):
             return done, self.restorer().run(done)
 
     def complete(self, done: UndoRecord, plan: Plan, *, take: Iterable[str] = ()) -> list[str]:
-        """Write what an undo could not; return the paths that are still left. Raises `SaktiError`."""
+        """Write the paths that an undo could not; return those that still fail. Raises `SaktiError`."""
         rest = replace(done, steps=tuple(plan.steps(take)), unwritten=())
         with self.lock():
             return self.restorer().run(rest)
@@ -425,9 +425,9 @@ class Shadow(Struct, dict=True):
             return self.restorer().run(again, redoes=done.id)
 
     def recover(self) -> list[str] | None:
-        """Complete a restore that a kill interrupted, and take the second look after interrupted calls.
+        """Complete a restore that a kill interrupted, and take the second snapshots of interrupted calls.
 
-        Returns the paths that the restore left; None if there was none. Raises OSError, `SaktiError`.
+        Returns the paths that were not restored; None without an interrupted restore. Raises OSError, `SaktiError`.
         """
         interrupted = (self.folder / restore.JOURNAL).exists()
         if not interrupted and not call_records.list_calls(self.folder):
@@ -464,7 +464,7 @@ class Shadow(Struct, dict=True):
                 sweep(self.folder, keep_index=False)
 
     def size(self) -> int:
-        """Return the bytes of all contents but the copies of the repository's objects."""
+        """Return the bytes of all contents except copies of the repository's objects."""
         contents = sum(s.st_size for oid, _, s in self.objects.everything() if not oid.startswith(HISTORY))
         return contents + sum(p.stat().st_size for p in self.objects.packs())
 
@@ -474,7 +474,7 @@ class Shadow(Struct, dict=True):
     # --- parts ------------------------------------------------------------------------------------------------
 
     def scanner(self) -> Scanner:
-        """Return what takes pictures here. Raises `SaktiError` where neither git nor dulwich is there."""
+        """Return the scanner of this workspace. Raises `SaktiError` without git and dulwich."""
         if self._scanner is None:
             secret = make_secret_filter(self.workspace, WorkspaceView(self.workspace, self.workspace, self.own))
             git = find_git(self.workspace)
@@ -490,12 +490,12 @@ class Shadow(Struct, dict=True):
         return bool(explain_secret(path, WorkspaceView(self.workspace, self.workspace, self.own)))
 
     def name_of(self, path: Path) -> str:
-        """Return a path as records name it."""
+        """Return the name of a path in records."""
         return path.relative_to(self.workspace).as_posix() if path.is_relative_to(self.workspace) else str(path)
 
     @contextlib.contextmanager
     def lock(self) -> Generator[None]:
-        """Keep other windows from reading and writing checkpoints in this context."""
+        """Context in which no other window reads or writes checkpoints."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -524,7 +524,7 @@ def get_checkpoints_home() -> Path:
 
 
 def open_shadow(workspace: Path, clock: Clock, ids: Ids) -> Shadow:
-    """Return the checkpoints of a workspace; nothing is created before something changes."""
+    """Return the checkpoints of a workspace; nothing is created before the first change."""
     own_folders = (get_checkpoints_home(), resources.data_home(), resources.config_home())
     return Shadow(workspace, find_folder(workspace), clock, ids, own_folders)
 
@@ -552,11 +552,11 @@ def _forget_thread(folder: Path, thread_id: str) -> bool:
 def sweep(folder: Path, *, keep_index: bool = True, older_than: float = float("inf")) -> int:
     """Delete contents that no record names; return their bytes.
 
-    `keep_index`: the last picture of the workspace stays, so that the next one is quick.
+    `keep_index`: the last snapshot of the workspace is kept, so that the next one is quick.
     """
     freed = 0
     objects, records = open_objects(folder), Records(folder)
-    needed = records.list_needed() | objects.names_of(HISTORY)  # copies that the next look would make again
+    needed = records.list_needed() | objects.names_of(HISTORY)  # copies that the next scan would make again
     needed |= {oid for before in call_records.load_all(folder) for oid in _list_ids(before)}
     if keep_index:
         indexed = _read_index_ids(folder / "git" / "index")

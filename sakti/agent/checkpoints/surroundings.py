@@ -1,7 +1,7 @@
-"""See and keep files that the scanner leaves out: ignored, large, secret ones, pipes, folder modes.
+"""Track and store what the scanner skips: ignored, large and secret files, pipes, folder modes.
 
-Only facts of them are noted. A file is kept before a command that names it, or after one that moved it, so that an undo
-restores it; any other that a command removes or changes is named afterwards.
+Only their metadata is recorded. A file is stored before a command that names it, or after one that moved it, so that an
+undo restores it. Other files that a command removes or changes are reported afterwards.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ NAMED = 20  # names of what was lost
 # Folders that programs fill, and fill again: only the folder itself is noted.
 _FILLED = frozenset(("node_modules", ".venv", "venv"))
 _CACHE = "__pycache__"
-CLOSED = frozenset((*_FILLED, _CACHE, ".git"))  # folders of which nothing beyond the limit is looked at
+CLOSED = frozenset((*_FILLED, _CACHE, ".git"))  # folders in which nothing beyond the limit is examined
 ROOT = "."  # the path of the workspace itself
-TAG = "CACHEDIR.TAG"  # says that a folder is a cache
+TAG = "CACHEDIR.TAG"  # marks a folder as a cache
 
-MOST_KEPT = 50_000  # files that are kept for one command
-LARGEST = 2_000_000_000  # bytes of all files kept as a whole, and of those that one command may have copied
+MOST_KEPT = 50_000  # files stored for one command
+LARGEST = 2_000_000_000  # bytes of all entire files, and of those copied for one command
 SPARE = 500_000_000  # bytes that stay free on the disk of the checkpoints
 
 
 class Surroundings(Struct, frozen=True):
-    """Facts at one time: of all folders, and of files that are not covered.
+    """Metadata at one time of all folders, and of uncovered files.
 
     `links` are the targets of links that are not covered, `gits` the paths of all `.git`, `unseen` folders that were
     not looked into, `filled` those that programs fill, `skipped` those with more files than are noted ("": the top).
@@ -116,12 +116,12 @@ class _Walk:
 
 
 def list_surroundings(workspace: Path, covered: Container[str]) -> Surroundings:
-    """Look at all that is not covered. Raises OSError if the workspace cannot be read."""
+    """Record the metadata of everything uncovered. Raises OSError if the workspace cannot be read."""
     return _Walk(workspace, covered).run()
 
 
 class WorkspaceState(Struct, frozen=True):
-    """A workspace at one time: covered files, and what lies beside them."""
+    """A workspace at one time: covered files, and their surroundings."""
 
     covered: Mapping[str, PathEntry]
     look: Surroundings
@@ -138,7 +138,7 @@ class WorkspaceState(Struct, frozen=True):
 class Changes(Struct, frozen=True):
     """Changes by a command: those that can be undone, and the paths of files that cannot be restored.
 
-    `stays` are new files that git ignores: nothing is lost by them, so an undo leaves them.
+    `stays` are new files that git ignores; an undo keeps them, because they do no harm.
     """
 
     undoable: tuple[PathChange, ...]
@@ -153,7 +153,7 @@ class Moves(Struct, frozen=True):
     folders: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def limited_to(self, kept: Container[str]) -> Moves:
-        """Treat files that could not be kept like folders: an undo does not move them back."""
+        """Treat files that could not be stored like folders: an undo does not move them back."""
         lost = {path: place for path, place in self.files.items() if path not in kept}
         return Moves({p: q for p, q in self.files.items() if p in kept}, {**self.folders, **lost})
 
@@ -161,7 +161,7 @@ class Moves(Struct, frozen=True):
 class _Comparison:
     """Compare two moments; `kept` are files kept before the command, `visible` those left out unignored.
 
-    What a folder that was moved entirely holds is left out: it may be nowhere else.
+    The contents of an entirely moved folder are left out: they may exist nowhere else.
     """
 
     def __init__(
@@ -201,19 +201,19 @@ class _Comparison:
         was = old.get(path) or self.contents.get(path) or self.before.any_entry(path)
         now = self._find_entry(path)
         if _are_folders(was, now):
-            was, now = old.get(path), new.get(path)  # that is: an empty folder was filled, or a folder emptied
+            was, now = old.get(path), new.get(path)  # an empty folder was filled, or a folder emptied
         unseen = now is None and _is_unseen(path, self.after.look.unseen - self.after.look.skipped)
         if unseen or _is_equal(was, now) or is_at_or_below(path, set(self.moved_folders.values())):
             return None
         return PathChange(path, was, now)
 
     def _find_entry(self, path: str) -> PathEntry | None:
-        """Return a file's entry, from the disk if the second look may have missed it."""
+        """Return a file's entry, from the disk if the second snapshot may have missed it."""
         look_again = path not in self.after.covered and (path in self.contents or self._is_beyond(path))
         return _read_entry(self.workspace, path) if look_again else self.after.any_entry(path)
 
     def _is_beyond(self, path: str) -> bool:
-        """Return whether a file may be there although the second look, which has a limit, did not note it."""
+        """Return whether a file may exist although the second snapshot, which has a limit, lacks it."""
         return bool(self.after.look.skipped) and path not in self.after.look.files
 
     def _is_new(self, path: str) -> bool:
@@ -243,14 +243,14 @@ def compare(
 
 
 def find_moves(workspace: Path, before: WorkspaceState, after: WorkspaceState) -> Moves:
-    """Find where files and folders went that are not covered and are no longer at their paths."""
+    """Find the new places of uncovered files and folders that left their paths."""
     return Moves(_find_moved_files(workspace, before, after), _find_moved_folders(before.look, after.look))
 
 
 def _list_appeared(
     workspace: Path, before: WorkspaceState, after: WorkspaceState
 ) -> Iterator[tuple[str, os.stat_result]]:
-    """Yield the files that are there only after a command."""
+    """Yield the files that exist only after a command."""
     yield from ((p, s) for p, s in after.look.files.items() if p not in before.look.files)
     for path in after.covered.keys() - before.covered.keys():
         with contextlib.suppress(OSError):
@@ -268,7 +268,7 @@ def _find_moved_files(workspace: Path, before: WorkspaceState, after: WorkspaceS
 
 
 def _find_moved_folders(old: Surroundings, new: Surroundings) -> dict[str, str]:
-    """Return the new paths of folders whose files were not looked at, but caches."""
+    """Return the new paths of folders whose files were not examined, except caches."""
     closed = [p for p in old.filled | old.unseen if p not in new.folders and p.rpartition("/")[2] != _CACHE]
     if not closed:
         return {}
@@ -282,7 +282,7 @@ def identify(status: os.stat_result) -> tuple[int, int, int, int]:
 
 
 def _find_replaced(before: WorkspaceState, after: WorkspaceState) -> Iterator[str]:
-    """Yield the paths at which a folder was and is something else, or the reverse."""
+    """Yield the paths where a folder became something else, or the reverse."""
     for path in before.look.folders:
         if path not in after.look.folders and after.entry(path) is not None:
             yield path
@@ -300,7 +300,7 @@ def _is_equal(was: PathEntry | None, now: PathEntry | None) -> bool:
 
 
 def _read_entry(workspace: Path, path: str) -> PathEntry | None:
-    """Return the entry at a path, without following links on the way to it."""
+    """Return the entry at a path, without following links in the path."""
     try:
         with safe_paths.open_parent(workspace, path) as (here, name):
             status = os.lstat(name, dir_fd=here)
@@ -350,7 +350,7 @@ def _list_folder_changes(
 
 
 def _find_empty_folders(here: WorkspaceState, there: WorkspaceState, changed: Container[str]) -> set[str]:
-    """Return the empty folders of a moment that another one does not have."""
+    """Return the empty folders of one snapshot that another one lacks."""
     look, other = here.look, there.look
     only = look.folders.keys() - other.folders.keys()
     if not only:
@@ -377,7 +377,7 @@ def is_at_or_below(path: str, folders: Container[str]) -> bool:
 
 
 def summarise(lost: Iterable[str]) -> list[str]:
-    """Return names of lost files for people: folders with their number of files, or the file."""
+    """Return names of lost files for display: folders with their number of files, or the file."""
     tops: dict[str, list[str]] = {}
     for path in lost:
         top = path.rpartition("/")[0] if path.startswith("/") else path.partition("/")[0]
@@ -394,9 +394,9 @@ def _find_common_folder(paths: list[str]) -> str:
 
 
 class KeepingPlan(Struct, frozen=True):
-    """Files to keep before a command: by a link those that it removes, by a copy those that it writes.
+    """Files to store before a command: linked if it removes them, copied if it writes them.
 
-    `refused` says why not all can be kept.
+    `refused` says why some cannot be stored.
     """
 
     linked: tuple[str, ...] = ()
@@ -412,7 +412,7 @@ def _name_some(workspace: Path, paths: Iterable[Path]) -> str:
 def plan_keeping(
     workspace: Path, removed: Iterable[Path], written: Iterable[Path], covered: Container[str], objects: Objects
 ) -> KeepingPlan:
-    """Decide which files to keep before a command that names these paths; raises nothing."""
+    """Decide which files to store before a command that names these paths; raises nothing."""
     linked, copied = (
         set(_find_uncovered(workspace, removed, covered)),
         set(_find_uncovered(workspace, written, covered)),
@@ -438,7 +438,7 @@ def plan_keeping(
 def keep_moved(
     workspace: Path, moves: Moves, before: WorkspaceState, after: WorkspaceState, objects: Objects
 ) -> dict[str, PathEntry]:
-    """Keep files that a command moved, under the paths at which they were; return their entries there."""
+    """Store files that a command moved, under their old paths; return the entries there."""
     targets = {path: place for path, place in moves.files.items() if place not in after.covered}
     keeping = plan_keeping(workspace, [workspace / p for p in targets.values()], (), after.covered, objects)
     entries = {
@@ -458,7 +458,7 @@ def keep_moved(
 
 
 def keep_files(workspace: Path, keeping: KeepingPlan, objects: Objects) -> dict[str, PathEntry]:
-    """Keep files before a command; return their entries, without those that cannot be kept."""
+    """Store files before a command; return their entries, without those that cannot be stored."""
     entries: dict[str, PathEntry] = {}
     for path in (*keeping.linked, *keeping.copied):
         try:
@@ -476,7 +476,7 @@ def keep_files(workspace: Path, keeping: KeepingPlan, objects: Objects) -> dict[
 
 
 def _find_uncovered(workspace: Path, paths: Iterable[Path], covered: Container[str]) -> Iterator[str]:
-    """Yield uncovered files and links at and below paths; git's own are kept in another way."""
+    """Yield uncovered files and links at and below paths; git's own are stored in another way."""
     top = f"{workspace}/"
     for start in paths:
         if not start.is_relative_to(workspace) or ".git" in start.relative_to(workspace).parts:

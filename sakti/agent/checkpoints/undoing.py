@@ -1,7 +1,7 @@
 """Undo turns: their files, their conversation, or both; and undo an undo.
 
-The conversation continues in a fork of the thread that ends before the first undone message; the thread itself is
-unchanged, with its memory, and a redo opens it again. No message or observation is ever changed or deleted.
+The conversation continues in a fork of the thread that ends before the first undone message. The thread and its memory
+are unchanged, and a redo opens it again. No message or observation is ever changed or deleted.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _ACTION_LABELS: dict[Action, str] = {
 
 
 class PastTurn(Struct, frozen=True):
-    """One turn of a thread: the user's message that began it, and what its calls changed.
+    """One turn of a thread: the user's message that began it, and the changes by its calls.
 
-    `files` counts paths, also of files that cannot be restored; `undone`: its files were restored already.
+    `files` counts paths, including files that cannot be restored; `undone`: its files were restored already.
     """
 
     message: Message
@@ -84,7 +84,7 @@ class UndoRemains(Struct, frozen=True):
         return bool(self.lost or self.new_ignored or self.jobs)
 
     def describe(self, number: int) -> list[tuple[str, str]]:
-        """Return each kind that there is with up to `number` names of it."""
+        """Return each kind that occurs, with up to `number` names."""
         kinds = {
             "Cannot be restored": self.lost,
             "New files stay": self.new_ignored,
@@ -95,9 +95,9 @@ class UndoRemains(Struct, frozen=True):
 
 
 class UndoPreview(Struct, frozen=True):
-    """What an undo would do: the turns that go, oldest first, and the plan of their files.
+    """Preview of an undo: the turns that are removed, oldest first, and the plan for their files.
 
-    `again`: the undo that a redo would reverse, `completes` one that could not write all; then there are no turns.
+    `again` is the undo that a redo would reverse, `completes` an incomplete undo; in both cases there are no turns.
     """
 
     turns: tuple[PastTurn, ...]
@@ -130,10 +130,10 @@ class UndoPreview(Struct, frozen=True):
 
 
 class UndoResult(Struct, frozen=True):
-    """What an undo or a redo did; `prompt` is the first undone text.
+    """Result of an undo or a redo; `prompt` is the first undone text.
 
-    `unwritten` are paths that could not be written, `conflicts` those that stay as they are. `tasks` of an approved
-    plan stay after an undo because they were worked on, or could not be restored by a redo.
+    `unwritten` are paths that could not be written, `conflicts` those left unchanged. `tasks` belong to an approved
+    plan: they remain after an undo because someone worked on them, or could not be restored by a redo.
     """
 
     done: UndoRecord
@@ -146,12 +146,12 @@ class UndoResult(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether the files have their former state, and keep it."""
+        """Return whether the files have their former state, with no command left that may change it."""
         return not (self.unwritten or self.conflicts or self.remains)
 
 
 class Undoing:
-    """Undo in one thread. Every method raises `SaktiError` with a sentence if it fails.
+    """Undo and redo in one thread. Every method raises `SaktiError` if it fails.
 
     `live` is the session that has the thread open, or None.
     """
@@ -195,9 +195,9 @@ class Undoing:
         return turns, undone
 
     async def preview(self, number: int = 1, what: What = "both", *, first: int | None = None) -> UndoPreview:
-        """Show what undoing the last `number` turns would do, or those from the message with index `first` on.
+        """Preview undoing the last `number` turns, or those from the message with index `first` on.
 
-        For files alone turns count that changed some. An undo that could not write all is completed first.
+        If only files are undone, only turns that changed files count. An incomplete undo is completed first.
         """
         await self._settle_jobs()
         if (
@@ -285,7 +285,7 @@ class Undoing:
     # --- doing it -----------------------------------------------------------------------------------------------
 
     async def undo(self, preview: UndoPreview, *, take: Iterable[str] = ()) -> UndoResult:
-        """Do what a preview showed; conflicts are kept as they are, but those in `take`.
+        """Perform a previewed undo; conflicting files stay unchanged, except those in `take`.
 
         Files are written first: if that fails, the conversation is unchanged.
         """
@@ -363,7 +363,7 @@ class Undoing:
         return new_id, bool(await self._store.read(stored_messages.list_page, self._thread.id, before=index, limit=1))
 
     async def _mark_undone(self, thread_id: str, went_to: str) -> None:
-        """Let lists and `sakti -c` continue with the thread `went_to`, or with this one if it is empty."""
+        """Make lists and `sakti -c` continue with the thread `went_to`, or with this one if that is empty."""
         await self._store.write(stored_threads.mark_undone, thread_id, went_to, self._store.clock.now())
 
     async def _fork(self, index: int, new_id: str) -> Thread:
@@ -374,7 +374,7 @@ class Undoing:
         )  # fmt: skip
 
     async def redo_preview(self) -> UndoPreview:
-        """Show what a redo would do: the last undo of this thread, reversed. Raises `SaktiError`."""
+        """Preview a redo, which reverses the last undo of this thread. Raises `SaktiError`."""
         done = await self._find_last_undo()
         if done is None:
             raise SaktiError("There is no undo in this thread to redo.", title="Redo")
@@ -384,7 +384,7 @@ class Undoing:
         return UndoPreview((), plan, what, diffs=diffs, again=done)
 
     async def redo(self, preview: UndoPreview | None = None, *, take: Iterable[str] = ()) -> UndoResult:
-        """Undo the last undo of this thread, files and conversation: as a preview showed it, or at once."""
+        """Reverse the last undo of this thread, files and conversation: as previewed, or at once."""
         self._check_idle()
         preview = preview or await self.redo_preview()
         done, plan = preview.again, preview.plan
@@ -408,7 +408,7 @@ class Undoing:
         return UndoResult(done, _name_paths(skipped), _list_refused_conflicts(plan, taken), thread=thread, tasks=tasks)
 
     async def _update_changed_files(self) -> None:
-        """Let the session show how many files git sees changed now."""
+        """Update the session's number of files changed in git."""
         if self._live is not None:
             await self._live.workspace.files.look_at_git()
             if self._live.thread is not None:
@@ -434,7 +434,7 @@ class Undoing:
     async def _find_last_undo(self) -> UndoRecord | None:
         """Return the newest undo in effect that was made in this thread or led to it.
 
-        Where its fork was never made, or is gone, the undo is still this thread's.
+        An undo whose fork was never created, or is gone, still belongs to this thread.
         """
         undos = await asyncio.to_thread(self._list_undos)
         mine = self._thread.id
@@ -463,7 +463,7 @@ def _list_refused_conflicts(plan: Plan, taken: frozenset[str]) -> tuple[str, ...
 
 
 def make_undoing(session: Session) -> Undoing:
-    """Return what undoes in the open thread of a session."""
+    """Return the undo operations for the open thread of a session."""
     assert session.thread is not None
     return Undoing(session.workspace.store, session.workspace.root, session.workspace.clock, session.thread, session)
 
@@ -471,7 +471,7 @@ def make_undoing(session: Session) -> Undoing:
 def _find_first(turns: Sequence[PastTurn], number: int, what: What) -> int | None:
     """Return the index of the first of the last `number` turns.
 
-    For files alone turns count that changed some.
+    If only files are undone, only turns that changed files count.
     """
     counted_ = [t for t in turns if t.files] if what == "files" else turns
     return counted_[-number:][0].index if counted_ else None

@@ -1,6 +1,6 @@
-"""Match commands with the forms in which their programs only read, or only change files they name.
+"""Match commands against the forms in which their programs only read, or only change named files.
 
-The forms are data: `reads` and `edits` in `programs.toml`. What no form allows is not known.
+The forms are data: `reads` and `edits` in `programs.toml`. A call that matches no form counts as unknown.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSION = (["--version"], ["-V"], ["--help"])
 _ACCESS: dict[Use, Access] = {"read": "read", "object": "read", "name": "name", "write": "write", "archive": "write"}
 _ADDRESS = r"(?:\d+|\$|/[^/\\\n]*/)"
 _LINES = rf"(?:{_ADDRESS}(?:,{_ADDRESS})?!?)?"
-# `s` of sed without the flags that run or write something; the text ends at the first sign that is not escaped.
+# `s` of sed without the flags that run or write something; the text ends at the first delimiter that is not escaped.
 _REPLACEMENT = (
     r"s(?P<{0}>[^\w\s\\])(?:\\.|(?!(?P={0}))[^\\\n])*(?P={0})(?:\\[\s\S]|(?!(?P={0}))[^\\\n])*(?P={0})[gpiI\d]*"
 )
@@ -38,7 +38,7 @@ _FIRST, _NEXT = (rf"{_LINES}(?:[pdq=]|{_REPLACEMENT.format(name)})" for name in 
 _SHAPES: dict[Use, re.Pattern[str]] = {
     "sed": lazy_pattern(rf"{_ADDRESS}(?:,{_ADDRESS})?p(?:;{_ADDRESS}(?:,{_ADDRESS})?[pq])*"),
     "edit": lazy_pattern(rf"{_FIRST}(?:\s*[;\n]\s*(?:{_NEXT})?)*"),
-    # without commands of the client that run a program, and functions that do
+    # without client commands and functions that run a program
     "sql": lazy_pattern(
         r"(?!.*(?:\\|\b(?:edit|load_extension)\s*\(|\b(?:system|program|source)\b))"
         r"(?:\.(?:schema|tables|dump|indexes|databases)\b[^\n|]*|[^.\s].*)",
@@ -49,14 +49,14 @@ _SHAPES: dict[Use, re.Pattern[str]] = {
     "archive": lazy_pattern(r"[^:]*|[^:]*/.*", re.DOTALL),  # not `HOST:FILE`
     "varname": VARIABLE,
     "mode": lazy_pattern(r"[0-7]{3,4}|[augo]*[+=-][rwxX]+"),
-    # paths, pipes, calls: without variables (`$ENV`), texts with code in them, and what reads more than the input
+    # paths, pipes, calls: no variables (`$ENV`), texts with code, or functions that read more than the input
     "jq": lazy_pattern(
         r"(?!.*\b(?:env|inputs?|input_\w+|include|import|debug|stderr|halt\w*|getpath|get_search_list|modulemeta)\b)"
         r"[\w.\[\]{}()|,:;?*/<>=!+ \n\"'-]+",
         re.DOTALL,
     ),
 }
-# Tokens of an awk program that computes and prints. A `/` divides behind a value, and begins a pattern elsewhere.
+# Tokens of an awk program that computes and prints. A `/` divides after a value, and begins a pattern elsewhere.
 _AWK = lazy_pattern(
     r"""(?P<space>[ \t]+)|(?P<value>\$?(?:N[RF]|FNR|FILENAME)\b|\$?\d+(?:\.\d+)?|\+\+|--"""
     r"""|(?!(?:getline|system|close|if|else|while|for|do|in|return|delete|func|function|switch|case|print|printf)\b)"""
@@ -78,7 +78,7 @@ class ArgumentForm(Struct, frozen=True):
 def find_form(
     argv: Sequence[str], kind: Literal["reads", "edits", "plain"]
 ) -> tuple[ProgramEntry, CallForm, ArgumentForm] | None:
-    """Return a command's entry and what matches the form of its subcommand or its own, or None."""
+    """Return a command's entry, and its match with the form of its subcommand or its own, or None."""
     program, arguments = find_program(argv[0]), argv[1:]
     if arguments and program.commands and (below := find_subcommand(program, arguments[0])) != UNKNOWN:
         program, arguments = below, arguments[1:]
@@ -90,7 +90,7 @@ def find_form(
 def list_read_files(argv: Sequence[str], *, sandboxed: bool = False) -> tuple[tuple[str, Access], ...] | None:
     """Return the files that a command other than git opens or lists; None if it may do more than read.
 
-    `sandboxed`: a complete sandbox holds it.
+    `sandboxed`: a complete sandbox encloses the command.
     """
     if not argv:
         return None
@@ -105,7 +105,7 @@ def list_read_files(argv: Sequence[str], *, sandboxed: bool = False) -> tuple[tu
 def list_edited_files(argv: Sequence[str], *, sandboxed: bool = False) -> tuple[tuple[str, Access], ...] | None:
     """Return the files that a command changes or reads; None if it may do more than that.
 
-    Each of them is judged as an edit of that file. `sandboxed`: a complete sandbox holds it.
+    Each of them is judged as an edit of that file. `sandboxed`: a complete sandbox encloses the command.
     """
     matched = find_form(argv, "edits") if argv else None
     if matched is None or not matched[2].operands or (matched[1].sandboxed and not sandboxed):
@@ -124,7 +124,7 @@ def starts_nothing(argv: Sequence[str]) -> bool:
 def _select_files(
     matched: tuple[ProgramEntry, CallForm, ArgumentForm], default: Use | None = None
 ) -> tuple[tuple[str, Access], ...] | None:
-    """Return the files among the words of a call; None if another word has not the shape of its use."""
+    """Return the files among the words of a call; None if another word does not have the expected form."""
     program, form, call = matched
     uses: tuple[Use, ...] = form.operands or ((default,) if default else program.operands)
     if has_option(call.options, program.pattern_options) and not default:
@@ -145,7 +145,7 @@ def _is_plain_awk(program: str) -> bool:
     """Return whether an awk program has only patterns, fields, arithmetic and `print`."""
     depth = 0
     for kind, text in _split_awk(program):
-        if kind == "unclear" or (kind == "more" and depth):  # behind `print`, `>` writes a file
+        if kind == "unclear" or (kind == "more" and depth):  # after `print`, `>` writes a file
             return False
         depth += (text == "{") - (text == "}")
     return True
@@ -174,7 +174,7 @@ def _split_awk(program: str) -> Iterator[tuple[str, str]]:
 
 
 def list_file_operands(program: ProgramEntry, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that may name files, with values of options among them."""
+    """Return the words that may name files, including values of options."""
     if program.operands[:1] in (("text",), ("format",)):
         return ()
     operands = list_operands(arguments)
@@ -191,14 +191,14 @@ def match_form(form: CallForm, arguments: Sequence[str]) -> ArgumentForm | None:
     """Return the parts of a call that has this form, None for another one."""
     if form.bundled and arguments and not arguments[0].startswith("-"):
         if any(f"-{letter}" in form.values for letter in arguments[0][:-1]):
-            return None  # such a value is a word of its own
+            return None  # such a value is a separate word
         arguments = (f"-{arguments[0]}", *arguments[1:])
     call = ArgumentForm((), (), tuple(arguments)) if form.no_options else _parse_listed(form, arguments)
     return call if call is not None and _is_complete(form, call) else None
 
 
 def _is_complete(form: CallForm, call: ArgumentForm) -> bool:
-    """Return whether what a form requires is given, and no operand that it does not allow."""
+    """Return whether all requirements of a form are met, without operands that it does not allow."""
     behind = form.operands_behind
     return (
         all(o in call.options for o in form.required)
@@ -208,7 +208,7 @@ def _is_complete(form: CallForm, call: ArgumentForm) -> bool:
 
 
 def _parse_listed(form: CallForm, arguments: Sequence[str]) -> ArgumentForm | None:
-    """Read arguments as getopt does: options and operands in any order, only operands behind `--`."""
+    """Read arguments as getopt does: options and operands in any order, only operands after `--`."""
     options: list[str] = []
     values: list[tuple[Use, str]] = []
     operands: list[str] = []

@@ -1,4 +1,4 @@
-"""Analyse a command: the commands in it, and the files that they read and write."""
+"""Analyse a command line: its commands, and the files that they read and write."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ Paths: TypeAlias = tuple[tuple[Path, Access], ...]
 class SimpleCommand(Struct, frozen=True):
     """One simple command.
 
-    `paths`: files that it names, each with what is done with it. `prefix`: the words that a rule for it would begin
-    with; `exact`: only a rule with all its words may allow it. `hashes`: those of the files that it runs. `changes`:
-    the last of `paths`, which it is there to change (not its redirections): a rule for it covers them in the project.
+    `paths`: files that it names, each with its use. `prefix`: the first words of a rule for it; `exact`: only a rule
+    with all its words may allow it. `hashes`: hashes of the files that it runs. `changes`: the files among `paths` that
+    it exists to change (not its redirections), which a rule for it covers inside the project.
     """
 
     kind: Kind
@@ -55,9 +55,9 @@ class SimpleCommand(Struct, frozen=True):
 class CommandAnalysis(Struct, frozen=True):
     """What a command does.
 
-    `all_argv`: its commands and those in them; `harm`: what cannot be undone; `changed`: files changed here that it
-    runs; `visibility`: whether it may hold others; `rewritten`: the command that is to run instead, so that git and
-    searches show no secrets; `omission`: which files it leaves out.
+    `all_argv`: its commands and nested ones; `harm`: irreversible effects; `changed`: files changed in this session
+    that it runs; `visibility`: whether it may hide others; `rewritten`: the command to run instead, so that git and
+    searches show no secrets; `omission`: the files that this one leaves out.
     """
 
     parts: tuple[SimpleCommand, ...]
@@ -122,7 +122,7 @@ def _list_risks(
 
 
 def _judge_all(script: Script, place: WorkspaceView) -> Iterator[SimpleCommand]:
-    """Judge each command in every folder that it may run in."""
+    """Judge each command in every folder in which it may run."""
     folders = FolderTracker(place)
     for simple in script.commands:
         if simple.program == "cd" and not (simple.reads or simple.writes):
@@ -138,14 +138,14 @@ def _judge_all(script: Script, place: WorkspaceView) -> Iterator[SimpleCommand]:
 
 
 def _warn_of_substitution(simple: Simple, judged: Sequence[SimpleCommand]) -> Sequence[SimpleCommand]:
-    """Return the part for a command whose output is put into another one, unless it only reads."""
+    """Return the part for a command whose output is substituted into another one, unless it only reads."""
     if not simple.substituted or all(p.kind == "read" and not _has_writes(p) for p in judged):
         return ()
     return (SimpleCommand("unknown", "Uses the output of a command that may do more than read"),)
 
 
 def _may_match_option(word: Word) -> bool:
-    """Return whether a word is a pattern that also matches names such as `--output=x`."""
+    """Return whether a word is a pattern that may also match names such as `--output=x`."""
     return word.pattern.startswith(("*", "?", "[")) or any(map(_may_match_option, word.choices))
 
 
@@ -167,7 +167,7 @@ def _may_move_link(simple: Simple, place: WorkspaceView) -> bool:
 def _leave_out_secrets(script: Script, place: WorkspaceView) -> dict[int, list[str]]:
     """Return options with which searches leave out secrets, by the number of the command.
 
-    Without a sandbox, all that could leave out some do, else those that would come upon some.
+    In a complete sandbox, searches only need them if the workspace contains secrets.
     """
     if not script.understood:
         return {}
@@ -194,13 +194,13 @@ def _is_limited_search(simple: Simple, script: Script, place: WorkspaceView) -> 
 
 
 def _describe_omission(place: WorkspaceView) -> str:
-    """Name the files with secrets that searches leave out, for the result; empty if there are none."""
+    """Return a note on the secret files that searches leave out, for the result; empty without any."""
     names = list(itertools.islice((place.show(f) for root in place.roots for f in list_secret_files(root)), 4))
     return f"left out because they hold secrets: {', '.join(names[:3])}{' …' * (len(names) > 3)}" if names else ""
 
 
 def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]], place: WorkspaceView) -> str:
-    """Return a command that leaves out secrets by pathspecs or options; empty if it runs as it is."""
+    """Return a command that excludes secrets by pathspecs or options; empty if it runs unchanged."""
     added = [
         (simple.ends[at], text)
         for simple in script.commands
@@ -209,20 +209,20 @@ def _rewrite(command: str, script: Script, options: Mapping[int, Sequence[str]],
     ]
     added += [(script.commands[at].ends[-1], f" {shlex.join(words)}") for at, words in options.items()]
     source = command.encode("utf-8", "surrogatepass")
-    for at, text in reversed(sorted(added, key=lambda a: a[0])):  # noqa: C413 - what comes first at a place stays first
+    for at, text in reversed(sorted(added, key=lambda a: a[0])):  # noqa: C413 - keeps the order at one place
         source = source[:at] + text.encode() + source[at:]
     return source.decode("utf-8", "surrogatepass") if added and script.understood else ""
 
 
 def _list_names(argv: tuple[str, ...], place: WorkspaceView) -> Iterator[tuple[str, ...]]:
-    """Yield a command as it is written, and with the name of the program that it is a link to."""
+    """Yield a command as written, and with the program name that its link points to."""
     yield argv
     if "/" in argv[0] and (name := place.resolve(argv[0]).name) != argv[0].rpartition("/")[2]:
         yield (name, *argv[1:])
 
 
 def _may_show_tracked(command: str, script: Script, nested: Sequence[Simple], look: Visibility) -> bool:
-    """Return whether git may show any of its files: by a command that is not rewritten or not seen."""
+    """Return whether git may show any tracked file, through a command that is hidden or not rewritten."""
     runs = [simple for simple in nested if simple.program == "git"]
     is_unseen = bool(look.hidden) and len(_GIT.findall(command)) > len(runs)
     return is_unseen or any(_may_copy_secrets(simple, script) for simple in runs)
@@ -236,10 +236,10 @@ def _may_copy_secrets(simple: Simple, script: Script) -> bool:
 
 
 class FolderTracker:
-    """The folders that a command may be in, behind each `cd` in it.
+    """The folders in which a command may run after each `cd`.
 
-    A shell goes back from a link to where it came from, a program to the parent of the folder that the link names: what
-    follows is judged in both. It is also judged in the folder before, since a `cd` may fail.
+    For `..`, a shell returns from a link to the folder of the link, a program to the parent of its target: the
+    following commands are judged in both. They are also judged in the previous folder, since a `cd` may fail.
     """
 
     MOST = 12
@@ -247,18 +247,18 @@ class FolderTracker:
     def __init__(self, place: WorkspaceView) -> None:
         self._place = place
         self._all = [str(place.cwd)]
-        self._last = list(self._all)  # in one of them the command is now
+        self._last = list(self._all)  # the command is in one of these
         self._is_sure = True  # the command before ran, and succeeded
-        self.is_stable = True  # no folder was removed
+        self.is_stable = True  # no folder was removed so far
 
     @property
     def places(self) -> list[WorkspaceView]:
-        """Return each of them once, links followed."""
+        """Return the distinct folders, with links resolved."""
         self._is_sure = False
         return [replace(self._place, cwd=Path(p)) for p in _drop_copies(map(os.path.realpath, self._all))]
 
     def change(self, simple: Simple) -> SimpleCommand:
-        """Note a `cd` and judge it."""
+        """Record a `cd` and judge it."""
         word = simple.words[1] if len(simple.words) == 2 else Word(str(Path.home()), len(simple.words) == 1)
         if word.literal and word.text == "-":
             self._is_sure, self._last = False, list(self._all)
@@ -271,7 +271,7 @@ class FolderTracker:
         return SimpleCommand("read", "", simple.argv, tuple((Path(os.path.realpath(f)), "name") for f in after))
 
     def _enter(self, after: list[str], simple: Simple) -> None:
-        """Note the folders in which the next command may run after a `cd`."""
+        """Record the folders in which the next command may run after a `cd`."""
         runs = simple.sure and (self._is_sure or not simple.chained)
         self._is_sure = runs and self.is_stable and all(map(os.path.isdir, after))
         self._last = after if self._is_sure else _drop_copies((*self._last, *after))
@@ -282,12 +282,12 @@ class FolderTracker:
         return _drop_copies((*map(os.path.normpath, paths), *map(os.path.realpath, paths)))
 
     def note(self, parts: Sequence[SimpleCommand]) -> None:
-        """Note commands between: one that does not only read may remove a folder that is there now."""
+        """Record other commands: one that does not only read may remove an existing folder."""
         self.is_stable = self.is_stable and not any(p.kind != "read" or _has_writes(p) for p in parts)
 
 
 def _is_written_out(word: Word, simple: Simple) -> bool:
-    """Return whether the folder of a `cd` is known from its text, also where the `cd` is repeated."""
+    """Return whether the folder of a `cd` is known from its text, even if the `cd` is repeated."""
     is_clear = word.literal and not (simple.repeated and not word.text.startswith(("/", "~")))
     return is_clear and not word.text.startswith("-")
 
@@ -301,7 +301,7 @@ def _has_writes(part: SimpleCommand) -> bool:
 
 
 def _judge(simple: Simple, commands: Sequence[Simple], place: WorkspaceView) -> Iterator[SimpleCommand]:
-    """Judge one command by itself, in each way that loops make it."""
+    """Judge one command by itself, for each choice of loop variables."""
     if inner := _unwrap(simple):
         parts = list(_judge(replace(simple, words=inner), commands, place))
         if all(p.kind == "read" for p in parts):
@@ -339,7 +339,7 @@ def _judge_expanding(
     """Judge a command with patterns, loop variables or the output of commands: it must only read."""
     variants = expansion.expand(simple.words, place) or []
     if simple.program == "git" and any(map(git.names_object, itertools.chain.from_iterable(variants))):
-        variants = []  # the number of an object, which may be that of a file
+        variants = []  # an object id, which may be that of a file
     parts = [
         _judge_written_out(replace(simple, words=tuple(map(Word, argv))), commands, redirected, place)
         for argv in variants
@@ -351,11 +351,11 @@ def _judge_expanding(
 
 
 def _takes_output(simple: Simple) -> bool:
-    """Return whether the output of another command is only text to a command, however it is divided."""
+    """Return whether a command treats substituted output only as text, however it is split into words."""
     form = find_program(simple.program).reads
     if not has_output(simple.words):
         return True
-    if simple.program == "test":  # one word that is compared; it could be an operator elsewhere
+    if simple.program == "test":  # a word that is only compared; elsewhere it could be an operator
         operators = ("=", "!=", "==")
         return len(simple.words) == 4 and simple.argv[2] in operators and not any(w.split for w in simple.words)
     return form is not None and form.no_options
@@ -364,7 +364,7 @@ def _takes_output(simple: Simple) -> bool:
 def _judge_written_out(
     simple: Simple, commands: Sequence[Simple], redirected: Paths, place: WorkspaceView
 ) -> SimpleCommand:
-    """Judge a command whose words are all written out."""
+    """Judge a command of literal words."""
     argv = simple.argv
     sandboxed = place.level == "sandboxed"
     if argv[0] == "git":
@@ -392,7 +392,7 @@ def _resolve_all(files: Sequence[tuple[str, Access]], place: WorkspaceView) -> P
 def _list_files_read_by_list(
     simple: Simple, commands: Sequence[Simple], place: WorkspaceView
 ) -> list[tuple[str, Access]] | None:
-    """Return the files that a command only reads because another one lists them; None if it may do more."""
+    """Return the listed files that a command only reads; None if it may do more."""
     listed = expansion.find_listed(simple, commands, place)
     if listed is None:
         return None
@@ -401,7 +401,7 @@ def _list_files_read_by_list(
 
 
 def _judge_edit(part: SimpleCommand, files: Paths, place: WorkspaceView) -> SimpleCommand:
-    """Judge a command that only changes files: one with secrets is asked about if nothing of it is shown."""
+    """Judge a command that only changes files: a secret file whose content is not shown needs a question."""
     changes = tuple(p for p, access in files if access == "write")
     secret = [p for p in changes if explain_secret(p, place)]
     if secret and _writes_only(part.argv[0], secret, files):
@@ -411,7 +411,7 @@ def _judge_edit(part: SimpleCommand, files: Paths, place: WorkspaceView) -> Simp
     return replace(part, kind="edit", reason="Changes files", paths=(*part.paths, *reads, *written), changes=changes)
 
 
-# Hooks of git that run when only the index, files or branches change.
+# Git hooks that run when only the index, files or branches change.
 _HOOKS = ("post-checkout", "post-index-change", "reference-transaction")
 
 
@@ -435,7 +435,7 @@ def _judge_git(argv: tuple[str, ...], redirected: Paths, place: WorkspaceView) -
 
 
 def _judge_writing_git(argv: tuple[str, ...], paths: Paths, redirected: Paths, place: WorkspaceView) -> SimpleCommand:
-    """Judge a command of git that does not only read."""
+    """Judge a git command that does not only read."""
     exact = _is_exact(argv, place)
     prefix = argv if exact else git.list_rule_words(argv)
     if git.edits_branch(argv, place.cwd) and not exact and not repositories.find_program_setting(place.cwd, _HOOKS):
@@ -454,7 +454,7 @@ def _list_secret_parts(
     """Yield a part for each file with secrets that a command names or, if it is not `limited`, may find."""
     describe = functools.cache(
         functools.partial(_explain_secret, place=place)
-    )  # the same words stand in nested commands
+    )  # nested commands contain the same words
     for simple in nested:
         yield from _list_named_secrets(simple, describe)
         if not any(simple is c for c in limited):
@@ -462,7 +462,7 @@ def _list_secret_parts(
 
 
 def _list_named_secrets(simple: Simple, describe: Callable[[str], str]) -> Iterator[SimpleCommand]:
-    """Yield a part for each file with secrets that a simple command names; `describe` gives the reason."""
+    """Yield a part for each file with secrets that a simple command names; `describe` returns the reason."""
     for word in (*simple.reads, *simple.writes):
         if why := describe(word.text):
             yield SimpleCommand("secret", why)
@@ -491,14 +491,14 @@ def _list_named(simple: Simple) -> tuple[Word, ...]:
 
 
 def _is_name(simple: Simple) -> bool:
-    """Return whether a command takes the names of files only as names."""
+    """Return whether a command uses file names without opening the files."""
     if simple.program != "git":
         return find_program(simple.program).names_operands
     return git.find_command(simple.argv)[0].names_operands and not git.shows_contents(simple.argv)
 
 
 def _explain_secret(text: str, place: WorkspaceView) -> str:
-    """Return why a word is no ordinary file: itself, behind `=` or `@`, or as git names one."""
+    """Return why a word names no ordinary file: by itself, after `=` or `@`, or in git's notation."""
     if not text or len(text) > 1_000 or "\n" in text:
         return ""
     for candidate in dict.fromkeys((text, *re.split(r"[=:@,]", text)[1:], re.sub(r"^-\w", "", text))):
@@ -515,7 +515,7 @@ def _searches_folders(simple: Simple) -> bool:
 
 
 def _find_link(simple: Simple, place: WorkspaceView) -> str:
-    """Return a link in the folders that a command compares, or a folder of more files than are looked at."""
+    """Return a link in the folders that a command compares, or a folder with too many files to check."""
     operands = call_forms.list_file_operands(find_program(simple.program), simple.argv[1:])
     budget = itertools.count()
     for top in (p for p in map(place.resolve, operands) if p.is_dir()):
@@ -545,7 +545,7 @@ def _find_secret(simple: Simple, place: WorkspaceView) -> str:
 
 
 def _choose_rule_words(argv: tuple[str, ...], place: WorkspaceView) -> tuple[str, ...]:
-    """Return the narrowest words that are worth a rule: a program and its subcommand, or all words."""
+    """Return the words of the narrowest useful rule: a program and its subcommand, or all words."""
     if _is_exact(argv, place):
         return argv
     words = execution.strip_runner(argv)
@@ -558,7 +558,7 @@ def _choose_rule_words(argv: tuple[str, ...], place: WorkspaceView) -> tuple[str
 
 
 def _list_glued(word: str) -> Iterator[str]:
-    """Yield what may be the value of an option in a cluster: `-aFvalue`."""
+    """Yield possible option values in a cluster: `-aFvalue`."""
     if re.match(r"-\w", word):
         yield from (word[at:] for at in range(2, min(len(word), 10)) if word[1:at].isalnum())
 
@@ -576,8 +576,8 @@ def _may_name_outside(argv: Sequence[str], place: WorkspaceView) -> bool:
 def _is_exact(argv: Sequence[str], place: WorkspaceView) -> bool:
     """Return whether only a rule with all of a command's words covers it.
 
-    So do its first words if it runs the workspace's own code, with options that choose no other code. None do if a word
-    names a file outside the workspace.
+    A rule for its first words suffices if it runs the workspace's own code, with options that choose no other code. All
+    words are needed if one names a file outside the workspace.
     """
     if _may_name_outside(argv, place):
         return True

@@ -1,7 +1,7 @@
 """Judge each call of a tool by its effects: one decision, in one order.
 
-Rules that deny come first, then what is asked in every mode (`irreversible`), protected and secret files, then rules
-that allow, then the mode's row in `policy`. Each effect of a call is judged; the strictest verdict holds for the call.
+Deny rules come first, then effects that need a question in every mode (`irreversible`), protected and secret files,
+allow rules, and the mode's row in `policy`. Each effect of a call is judged; the strictest verdict applies to the call.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _VERSION = (["--version"], ["--help"], ["version"])
 
 
 def needs_network(argv: Sequence[str]) -> bool:
-    """Return whether a command fetches or sends; what builds and may fetch on the way does not count."""
+    """Return whether a command downloads or uploads; builds that may fetch dependencies do not count."""
     if not argv:
         return False
     if tuple(argv[1:3]) == ("-m", "pip"):
@@ -62,14 +62,14 @@ _LOCAL = re.compile(r"(?:https?://)?(?:localhost|127(?:\.\d{1,3}){3}|\[::1\]|0\.
 
 
 def is_local(text: str) -> bool:
-    """Return whether a word is an address, or a host, of the machine that it is used on."""
+    """Return whether a word is an address or a host name of this machine."""
     return _LOCAL.fullmatch(text) is not None
 
 
 def stays_local(argv: Sequence[str]) -> bool:
     """Return whether a command that names its hosts needs only the loopback interface.
 
-    A mistake has no effect but an error: what runs inside of the sandbox reaches nothing else.
+    A wrong guess only causes an error, because the sandbox blocks other hosts.
     """
     program, words = _find_entry(argv)
     if program.other_hosts is None:
@@ -98,13 +98,12 @@ MOST_HOSTS = 20  # that one command may name
 class Decision(Struct, frozen=True):
     """Decision on a call.
 
-    `target` is what will run or change, `rules` what "always" would save, `reason` a few words for people; `diff` shows
-    what was changed in files that the call would run; `outside` is why a command would run outside of the sandbox,
-    `hosts` are the hosts that it may reach from inside; `command` runs in place of the command of the call, and `note`
-    says so in the result.
-    `redirect_hosts` are those that redirects of a URL may lead to, "*" for any.
+    `target` is the command or the file to change, `rules` are those that "always" would save, `reason` is a short text
+    for display. `diff` shows the changes in files that the call would run. `outside` is why a command would run outside
+    of the sandbox, `hosts` are those that it may reach from inside. `command` replaces the command of the call, and
+    `note` says so in the result. `redirect_hosts` are those that redirects of a URL may lead to, "*" for any.
     `only_reads`: it is a command that needs to write nothing; `is_edit`: the mode `edits` would allow what is asked;
-    `is_alone`: it is asked about a host, so that no other command may use its network.
+    `is_alone`: a host was asked about, so no other command may use its network.
     """
 
     verdict: Verdict
@@ -122,14 +121,14 @@ class Decision(Struct, frozen=True):
     is_alone: bool = False
 
     def warn(self, command: str, loss: str) -> Decision:
-        """Ask about a command whose files an undo could not restore; `loss` says why, "" if it could."""
+        """Ask about a command whose files an undo could not restore; `loss` says why, "" if it can."""
         if not loss or self.verdict == "deny":
             return self
         reason = ". ".join(r for r in (f"Cannot be undone ({loss})", self.reason) if r)
         return replace(self, verdict="ask", reason=reason, target=command, rules=())
 
     def apply(self, arguments: Json) -> Json:
-        """Return the arguments of a call with what runs, where, and which hosts it reaches, as it was decided."""
+        """Return the arguments of a call with the decided command, place and hosts."""
         more: Json = {"outside": self.outside} if self.outside else {}
         if self.command:
             more["command"] = self.command
@@ -148,7 +147,7 @@ class Effect(Struct, frozen=True):
 def judge(
     tool: ToolFacts, arguments: Mapping[str, Any], *, mode: SessionMode, rules: Rules, place: WorkspaceView
 ) -> Decision:
-    """Return whether a call is allowed, asks or is refused; raises nothing."""
+    """Decide whether a call is allowed, needs a question or is refused; raises nothing."""
     if tool.effect == "own":
         return Decision("allow", "")
     if tool.effect == "run":
@@ -167,9 +166,9 @@ def judge(
 def _judge_paths(
     tool: ToolFacts, arguments: Mapping[str, Any], mode: SessionMode, rules: Rules, place: WorkspaceView
 ) -> Decision:
-    """Judge a call by the paths that it names: the strictest decision holds."""
+    """Judge a call by the paths that it names: the strictest decision applies."""
     named = tool.list_paths(arguments)
-    if not named:  # a write changes nothing then, and the tool says what is wrong with the call
+    if not named:  # nothing is written then, and the tool reports the wrong arguments
         denied = rule_texts.verdict_for_path(rules, tool.rule_name, "") == "deny"
         return Decision("deny", "denied by your rules") if denied else Decision("allow", "")
     judged = [_judge_path(tool, path, mode, rules, place) for path in named]
@@ -274,10 +273,10 @@ def _is_saved_output(path: Path, place: WorkspaceView) -> bool:
 
 
 def _judge_fetch(name: str, url: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
-    """Judge opening a URL, by its host: asked about once a workspace, by the rules for commands."""
+    """Judge opening a URL by its host: asked about once per workspace, with the rules for commands."""
     try:
         target = network.parse_url(url)
-    except HttpError:  # the tool says why it is not opened
+    except HttpError:  # the tool explains why it is not opened
         return Decision("allow", "", url)
     rule_verdict = rule_texts.verdict_for_path(rules, name, target.url)
     is_named = network.parse_host(target.rule_host) is not None  # an IPv6 address is not: no rule covers it
@@ -307,7 +306,7 @@ def _judge_host(
 
 
 def _judge_search(name: str, query: str, mode: SessionMode, rules: Rules, place: WorkspaceView) -> Decision:
-    """Judge a search of the web: asked about once for each service and workspace."""
+    """Judge a web search: asked about once per service and workspace."""
     service = place.search_service
     rule_verdict = rule_texts.verdict_for_path(rules, name, service)
     if rule_verdict == "deny":
@@ -330,9 +329,9 @@ def _judge_command(
     place: WorkspaceView,
     analysis: CommandAnalysis,
 ) -> Decision:
-    """Judge a command; one that would run outside of the sandbox is judged as in `ask`, and asks.
+    """Judge a command; outside of the sandbox, the mode `ask` applies, and the command needs a question.
 
-    But for one that needs the network: a rule for it is one for running it where there is a network.
+    The exception are commands that need the network: a rule for one also allows running it with a network.
     """
     command = str(arguments.get("command", ""))
     if mode == "full" or place.level == "unsandboxed":
@@ -356,7 +355,7 @@ def _judge_outside(
 
 
 def _ask_outside(judged: Decision, command: str, why: str) -> Decision:
-    """Add to a decision that the command runs outside; "" as the reason: it needs the network."""
+    """Mark a decision as running outside; an empty reason means that it needs the network."""
     reason = f"Runs outside the sandbox ({why or 'it needs the network'})"
     reason += f". {judged.reason}" if judged.reason else ""
     if not why:
@@ -365,7 +364,7 @@ def _ask_outside(judged: Decision, command: str, why: str) -> Decision:
 
 
 def _find_outside(analysis: CommandAnalysis) -> str:
-    """Return why a command cannot do its work in the sandbox; empty if it can."""
+    """Return why a command cannot work in the sandbox; empty if it can."""
     if any(git.writes_configuration(argv) for argv in analysis.all_argv):
         return "it writes git's configuration"
     if any(find_program(argv[0].rpartition("/")[2]).desktop for argv in analysis.all_argv):
@@ -376,7 +375,7 @@ def _find_outside(analysis: CommandAnalysis) -> str:
 def _list_hosts(
     arguments: Mapping[str, Any], analysis: CommandAnalysis, place: WorkspaceView
 ) -> tuple[str, ...] | None:
-    """Return the hosts that a command names or asks for; None if it needs others, or any network."""
+    """Return the hosts that a command names or requests; None if it needs other hosts, or any."""
     argument: Any = arguments.get("reach")
     asked = [str(h) for h in cast("list[Any]", argument)] if isinstance(argument, list) else []
     fetching = list(filter(needs_network, analysis.all_argv))
@@ -397,7 +396,7 @@ def _judge_inside(
     place: WorkspaceView,
     analysis: CommandAnalysis,
 ) -> Decision:
-    """Judge a command that runs inside, and the hosts that it reaches: asked about once a workspace."""
+    """Judge a command that runs inside, and the hosts that it reaches: asked about once per workspace."""
     if refused := _refuse_hosts(hosts, rules):
         return Decision("deny", refused, command)
     judged = _judge_effects(name, command, mode, rules, place, analysis)
@@ -411,7 +410,7 @@ def _judge_inside(
 
 
 def _ask_about_hosts(judged: Decision, command: str, new_hosts: Sequence[str], all_hosts: tuple[str, ...]) -> Decision:
-    """Ask about the hosts that a command reaches, and about the command if that is asked about as well."""
+    """Ask about the hosts that a command reaches, and about the command itself if needed."""
     asks = judged.verdict == "ask"
     reason = f"Reaches {', '.join(new_hosts)}" + (f". {judged.reason}" if asks and judged.reason else "")
     offered = () if asks and not judged.rules else (*judged.rules, *(f"{rule_texts.HOST_PREFIX}{h}" for h in new_hosts))
@@ -471,7 +470,7 @@ def _must_ask(name: str, rules: Rules, analysis: CommandAnalysis) -> bool:
 
 
 def _find_denial(name: str, mode: SessionMode, rules: Rules, analysis: CommandAnalysis) -> str:
-    """Return why rules deny a command: one matches it, or in `full` one may match; else ""."""
+    """Return why rules deny a command, "" if they do not: one matches or, in `full`, may match."""
     if any(rule_texts.forbids(rules.deny, name, argv) for argv in analysis.all_argv or ((),)):
         return "denied by your rules"
     if mode == "full" and (hidden := _find_hidden(name, rules.deny, rules, analysis)) is not None:
@@ -508,7 +507,7 @@ def _find_hidden(name: str, about: Sequence[str], rules: Rules, analysis: Comman
     return None
 
 
-# Of effects with equal verdicts, the reason of the last one here is said.
+# Of effects with equal verdicts, the last one here gives the reason.
 _WEIGHT: Sequence[Kind] = (
     *(
         "read",
@@ -531,7 +530,7 @@ _OF_A_RULE: frozenset[Kind] = frozenset(("work", "unknown", "edit"))  # effects 
 
 
 def _list_effects(name: str, analysis: CommandAnalysis, rules: Rules, place: WorkspaceView) -> Iterator[Effect]:
-    """Yield what a command does, where no rule allows it; a bare `bash` allows all that a rule may."""
+    """Yield the effects of a command that no rule allows; a bare `bash` allows all that a rule may."""
     everything = any(rule.strip() == name for rule in rules.allow)
     if analysis.harm:
         yield Effect("hard", analysis.harm)

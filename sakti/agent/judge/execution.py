@@ -1,4 +1,4 @@
-"""Find what a command executes: workspace code, files that run code later, programs its text hides.
+"""Find out what a command executes: workspace code, files that run code later, hidden programs.
 
 A command is clear if it is known to start nothing (`reads`, `edits` and `plain` in `programs.toml`), or if the commands
 that it starts were read from its text and are clear, too. The project's own code is not examined: tests, build files
@@ -42,7 +42,7 @@ def is_work(argv: Sequence[str]) -> bool:
 
 
 def is_install(argv: Sequence[str]) -> bool:
-    """Return whether a command fetches packages: which ones, its first words do not say."""
+    """Return whether a command installs packages, which its first words do not name."""
     network = find_program(argv[0]).network if argv else False
     return isinstance(network, tuple) and is_met(network, argv[1:])
 
@@ -61,7 +61,7 @@ def _is_inside(operand: str, place: WorkspaceView) -> bool:
 
 
 def count_rule_words(prefix: Sequence[str]) -> int:
-    """Return how many words a rule for a command must have: all that say which code it runs."""
+    """Return how many words a rule for a command needs: all that determine which code it runs."""
     words = strip_runner(prefix)
     return len(prefix) if words and find_program(words[0]).builds is not None else 1
 
@@ -74,7 +74,7 @@ def strip_runner(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def list_files_run(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
-    """Return the files of the workspace that decide what a command runs, those that exist."""
+    """Return the existing workspace files that determine what a command runs."""
     words = strip_runner(argv)
     program = find_program(words[0]) if words else UNKNOWN
     named = [argv[0]] if argv and "/" in argv[0] else []
@@ -113,9 +113,9 @@ def list_changed(argv: Sequence[str], place: WorkspaceView) -> tuple[Path, ...]:
 
 
 def explain_guard(path: Path) -> str:
-    """Return why a change of the resolved `path` is always asked about, "" for ordinary files.
+    """Return why a change of the resolved `path` always needs a question, "" for ordinary files.
 
-    Letters count as small ones: on some systems both are the same file.
+    Case is ignored, because on some systems both spellings are the same file.
     """
     parts = [part.lower() for part in path.parts]
     if path.name.lower() in LISTS.autorun_names or not LISTS.autorun_folders.isdisjoint(parts) or _is_hook_file(parts):
@@ -139,10 +139,10 @@ def runs_later(path: Path, place: WorkspaceView) -> bool:
 
 
 class Visibility(Struct, frozen=True):
-    """Commands that rules cannot be compared with.
+    """Commands that rules cannot be matched against.
 
-    `hidden`: why a script may start programs that it does not show, each reason with the command that is to blame;
-    without one if no rule can name it. `passed`: commands of a program that may start any of its words.
+    `hidden`: why a script may start programs that it does not show, each reason with the responsible command, if a rule
+    can name it. `passed`: commands of a program that may start any of its words.
     """
 
     hidden: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -174,7 +174,7 @@ def _is_extracted(program: ProgramEntry) -> bool:
 
 
 def _list_texts(command: Simple) -> tuple[str, ...]:
-    """Return the words of a command, with those that loops put in their place."""
+    """Return the words of a command, including those that loops put in their place."""
     return (*command.argv, *(choice.text for word in command.words for choice in word.choices))
 
 
@@ -186,7 +186,7 @@ def _may_start_words(command: Simple) -> bool:
 
 
 class HiddenCommandFinder:
-    """Commands of a script, in each folder that they may run in."""
+    """Finds hidden commands of a script, in each folder in which they may run."""
 
     def __init__(self, script: Script, nested: Sequence[Simple], place: WorkspaceView) -> None:
         self._script = script
@@ -227,7 +227,7 @@ class HiddenCommandFinder:
         return self._describe_file(command.argv[0]) or None if "/" in command.argv[0] else None
 
     def _check_list(self, command: Simple, _: ProgramEntry) -> str | None:
-        """Return whether xargs may start what another command prints: its own program must take any word."""
+        """Return why xargs may start programs that another command prints: its own must accept any word."""
         if command.program != "xargs":
             return None
         commands = self._script.commands if any(c is command for c in self._script.commands) else ()
@@ -247,7 +247,7 @@ class HiddenCommandFinder:
             return "" if self._is_environment(command.argv[1:]) else "runs the commands in a file"
         words = list(itertools.dropwhile(lambda w: w in program.script_flags, command.argv[1:]))
         is_test = not words and "--test" in command.argv
-        if is_test or _runs_module(words, program):  # the module is a command of the script by itself
+        if is_test or _runs_module(words, program):  # the module is a separate command of the script
             return ""
         if _has_no_file(words, program):
             return f"runs code of {command.program} that is in no file"
@@ -255,12 +255,12 @@ class HiddenCommandFinder:
         return "" if is_subcommand else self._describe_file(words[0], interpreted=True)
 
     def _is_environment(self, words: Sequence[str]) -> bool:
-        """Return whether a file is what enters a virtual environment of Python."""
+        """Return whether a file activates a Python virtual environment."""
         files = [path for word in words[:1] for path in self._resolve(word) if path.name == "activate"]
         return any((f.parent.parent / "pyvenv.cfg").is_file() for f in files) and self._written.isdisjoint(files)
 
     def _describe_file(self, word: str, *, interpreted: bool = False) -> str:
-        """Return why a file that is run may hold commands, or is not there; empty if it is installed."""
+        """Return why an executed file may contain commands, or is missing; empty if it is installed."""
         paths = list(self._resolve(word))
         if not self._written.isdisjoint(paths):
             return _WRITTEN
@@ -279,7 +279,7 @@ def _check_git(command: Simple, _: ProgramEntry) -> str | None:
 
 
 def _list_sources(words: Sequence[str], program: ProgramEntry) -> list[str]:
-    """Return the values of options that name more files which decide what runs."""
+    """Return the option values that name more files determining what runs."""
     return [b for a, b in itertools.pairwise(words) if a in program.source_options]
 
 
@@ -293,7 +293,7 @@ def _runs_module(words: Sequence[str], program: ProgramEntry) -> bool:
 
 
 def _shows_shell_code(command: Simple) -> bool:
-    """Return whether a shell runs only the text behind `-c` or its written input, or nothing."""
+    """Return whether a shell runs only the text after `-c` or its literal input, or nothing."""
     words = command.argv[1:]
     options = list(itertools.takewhile(_SHELL_OPTION.fullmatch, words))
     letters = "".join(w for w in options if not w.startswith("--"))
@@ -303,7 +303,7 @@ def _shows_shell_code(command: Simple) -> bool:
 
 
 def _check_shell(command: Simple, program: ProgramEntry) -> str | None:
-    """Return whether a shell runs anything but the text behind `-c` or its written input."""
+    """Return why a shell may run more than the text after `-c` or its literal input."""
     if not program.shell:
         return None
     return "" if _shows_shell_code(command) else "runs the commands in a file or in its input"
@@ -354,7 +354,7 @@ def _starts_others(program: ProgramEntry) -> bool:
 
 
 def _has_word(options: Condition, arguments: Sequence[str]) -> bool:
-    """Return whether an option of one dash and several letters is given, as programs in Go have them."""
+    """Return whether an option with one dash and several letters is given, as in Go programs."""
     names = () if isinstance(options, bool) else options
     return any(re.sub(r"^--", "-", a).partition("=")[0] in names for a in arguments)
 
@@ -364,7 +364,7 @@ def _has_output(command: Simple) -> bool:
 
 
 def _is_unsure(word: Word) -> bool:
-    """Return whether a word may name a program outside the workspace that its text does not show."""
+    """Return whether a word may name a program outside the workspace without showing it."""
     if word.pattern:
         return word.pattern.startswith(("/", "~", "."))
     return not word.literal and (not word.choices or any(map(_is_unsure, word.choices)))
@@ -375,7 +375,7 @@ def _has_open(command: Simple) -> bool:
 
 
 def _is_shell_script(path: Path) -> bool:
-    """Return whether a program is a text that a shell runs: without `#!`, it runs any."""
+    """Return whether a shell runs the program as a text: it runs any text without `#!`."""
     try:
         with path.open("rb") as file:
             head = file.read(200)

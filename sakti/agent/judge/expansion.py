@@ -1,7 +1,7 @@
 """Expand words of a command as the shell does, and find the files that it lists, removes or writes.
 
-For `read_targets`, whose files are kept before the command runs, everything that can be read counts, even if the
-command is not understood: keeping a file too many harms nothing.
+The files of `read_targets` are stored before the command runs, so every recognisable file counts, even if the command
+is not understood: storing one file too many is harmless.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from sakti.agent.judge.workspace_view import LISTS, WorkspaceView, explain_secre
 from sakti.core.lazy import lazy_pattern
 
 MOST_MATCHES = 2_000  # of a pattern
-MOST_COMMANDS = 300  # that loops make of one
-MOST_LISTED = 20_000  # entries of folders that are looked at
+MOST_COMMANDS = 300  # commands that loops make of one
+MOST_LISTED = 20_000  # entries of folders that are examined
 LISTED = "./listed"  # placeholder for each file of a list in the command that gets it
 PRINTED = "$()"  # placeholder for the output of a command
 _DIVIDES = re.compile(r"[\s*?\[\\'\"]")
-# Programs that pass on some of the lines that they get, and options with which they do nothing else.
+# Programs that pass on some of their input lines, and options with which they do nothing else.
 _FILTERS = {
     "sort": lazy_pattern(r"-[nrufVbd]+"),
     "head": lazy_pattern(r"-n\d*|-\d+"),
@@ -43,7 +43,7 @@ _FILTERS = {
 
 
 def expand(words: Sequence[Word], place: WorkspaceView) -> list[tuple[str, ...]] | None:
-    """Return the commands that words make, one for each choice of a loop; None if that is not clear."""
+    """Return the commands that words expand to, one for each choice of a loop; None if unclear."""
     out: list[tuple[str, ...]] = [()]
     for word in words:
         if (options := _expand_word(word, place)) is None:
@@ -55,7 +55,7 @@ def expand(words: Sequence[Word], place: WorkspaceView) -> list[tuple[str, ...]]
 
 
 def _expand_word(word: Word, place: WorkspaceView) -> list[tuple[str, ...]] | None:
-    """Return the words in place of one: a pattern's matches together, or each choice of a loop."""
+    """Return the expansions of a word: all matches of a pattern, or each choice of a loop."""
     if word.literal:
         return [(word.text,)]
     if word.output or word.stream:
@@ -83,7 +83,7 @@ def _expand_choice(choice: Word, place: WorkspaceView) -> list[str] | None:
 
 
 def list_matches(pattern: str, folder: Path) -> list[str] | None:
-    """Return the matches of a pattern, itself without any; None if they are too many or unclear.
+    """Return the matches of a pattern, the pattern itself without any; None if too many or unclear.
 
     `**` is `*`, as in a shell without `globstar`; only a dot matches a leading dot.
     """
@@ -122,9 +122,9 @@ def _list_entries(folder: Path, part: str) -> Iterator[str]:
 
 
 def find_listed(simple: Simple, commands: Sequence[Simple], place: WorkspaceView) -> list[tuple[str, ...]] | None:
-    """Return the commands in a reading `find -exec` or `xargs`, with `LISTED` for the files that it gets.
+    """Return the commands in a read-only `find -exec` or `xargs`, with `LISTED` for the listed files.
 
-    None if they are not clear, or if a listed file may be another one than an ordinary file of the workspace.
+    None if they are unclear, or if a listed file may not be an ordinary file of the workspace.
     """
     if simple.argv[:1] == ("find",):
         return _find_executed(simple, place)
@@ -145,7 +145,7 @@ def _find_inner(simple: Simple) -> tuple[str, ...]:
 
 
 def _has_whole_files(words: Sequence[str]) -> bool:
-    """Return whether a listed file is only a word by itself: in another one, it is another file."""
+    """Return whether each listed file is a separate word: inside another word, it names another file."""
     return not any(LISTED in w and w != LISTED for w in words)
 
 
@@ -183,7 +183,7 @@ def find_placeholder(argv: Sequence[str]) -> str | None:
 
 
 def _find_executed(simple: Simple, place: WorkspaceView) -> list[tuple[str, ...]] | None:
-    """Return the commands behind each `-exec` of a find that otherwise only lists."""
+    """Return the commands after each `-exec` of a find that otherwise only lists."""
     inner, argv = list[tuple[str, ...]](), list(simple.argv)
     while "-exec" in argv:
         at = argv.index("-exec")
@@ -206,7 +206,7 @@ def _lists_files(argv: Sequence[str]) -> bool:
 
 
 def _are_ordinary(argv: Sequence[str], place: WorkspaceView) -> bool:
-    """Return whether a command can list ordinary files only: no secret, link outward or odd name."""
+    """Return whether a command can only list ordinary files: no secret, outside link or unusual name."""
     patterns = _find_names(argv) if argv[0] == "find" else []
     operands = list_operands(list(itertools.takewhile(lambda a: argv[0] != "find" or a[:1] not in "-!(", argv[1:])))
     folders = [p for p in map(place.resolve, operands) if p.is_dir()]
@@ -242,7 +242,7 @@ def _find_names(argv: Sequence[str]) -> list[str]:
 
 
 def is_walker(argv: Sequence[str]) -> bool:
-    """Return whether a command searches the folders that it gets."""
+    """Return whether a command searches its folders recursively."""
     walks = find_program(argv[0]).walks
     return walks if isinstance(walks, bool) else has_option(argv, walks)
 
@@ -254,7 +254,7 @@ _COMBINING = frozenset(("-o", "-or", "!", "-not", "-path"))
 class Targets(Struct, frozen=True):
     """Resolved paths that a command names; anything below them may be removed or written.
 
-    `mentioned` may be written by a program that says nothing of it; `unignored` are folders in which git removes or
+    `mentioned` paths may be written by a program without documentation of it; in `unignored` folders, git removes or
     replaces files that it does not ignore.
     """
 
@@ -339,7 +339,7 @@ def _removes_by_find(argv: Sequence[str]) -> bool:
 
 
 def _list_removed_by_find(simple: Simple, place: WorkspaceView) -> Iterator[Path]:
-    """Yield the files below the start of a `find` that removes some; only one test of a name is looked at."""
+    """Yield the files below the start of a `find` that removes some; only one name test is considered."""
     argv = simple.argv
     if not _removes_by_find(argv):
         return
@@ -363,13 +363,13 @@ def _list_destinations(words: Sequence[Word], place: WorkspaceView) -> tuple[Pat
 
 
 def list_operand_words(words: Sequence[Word]) -> tuple[Word, ...]:
-    """Return the words that are no options, and all behind `--`."""
+    """Return the words that are not options, and all words after `--`."""
     ends = next((n for n, w in enumerate(words) if w.text == "--"), len(words))
     return (*(w for w in words[:ends] if not w.text.startswith("-")), *words[ends + 1 :])
 
 
 def _resolve_words(words: Sequence[Word], place: WorkspaceView) -> tuple[Path, ...]:
-    """Resolve words, with patterns expanded; of a link the link itself is meant."""
+    """Resolve words, with patterns expanded; a link names the link itself."""
     out: list[Path] = []
     for word in words:
         if not word.literal and "$" not in word.text and re.search(r"[*?\[]", word.text):

@@ -49,7 +49,7 @@ def names_command(argv: Sequence[str]) -> bool:
 
 
 def _list_settings(options: Sequence[str]) -> list[str]:
-    """Return the settings that options before the subcommand make: `KEY=VALUE`."""
+    """Return the settings made by options before the subcommand: `KEY=VALUE`."""
     glued = [w.removeprefix("-c") for w in options if w.startswith("-c") and w != "-c"]
     return [*glued, *(b for a, b in itertools.pairwise(options) if a == "-c")]
 
@@ -89,7 +89,7 @@ def is_known(argv: Sequence[str]) -> bool:
 
 
 def writes_configuration(argv: Sequence[str]) -> bool:
-    """Return whether a command writes a repository's configuration, which no sandbox lets it do."""
+    """Return whether a command writes a repository's configuration, which the sandbox forbids."""
     if not argv or argv[0].rpartition("/")[2] != "git" or reads_only(argv):
         return False
     command, arguments = find_command(argv)
@@ -99,7 +99,7 @@ def writes_configuration(argv: Sequence[str]) -> bool:
 
 
 def _is_begun(condition: Condition, arguments: Sequence[str]) -> bool:
-    """Return whether the first argument is one of the words, or any begins with an option of them."""
+    """Return whether the first argument is one of the words, or any argument begins with such an option."""
     if isinstance(condition, bool):
         return condition
     options = tuple(c for c in condition if c.startswith("-"))
@@ -110,7 +110,7 @@ _READS_CONFIG = lazy_pattern(r"--get.*|--list|-l|get|list|--show-origin|--show-s
 
 
 def reads_only(argv: Sequence[str]) -> bool:
-    """Return whether a git command only reads, as far as the repository names no program; `argv` is exact."""
+    """Return whether a git command only reads if the repository names no program; `argv` is literal."""
     words = skip_git_options(argv)
     if not _is_plain(argv) or len(words) < 2:
         return list(argv[1:]) in (["--version"], ["version"])
@@ -134,7 +134,7 @@ def edits_only(argv: Sequence[str]) -> bool:
 
 
 def may_bring_links(argv: Sequence[str]) -> bool:
-    """Return whether a git command changes the files of the workspace to those of another commit."""
+    """Return whether a git command replaces workspace files by those of another commit."""
     name, operands = skip_git_options(argv)[1:2], list_operands(find_command(argv)[1])
     if name in (("checkout",), ("switch",)):
         return len(operands) > 1
@@ -154,7 +154,7 @@ def _has_form(command: ProgramEntry, arguments: Sequence[str], kind: Literal["re
 
 
 def list_files(argv: Sequence[str]) -> list[str]:
-    """Return the files of which a git command shows or keeps the content by its options."""
+    """Return the files whose content a git command shows or stores because of its options."""
     values = (
         [take_value(LISTS.git_file_options, word) for word in argv]
         if argv[:1] and argv[0].rpartition("/")[2] == "git"
@@ -165,11 +165,11 @@ def list_files(argv: Sequence[str]) -> list[str]:
 
 
 def names_object(word: str) -> bool:
-    """Return whether a word may be the number of a file's content, which says nothing of the file's name."""
+    """Return whether a word may be the id of a file's content, which does not show the file's name."""
     return re.fullmatch(r"[0-9a-fA-F]{4,64}", word) is not None
 
 
-# What makes `git log` show what is in files; glued to others in a cluster too.
+# Options that make `git log` show contents of files, also in a cluster.
 _SHOWS_CONTENT = lazy_pattern(r"-(?!-)\w*[puULSGcmW]|--(patch|unified|cc|full-diff|pickaxe|word-d|color-w|func|binary)")
 
 
@@ -197,10 +197,10 @@ def can_show_any_file(argv: Sequence[str]) -> bool:
 
 
 def omit_secrets(argv: Sequence[str], folder: Path) -> list[tuple[int, str]]:
-    """Return what to add to a git command so that it shows no secrets: texts, and behind which word.
+    """Return the texts to add to a git command so that it shows no secrets, with the word they follow.
 
-    The number of an object is to mean a commit or its files: it may be that of one file. A command that selects no
-    files still shows all commits, also those that changed nothing else.
+    An object id must name a commit or a tree, because it could name a single file. A command that selects no files
+    still shows all commits, including those that changed only secrets.
     """
     if not shows_contents(argv) or any(a.startswith(LISTS.git_single_file_options) for a in argv):
         return []
@@ -213,7 +213,7 @@ def omit_secrets(argv: Sequence[str], folder: Path) -> list[tuple[int, str]]:
 
 
 def _type_objects(argv: Sequence[str], start: int, name: str) -> list[tuple[int, str]]:
-    """Return what makes the numbers of objects mean commits, or their files."""
+    """Return the suffixes that force object ids to name commits or trees."""
     kind = "tree" if name in ("diff", "grep") else "commit"
     ends = argv.index("--") if "--" in argv else len(argv)
     return [(at, f"^{{{kind}}}") for at in range(start, ends) if names_object(argv[at])]
@@ -224,7 +224,7 @@ _ALL_COMMITS = {"log": "--full-history --sparse", "show": "--sparse"}
 
 
 def _selects_files(arguments: Sequence[str], folder: Path) -> bool:
-    """Return whether a command of git is about some files: behind `--`, or named without it."""
+    """Return whether a git command selects files, after `--` or without it."""
     if "--" in arguments:
         return arguments[-1] != "--"
     return any(re.search(r"[*?\[]", a) or os.path.lexists(folder / a) for a in list_operands(arguments))
@@ -264,7 +264,7 @@ def changes_settings(words: Sequence[str]) -> bool:
 
 
 def find_risk(words: Sequence[str], paths: Sequence[Path], folder: Path) -> str:
-    """Return why a reading git command may do more in `folder`, "" if it does not."""
+    """Return why a read-only git command may do more in `folder`, "" if it does not."""
     if setting := repositories.find_program_setting(folder):
         return f"Runs git in a repository whose setting {setting} may run a program"
     compares = words[1:2] == ("diff",) and any(map(Path.is_dir, paths))

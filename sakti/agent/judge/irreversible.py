@@ -1,4 +1,4 @@
-"""Recognize commands whose effects cannot be undone: they ask in every mode and under every rule."""
+"""Recognize commands with irreversible effects: they need a question in every mode, with any rules."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _SQL = lazy_pattern(r"\b(?:drop|truncate|delete\s+from)\b", re.IGNORECASE)
 
 
 def explain_loss(script: Script, place: WorkspaceView) -> str:
-    """Return why a script asks in every mode, with the files that it would remove; empty if it does not.
+    """Return why a script needs a question in every mode, with the files it would remove; or empty.
 
-    Read from all commands in it, also from those in the text of others and in what is not understood.
+    All commands in it count, including those inside other commands and in parts that are not understood.
     """
     for command in list_commands(script):
         if loss := _describe_loss(command, place):
@@ -98,7 +98,7 @@ def _list_written(command: Simple) -> Iterator[str]:
 
 
 def _describe_remote_removal(argv: Sequence[str], text_input: str) -> str:
-    """Return the loss in a cloud or a database that arguments or the written input ask for."""
+    """Return the loss in a cloud or database that the arguments or the literal input cause."""
     harm = find_program(argv[0]).harm
     if harm == "cloud" and any(_CLOUDS.match(a) for a in argv[1:]):
         return "Removes outside this machine"
@@ -115,7 +115,7 @@ def runs_its_input(command: Simple) -> bool:
 def _runs_printed_code(command: Simple) -> bool:
     """Return whether an interpreter gets its code from another command.
 
-    As in `bash <(COMMAND)` and `sh -c "$(COMMAND)"`.
+    Examples are `bash <(COMMAND)` and `sh -c "$(COMMAND)"`.
     """
     words = command.words[1:]
     if not _runs_code(command.program):
@@ -151,7 +151,7 @@ def _describe_publishing(argv: Sequence[str]) -> str:
     if arguments[:1] and arguments[0].startswith("-") and "=" not in arguments[0]:
         listed = listed or is_met(entries, arguments[2:])  # `gh -R OWNER/NAME release delete`
     if not listed and not isinstance(entries, bool) and argv[0] != "gh":
-        listed = any(o in entries for o in list_operands(arguments)[1:2])  # behind the value of an option
+        listed = any(o in entries for o in list_operands(arguments)[1:2])  # after the value of an option
     return "Publishes, deploys or removes outside this machine" if listed else ""
 
 
@@ -172,7 +172,8 @@ def _describe_removal(command: Simple, removal: Removal, place: WorkspaceView) -
 def _is_vital(word: Word, place: WorkspaceView) -> bool:
     """Return whether a path may mean a tree that must not be lost.
 
-    The root, the home folder, the workspace, a `.git`, anything outside the workspace, and what is not written out.
+    These are the root, the home folder, the workspace, a `.git`, anything outside the workspace, and paths that are not
+    literal.
     """
     if not word.literal:
         return True
@@ -184,12 +185,12 @@ def _is_vital_path(path: Path, place: WorkspaceView) -> bool:
 
 
 def _split_operands(arguments: Sequence[str]) -> list[str]:
-    """Divide quoted operands: one may be several words, as in `redis-cli "flushall async"`."""
+    """Split quoted operands: one may contain several words, as in `redis-cli "flushall async"`."""
     return [w for a in arguments for w in ([a] if a.startswith("-") else a.split())]
 
 
 def _name_targets(words: Sequence[Word], place: WorkspaceView) -> str:
-    """Name what words mean, with patterns expanded: at most four, and how many more."""
+    """Name the targets of words, with patterns expanded: up to four, then the number of others."""
     names = [name for word in words for name in _expand(word, place)]
     shown = ", ".join(place.show(place.resolve(n)) if "$" not in n else n for n in names[:4])
     return (
@@ -249,7 +250,7 @@ def _check_git(command: Simple, place: WorkspaceView) -> str:
 
 
 def _is_harmless(entry: ProgramEntry, arguments: Sequence[str]) -> bool:
-    """Return whether a call loses nothing: each option is listed, so that none takes back another one."""
+    """Return whether a call loses nothing: every option must be listed, as one could cancel another."""
     call = match_form(entry.harmless, arguments) if entry.harmless is not None else None
     return call is not None and (not entry.harmless_with or any(o in entry.harmless_with for o in call.options))
 

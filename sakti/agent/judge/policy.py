@@ -1,12 +1,12 @@
 """Define what each approval mode does with each kind of effect, and match the user's rules.
 
-`edit(docs/*)`: calls of a tool, by the path they name. `bash: git status`: commands that begin with these words, as the
-program gets them; a rule for a command that runs files of the workspace names their hashes and ends when one of them
-changes: `bash: make test # Makefile=3f2a…`. A bare `edit` or `bash` covers all calls.
+`edit(docs/*)`: calls of a tool, by the path they name. `bash: git status`: commands that begin with these words, after
+expansion by the shell; a rule for a command that runs files of the workspace names their hashes and ends when one of
+them changes: `bash: make test # Makefile=3f2a…`. A bare `edit` or `bash` covers all calls.
 
 A rule that denies or asks also holds for a command inside another one and behind other options; a rule that allows
-holds for exactly its words at the beginning. `bash(git push*)` of older versions is read as words: what it denies
-or asks about it still does, what it allowed is asked about once more.
+holds for exactly its words at the beginning. The old form `bash(git push*)` is read as words: it still denies or asks,
+but commands that it allowed need a new approval.
 
 `mcp__git__git_log # 5d2c…`: a tool of an MCP server, with the hash of its description and schema when the rule was
 saved; `mcp__git__*`: all tools of a server.
@@ -44,8 +44,8 @@ Kind: TypeAlias = Literal[
 ]
 STRICTNESS: tuple[Verdict, ...] = ("allow", "ask", "deny")
 
-# What a mode does with each kind of effect, in the order of the modes: plan, ask, edits, auto. The help page of
-# approvals describes the kinds.
+# The verdicts on each kind of effect, in the order of the modes: plan, ask, edits, auto. The help page of approvals
+# describes the kinds.
 MODE_TABLE: Mapping[Kind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
     "read": ("allow", "allow", "allow", "allow"),
     "system": ("ask", "ask", "ask", "allow"),
@@ -60,12 +60,12 @@ MODE_TABLE: Mapping[Kind, tuple[Verdict, Verdict, Verdict, Verdict]] = {
     "named": ("deny", "ask", "ask", "ask"),
     "secret": ("deny", "deny", "deny", "deny"),
 }
-# What may write, so that `plan` runs it only where a whole sandbox keeps the workspace from being changed.
+# Effects that may write, so that `plan` only runs them if a complete sandbox protects the workspace.
 CONFINED: frozenset[Kind] = frozenset(("work", "unknown", "changed"))
-# What a rule of the user may allow.
+# Effects that a user's rule may allow.
 ALLOWABLE: frozenset[Kind] = frozenset(("system", "outside", "edit", "edit_outside", "work", "unknown"))
 
-# A few words for each mode, where there is no room for the table.
+# A short description of each mode, for places without room for the table.
 IN_SHORT: Mapping[SessionMode, str] = {
     "plan": "reads only, changes nothing",
     "ask": "reads freely, asks before any change or command",
@@ -75,8 +75,8 @@ IN_SHORT: Mapping[SessionMode, str] = {
 }
 
 READ_ONLY = "read-only"  # in a mode's `tools`: the reading tools, with commands judged as in `plan`
-HOST_PREFIX = "reach: "  # what rules about hosts begin with
-# Hashes stand behind a `#` that is in no quotes.
+HOST_PREFIX = "reach: "  # prefix of rules about hosts
+# Hashes follow an unquoted `#`.
 _COMMAND = lazy_pattern(
     r"""(\w[\w-]*):\s*+((?:'[^']*+'|"(?:\\.|[^"\\])*+"|\\.|\s++(?!#)|[^'"\\\s])*+)(?:\s+#\s*(.*))?""", re.DOTALL
 )
@@ -85,7 +85,7 @@ _COMMAND = lazy_pattern(
 def verdict_for_kind(kind: Kind, mode: SessionMode, *, sandboxed: bool = False) -> Verdict:
     """Return the verdict of `mode` on an effect; rules may change it.
 
-    `sandboxed`: a complete sandbox holds commands; without one, unknown commands are never free.
+    `sandboxed`: a complete sandbox encloses commands; without one, unknown commands always need a question.
     """
     if mode == "full":
         return "deny" if kind == "secret" else "allow"
@@ -108,7 +108,7 @@ class ModeTools(Struct, frozen=True):
         return self.names is not None and READ_ONLY in self.names and "bash" not in self.names
 
     def allows(self, tool: str, *, reads: bool = False) -> bool:
-        """Return whether the mode has a tool; `reads`: of a server, and known to read only."""
+        """Return whether the mode has a tool; `reads`: it is a server's tool known to only read."""
         if (
             self.names is None
             or tool in LISTS.common_tools
@@ -140,7 +140,7 @@ class CommandRule(Struct, frozen=True):
 
     words: tuple[str, ...]
     hashes: Mapping[str, str]
-    partial: bool = False  # the last word is a beginning, as in the globs of older versions
+    partial: bool = False  # the last word is a prefix, as in the globs of older versions
 
 
 def verdict_for_path(rules: Rules, tool: str, target: str) -> Literal["allow", "ask", "deny"] | None:
@@ -174,7 +174,7 @@ def parse_command_rule(rule: str, tool: str) -> CommandRule | None:
 
 
 def describe_rule(rule: str) -> str:
-    """Describe a rule in a question: its command, and the files whose change ends it."""
+    """Describe a rule for a question: its command, and the files whose change invalidates it."""
     command = parse_command_rule(rule, "bash")
     if command is None or not command.words:
         return rule
@@ -192,7 +192,7 @@ def _parse_words(text: str, hashes: Mapping[str, str], *, partial: bool = False)
 def names_tool(rules: Sequence[str], tool: str, fingerprint: str = "") -> bool:
     """Return whether a rule is about a server's tool, as `mcp__git__*` or `mcp__git__git_log # HASH`.
 
-    With a `fingerprint`, a rule that has a hash holds only for that one.
+    With a `fingerprint`, a rule with a hash only matches the same hash.
     """
     for rule in rules:
         pattern, _, digest = (part.strip() for part in rule.partition("#"))
@@ -237,15 +237,15 @@ def skip_git_options(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def forbids(rules: Sequence[str], tool: str, argv: Sequence[str]) -> bool:
-    """Return whether one of `rules` covers a command for denying or asking.
+    """Return whether a deny or ask rule of `rules` matches a command.
 
-    The program is taken without its folder, and options (with a value behind them) may stand between the words.
+    The program's folder is ignored, and options (with values) may stand between the words.
     """
     if not argv:
         return any(rule.strip() == tool for rule in rules)
     name = argv[0].rpartition("/")[2]
     plain = skip_git_options((name, *argv[1:])) if name.lower() == "git" else (name, *argv[1:])
-    lower = (name.lower(), *plain[1:])  # some file systems find a program so, too
+    lower = (name.lower(), *plain[1:])  # some file systems ignore the case of a program's name
     named = (rule for rule in (parse_command_rule(text, tool) for text in rules) if rule is not None)
     return any(_begins_with(rule, words) or _fits_between(rule, words) for rule in named for words in (plain, lower))
 
@@ -272,9 +272,9 @@ def _fits_between(rule: CommandRule, argv: Sequence[str]) -> bool:
 
 
 def _find_word(argv: Sequence[str], at: int, word: str, *, partial: bool) -> int | None:
-    """Return the place of `word`, from `at` on, behind options and their values only; or None.
+    """Return the index of `word`, from `at` on, if only options and their values precede it; or None.
 
-    `partial`: a word that begins so counts as well.
+    `partial`: a word with this prefix counts as well.
     """
     while at < len(argv) and argv[at] != word and not (partial and argv[at].startswith(word)):
         if not argv[at].startswith("-") and not argv[at - 1].startswith("-"):
@@ -289,7 +289,7 @@ def permits(
     """Return whether one of `rules` allows a command.
 
     `hashes` are those of the files that it runs now; `exact`: its options could do more than its first words say, so
-    only a rule for all of them counts. `least`: how many of its words a rule must have.
+    only a rule for all of them counts. `least`: the minimum number of its words in a rule.
     """
     for text in rules:
         rule = None if is_old_form(text, tool) else parse_command_rule(text, tool)

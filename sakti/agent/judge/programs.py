@@ -1,7 +1,7 @@
 """Look up programs in `programs.toml`: how each may be called, and what its subcommands do.
 
-`ProgramEntry` is the schema of the file. A table is decoded when its program is first looked up: that takes about
-0.1 ms, decoding the whole file 50 times as long.
+`ProgramEntry` is the schema of the file. A table is decoded when its program is first looked up, which takes about 0.1
+ms; decoding the whole file would take 50 times as long.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from msgspec import Struct
 from sakti.core.lazy import lazy_pattern
 
 # Meaning of an operand or of an option's value. A file is read or written, or only its name and size are read; `text`
-# is no file, nor is the `pattern` of grep. `object` is a file that is read, but for words that begin with `@`, and
-# `archive` one that is written, but for `HOST:FILE`, which tar reaches by another program. Scripts (`sed` that prints,
+# is no file, nor is the `pattern` of grep. `object` is a file that is read, except words that begin with `@`; `archive`
+# is a file that is written, except `HOST:FILE`, which tar reaches through another program. Scripts (`sed` that prints,
 # `edit` for one that changes lines, `awk`, `jq`, `sql`), the `format` of date, the `mode` of chmod and the `varname` of
-# read have a shape of their own.
+# read have their own syntax.
 Use: TypeAlias = Literal[
     "text",
     "name",
@@ -39,7 +39,7 @@ Use: TypeAlias = Literal[
     "mode",
     "varname",
 ]
-# Whether a fact holds for a program: always, never, or behind one of these subcommands (`system prune`, in the order of
+# Whether a fact applies to a program: always, never, or after one of these subcommands (`system prune`, in the order of
 # the words; "" without any) or options (`--hard`).
 Condition: TypeAlias = bool | tuple[str, ...]
 # Harm of a program whatever its subcommand; for clouds, databases and processes the arguments count.
@@ -47,14 +47,14 @@ Harm: TypeAlias = Literal["superuser", "system", "disk", "cloud", "database", "p
 
 
 class _ProgramTable(Struct, frozen=True, forbid_unknown_fields=True):
-    """Part of the file: a field that the schema does not know is an error."""
+    """Part of the file: an unknown field is an error."""
 
 
 class CallForm(_ProgramTable, frozen=True):
-    """Calls that have one effect: an allow-list of options, and how many operands there may be.
+    """Calls with one effect: an allow-list of options, and the number of operands.
 
-    `flags` are options without a value, `values` those with one (glued, behind `=`, or the next word), `optional` those
-    whose value is glued or behind `=` if there is one. Abbreviations are not accepted. `value_uses` is the meaning of
+    `flags` are options without a value, `values` those with one (attached, after `=`, or the next word), `optional`
+    those with an optional value, attached or after `=`. Abbreviations are not accepted. `value_uses` is the meaning of
     the value of an option in `values`; text if it is not listed. `operands` are the uses of operands in this form.
     """
 
@@ -66,15 +66,15 @@ class CallForm(_ProgramTable, frozen=True):
     numbers: bool = False  # `-20` is an option
     no_options: bool = False  # each word is an operand
     bundled: bool = False  # the first word may be options without a dash, as in `tar czf`
-    required: tuple[str, ...] = ()  # options that must be given
-    operands_behind: tuple[str, ...] = ()  # options of which one must be given if there are operands
+    required: tuple[str, ...] = ()  # required options
+    operands_behind: tuple[str, ...] = ()  # options of which one is required if there are operands
     most_operands: int | None = None
     whole_words: bool = False  # options are words such as `-name`, never clusters of letters
-    sandboxed: bool = False  # holds only inside a complete sandbox
+    sandboxed: bool = False  # applies only inside a complete sandbox
 
 
 class Wrapper(_ProgramTable, frozen=True):
-    """Words of a program before the command that it starts; behind another option, it may be any word."""
+    """Words of a program before the command that it starts; after an unlisted option, it may be any word."""
 
     flags: tuple[str, ...] = ()
     values: tuple[str, ...] = ()  # options with a value
@@ -85,10 +85,10 @@ class Wrapper(_ProgramTable, frozen=True):
 
 
 class Removal(_ProgramTable, frozen=True):
-    """Removal or change of complete trees of files."""
+    """Removal or change of entire trees of files."""
 
     verb: str
-    options: tuple[str, ...]  # that make it recursive
+    options: tuple[str, ...]  # options that make it recursive
     skipped: int = 0  # operands before the files, such as a mode
 
 
@@ -101,28 +101,27 @@ class ProgramEntry(_ProgramTable, frozen=True):
     Effects: `reads` are the calls that only read, `edits` those that only change the files that they name (each operand
     is written, `into_last`: only the last one), `builds` those that run code of the workspace and no other, so that a
     rule for their first words holds. `tells_version`: may be asked for its version. `walks`: searches folders, also
-    hidden files of theirs unless `hidden_options` add them. `leaves_out`: what precedes a name of files, and one of
-    folders, that it is not to search. `follows_links` in folders. `pathspecs`: a subcommand of git that shows what is
-    in files.
+    hidden files of theirs unless `hidden_options` add them. `leaves_out`: the prefixes of a file name, and of a folder
+    name, to exclude from the search. `follows_links` in folders. `pathspecs`: a git subcommand that shows file
+    contents.
 
-    Code: `shell` runs the text behind `-c`, `runs_input` its standard input, `runs_script` its first operand, behind
-    `script_flags`; `code_options` take text that it runs. `runner` is the word behind which another command begins;
-    `starts` are the words behind which one does that is only looked at. `wrapper` programs and `exec_options` start the
-    command in their arguments, `text_options` the one in their value. `sources` are files that decide what it runs,
-    `source_options` take more of them. `work`: builds, checks or tests; with `targets` all operands must be listed.
-    `runs_programs`: a subcommand that runs programs that its arguments or the repository name. `unseen`: it may start
-    programs, or change which ones others start, that its words do not show, unless the call matches `reads`, `edits` or
-    `plain`.
+    Code: `shell` runs the text after `-c`, `runs_input` its standard input, `runs_script` its first operand, after
+    `script_flags`; `code_options` take text that it runs. another command begins after the word `runner`; after the
+    words `starts`, one begins that is only inspected. `wrapper` programs and `exec_options` start the command in their
+    arguments, `text_options` the one in their value. `sources` are files that determine what it runs, `source_options`
+    name more of them. `work`: builds, checks or tests; with `targets` all operands must be listed. `runs_programs`: a
+    subcommand that runs programs that its arguments or the repository name. `unseen`: it may start programs that its
+    words do not show, or change which ones others start, unless the call matches `reads`, `edits` or `plain`.
 
     Reach: `network`: fetches or sends. `desktop`: opens a window outside of the sandbox. `other_hosts`: options with
-    which it reaches other hosts than its addresses name; null if its addresses say nothing. `configures`: writes the
-    repository's configuration.
+    which it reaches hosts that its addresses do not name; null if its addresses are no evidence. `configures`: writes
+    the repository's configuration.
 
-    Loss: `irreversible`, with the `reason` for people, unless the call matches `harmless` with one of `harmless_with`.
-    `removes`: as a command of `find -exec`. `removal`, `harm`: see there.
+    Loss: `irreversible`, with the `reason` shown to users, unless the call matches `harmless` with one of
+    `harmless_with`. `removes`: as a command of `find -exec`. `removal`, `harm`: see there.
 
     Rules: `rule` is what "always" covers: the program, its subcommand (two words below one of `nested`), exactly these
-    words because options could do anything (`exact`), or all words that begin so.
+    words because options could do anything (`exact`), or all commands with this prefix.
     """
 
     operands: tuple[Use, ...] = ()
@@ -198,7 +197,7 @@ def find_program(name: str) -> ProgramEntry:
 
 @functools.cache
 def _index_tables() -> Mapping[str, tuple[int, int]]:
-    """Find the part of the file that each program is described in."""
+    """Return the part of the file that describes each program."""
     heads: list[tuple[str, int]] = []
     text = _read_text()
     for header in _HEADER.finditer(text):
@@ -250,12 +249,12 @@ def take_value(options: Sequence[str], text: str) -> str | None:
 
 
 def list_operands(arguments: Sequence[str]) -> list[str]:
-    """Return the words that are no options, values of options among them."""
+    """Return the words that are not options, including values of options."""
     return [a for a in arguments if not a.startswith("-")]
 
 
 def cut_at_dashes(words: Sequence[str]) -> Sequence[str]:
-    """Return the words before `--`: behind it are only operands."""
+    """Return the words before `--`; only operands follow it."""
     return words[: words.index("--")] if "--" in words else words
 
 

@@ -1,11 +1,11 @@
 """Git repositories, and the settings and files in them by which git runs programs.
 
-Even a git command that only reads runs what the configuration names. Such files are kept from changes where they are,
-and set aside where a command makes them.
+Even a read-only git command runs programs that the configuration names. Existing files of this kind are protected from
+changes; new ones made by a command are set aside.
 
-`commondir` and `config.worktree` are files that are usually not there: the first lets git read another configuration
-in the repository's stead, the second adds to it. The folders of submodules and of linked worktrees have them, too, and
-`git status` of the repository around them reads them.
+`commondir` and `config.worktree` usually do not exist: the first makes git read another configuration instead of the
+repository's, the second adds to it. The folders of submodules and of linked worktrees have them, too, and `git status`
+of the repository around them reads them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from msgspec import Struct
 from sakti.agent.judge.workspace_view import LISTS
 from sakti.core.lazy import lazy_pattern
 
-# Filters that `git lfs install` sets: they are no programs of the repository's.
+# Filters that `git lfs install` sets: these programs do not come from the repository.
 LFS = {
     "filter.lfs.clean": ("git-lfs clean -- %f",),
     "filter.lfs.smudge": ("git-lfs smudge -- %f", "git-lfs smudge --skip -- %f"),
@@ -31,11 +31,11 @@ LFS = {
 _SECTION = lazy_pattern(r'\s*\[\s*([\w.-]+)(?:\s+"((?:[^"\\]|\\.)*)")?\s*\]\s*(.*)')
 _KEY = lazy_pattern(r"\s*([a-zA-Z][\w-]*)(?:\s*=)?(.*)")
 _GITLINK = b"\0\0\xe0\0"  # mode of a repository in the index of another one
-MOST_FOLDERS = 20_000  # that are searched for repositories in a repository
+MOST_FOLDERS = 20_000  # folders that are searched for nested repositories
 
 
 class Repository(Struct, frozen=True):
-    """What git would use in a folder: `folder` holds its files, `git` its own data, `common` the settings."""
+    """Repository that git would use: `folder` holds its files, `git` its own data, `common` the settings."""
 
     folder: Path
     git: Path
@@ -45,8 +45,8 @@ class Repository(Struct, frozen=True):
 def find_program_setting(folder: Path, hooks: Sequence[str] = ("post-index-change",)) -> str:
     """Return the first setting or hook around `folder` that names a program; empty if none does.
 
-    Only its own configuration counts: the user's is the user's. A file that cannot be read or understood counts as a
-    setting, too. Other repositories in it, that it names, are entered as git enters them.
+    Only its own configuration counts, not the user's. A file that cannot be read or parsed counts as a setting, too.
+    Nested repositories named in it are checked as well, because git enters them.
     """
     for repository in _find_repositories(folder):
         if named := _find_program_name(repository, hooks):
@@ -65,7 +65,7 @@ def has_repository(folder: Path) -> bool:
 
 
 def _find_repositories(folder: Path) -> Iterator[Repository]:
-    """Yield the repositories that git may take for the one of `folder`: at each level `.git`, then itself."""
+    """Yield the candidates for the repository of `folder`: at each level `.git`, then the folder itself."""
     for place in (folder, *folder.parents):
         found_complete = False
         for repository in _find_at(place):
@@ -85,7 +85,7 @@ def _find_at(place: Path) -> Iterator[Repository]:
 
 
 def _is_complete(git: Path) -> bool:
-    """Return whether git takes a folder for a repository's data; False if in doubt."""
+    """Return whether git would treat a folder as a repository's data; False if in doubt."""
     return _is_head(git / "HEAD") and (
         (git / "commondir").exists() or ((git / "objects").is_dir() and (git / "refs").is_dir())
     )
@@ -136,7 +136,7 @@ def _find_setting(file: Path, repository: Repository) -> str:
         return ""
     except OSError:
         return file.name
-    if re.search(r"\\\r?\n", text):  # a value that goes on in the next line, which looks like another setting
+    if re.search(r"\\\r?\n", text):  # a value continued on the next line, which looks like another setting
         return file.name
     return next((name for name, value in parse_settings(text) if not _is_harmless(name, value, repository)), "")
 
@@ -165,7 +165,7 @@ def is_harmless(name: str) -> bool:
 
 
 def _is_harmless(name: str, value: str, repository: Repository) -> bool:
-    if name == "core.worktree":  # a submodule's names the folder that it was found in
+    if name == "core.worktree":  # that of a submodule names the folder it was found in
         return Path(os.path.realpath(repository.git / value)) == Path(os.path.realpath(repository.folder))
     return is_harmless(name) or value in LFS.get(name, ())
 
@@ -185,7 +185,7 @@ def _parse_index(data: bytes) -> list[str]:
     """Return the names in an index, or raise ValueError: https://git-scm.com/docs/index-format."""
     version, count = int.from_bytes(data[4:8]), int.from_bytes(data[8:12])
     if data[:4] != b"DIRC" or version not in (2, 3):
-        raise ValueError(version)  # names are shortened in the other version
+        raise ValueError(version)  # version 4 compresses the names
     names, at = list[str](), 12
     for _ in range(count):
         start = at + (64 if data[at + 60 : at + 61] >= b"\x40" and version == 3 else 62)
@@ -227,7 +227,7 @@ def parse_settings(text: str) -> list[tuple[str, str]]:
     section = ""
     for line in text.removeprefix("\ufeff").split("\n"):
         rest = line
-        while head := _SECTION.match(rest):  # several may stand in one line
+        while head := _SECTION.match(rest):  # one line may contain several
             section = head[1].lower() + (f".{head[2].lower()}" if head[2] is not None else "")
             rest = head[3]
         if key := _KEY.match(rest):
@@ -237,9 +237,9 @@ def parse_settings(text: str) -> list[tuple[str, str]]:
 
 # Files and folders of a repository that commands must not change.
 IN_REPOSITORY = ("hooks", "config", "info", "config.worktree", "commondir")
-# The same of a linked worktree.
+# The same for a linked worktree.
 IN_WORKTREE = ("commondir", "gitdir", "config.worktree")
-MOST = 500  # folders of submodules and worktrees that are looked at
+MOST = 500  # folders of submodules and worktrees that are examined
 _LARGEST = 100_000  # bytes of a configuration
 
 _NAMED = lazy_pattern(r"core\.hookspath|include(?:if\..*)?\.path")
@@ -259,17 +259,17 @@ def list_git_folders(git: Path) -> list[Path]:
 
 
 def list_protected(git: Path, workspace: Path) -> Iterator[Path]:
-    """Yield what a command must not change of a repository, whether it is there or not."""
+    """Yield the paths of a repository that a command must not change, whether they exist or not."""
     for folder in list_git_folders(git):
         yield from (folder / name for name in IN_REPOSITORY)
-        yield from (hook for hook in _list_hooks(folder / "hooks") if hook.is_symlink())  # what it names runs
+        yield from (hook for hook in _list_hooks(folder / "hooks") if hook.is_symlink())  # git runs its target
         for tree in list_folders(folder / "worktrees")[:MOST]:
             yield from (tree / name for name in IN_WORKTREE)
     yield from list_named_files(git, workspace)
 
 
 def list_named_files(git: Path, workspace: Path) -> Iterator[Path]:
-    """Yield the folder of hooks and the further configuration that a repository's own configuration names."""
+    """Yield the hooks folder and the included files that a repository's own configuration names."""
     for name, value in parse_settings(read_text(git / "config")):
         if _NAMED.fullmatch(name):
             for folder in (workspace, git):
@@ -297,7 +297,7 @@ def resolve_git(git: Path) -> Path | None:
 
 
 def list_running_files(git: Path) -> list[Path]:
-    """Return the files and folders by which a repository that a command made would run programs."""
+    """Return the files and folders by which a repository created by a command would run programs."""
     out = [f for f in (git / "config", git / "config.worktree") if _names_programs(f)]
     if _list_hooks(git / "hooks"):
         out.append(git / "hooks")
@@ -308,7 +308,7 @@ def list_running_files(git: Path) -> list[Path]:
 
 
 def list_programs(git: Path, places: Iterable[Path]) -> list[Path]:
-    """Return the hooks of a repository and its configurations, whether these name programs or not.
+    """Return the hooks and configurations of a repository, whether they name programs or not.
 
     `places` are the folders and files that its configuration names.
     """
@@ -344,7 +344,7 @@ def _names_programs(file: Path) -> bool:
 
 
 def list_folders(folder: Path) -> list[Path]:
-    """Return the folders in a folder, links left out."""
+    """Return the subfolders of a folder, without links."""
     return [p for p in _list_entries(folder) if p.is_dir() and not p.is_symlink()]
 
 

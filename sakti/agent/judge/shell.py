@@ -1,8 +1,8 @@
 """Parse a command of bash into the simple commands in it, as far as its text says what will run.
 
-A command is *understood* if nothing in it is left to the shell but what the judge can work out: patterns, variables of
-loops over written words, and the output of commands. The rest is never free; what could be read of it still serves
-rules that deny and the questions that are always asked.
+A command is *understood* if the judge can predict all that the shell expands in it: patterns, variables of loops over
+literal words, and the output of commands. Other commands always need approval; their readable parts still count for
+deny rules and mandatory questions.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from sakti.agent.judge.workspace_view import LISTS
 
 MAX_CHARACTERS = 8_000
 MAX_COMMANDS = 30
-MAX_DEPTH = 4  # of a shell in a shell
-MAX_NESTED = 300  # commands in others
+MAX_DEPTH = 4  # levels of shells in shells
+MAX_NESTED = 300  # levels of nested commands
 
 
 class Script(Struct, frozen=True):
-    """Simple commands of a text, in their order; `unclear` says why it is not understood, empty if it is."""
+    """Simple commands of a text, in order; `unclear` says why it is not understood, empty if it is."""
 
     commands: tuple[Simple, ...]
     unclear: str = ""
@@ -60,7 +60,7 @@ def _end_heredoc(text: str) -> str:
 
 
 def _find_odd_character(text: str) -> str:
-    """Return the first character that may hide text, as `U+200B`, "" without one."""
+    """Return the first character that may hide text, written as `U+200B`, "" without one."""
     for c in text:
         if c in "\n\t" or " " <= c <= "~":
             continue
@@ -153,7 +153,7 @@ def _find_in_indexes(command: Simple) -> Iterator[Script]:
 
 
 def _find_behind_runner(command: Simple, starts: Sequence[str]) -> Iterator[Script]:
-    """Yield the command behind a runner's options, and behind the word that may be an option's value."""
+    """Yield the command after a runner's options, and after a word that may be an option's value."""
     words = command.words
     begins = (at + 1 for at, word in enumerate(words) if (word.text if at else command.program) in starts)
     at = next(begins, len(words))
@@ -210,9 +210,9 @@ def _make_script(outer: Simple, words: tuple[Word, ...], unclear: str = "") -> S
 
 
 def _find_behind_wrapper(command: Simple, wrapper: Wrapper) -> Iterator[Script]:
-    """Yield the command behind a wrapper's options, variables and operands.
+    """Yield the command after a wrapper's options, variables and operands.
 
-    Behind an option that is not listed, it may begin at each later word.
+    After an unlisted option, it may begin at each later word.
     """
     words, at = command.words[1:], 0
     while at < len(words) and (size := _count_option_words(wrapper, words[at].text)) != 0:
@@ -236,7 +236,7 @@ def _describe_variables(wrapper: Wrapper, words: Sequence[Word]) -> str:
 
 
 def _find_in_text(command: Simple, text: str, words: tuple[Word, ...]) -> Iterator[Script]:
-    """Yield the command in a text, empty if it is the next word, also with the words behind it."""
+    """Yield the command in a text, or in the next word if the text is empty, with and without later words."""
     rest = words if text else words[1:]
     parsed = _mark_inside(parse(text or (words[0].text if words else "")))
     yield parsed
@@ -244,7 +244,7 @@ def _find_in_text(command: Simple, text: str, words: tuple[Word, ...]) -> Iterat
 
 
 def _count_option_words(wrapper: Wrapper, text: str) -> int | None:
-    """Return how many words an option takes with its value, 0 for the command; None if it is not listed."""
+    """Return how many words an option and its value take, 0 for the command; None if not listed."""
     if text in ("--", "-") or (wrapper.assignments and re.match(r"\w+=", text)):
         return 1
     if not text.startswith("-"):

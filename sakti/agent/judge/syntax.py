@@ -17,7 +17,7 @@ from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, has_plai
 from sakti.agent.judge.workspace_view import LISTS
 from sakti.core.lazy import lazy_pattern
 
-# Parts of a command that are judged by the commands in them.
+# Parts that are judged by the commands they contain.
 _GROUPS = frozenset(
     {"program", "list", "pipeline", "negated_command", "subshell", "compound_statement", "do_group", "if_statement"}
     | {"elif_clause", "else_clause"}
@@ -29,17 +29,17 @@ _UNSURE = frozenset({"pipeline", "subshell", "do_group", "if_statement", "compou
 _READS = frozenset({"<"})
 _WRITES = frozenset({">", ">>", "&>", "&>>", ">|"})
 _COPIES = frozenset({">&", "<&"})
-# Bash expands the file behind `>&` and `<&` twice, the second time without its quotes.
+# Bash expands the file after `>&` and `<&` twice, the second time without its quotes.
 _EXPANDED_ONCE = lazy_pattern(r"[\w./:,+%@=-]+")
 _SPACE = b" \t\n;"
-_BEFORE = b" \t\n;&|()<>"  # what may stand before a comment or the number of a file
+_BEFORE = b" \t\n;&|()<>"  # characters before a comment or a descriptor number
 _ENDS_WITH_NUMBER = re.compile(rb"(?:^|[\s;&|()<>])\d+\Z")
-# What the shell replaces, outside of quotes; `~` only where a home folder may stand.
+# Unquoted text that the shell expands; `~` only where a home folder is possible.
 _EXPANDS = lazy_pattern(r"[\[\]*?{}$`!\\]|(?:^|[=:])~|^=")
 _HOME = lazy_pattern(r"^~(?=/|$)|\$HOME\b|\$\{HOME\}")
 _QUOTED = lazy_pattern(r"'[^'\[\]]*'|\"[^\"\[\]]*\"")
-_ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs take as signs
-# Comparisons in `[[ ]]` that compute, and with that may run, what stands in a word.
+_ESCAPED = frozenset({r"\;", r"\(", r"\)", r"\!"})  # words that programs treat as operators
+# Comparisons in `[[ ]]` that evaluate their words, which may run commands.
 _COMPUTES = frozenset({"-eq", "-ne", "-lt", "-le", "-gt", "-ge", "-v", "-R"})
 _PRINTED = (Word("$()", literal=False, output=True),)  # value of a variable: a number, or what a command prints
 _SUBJECT = lazy_pattern(r"(\"?)\$(?:\w+|[#?]|\{\w+\})\1")  # a variable that only chooses a branch
@@ -62,8 +62,8 @@ def is_harmless_variable(name: str) -> bool:
     return _harmless_variables().fullmatch(name) is not None
 
 
-# To a shell all that is not ASCII is a letter of a word. The grammar's scanner asks C's `isalpha` about each character,
-# which reads beyond its table for the others: that ended the program. Places in the text stay what they are.
+# To a shell, every non-ASCII character is part of a word. The grammar's scanner asks C's `isalpha` about each
+# character, which reads beyond its table for others and crashed the program. Offsets in the text do not change.
 _ASCII = bytes(range(0x80)) + b"x" * 0x80
 
 
@@ -76,7 +76,7 @@ class SyntaxReader:
         self._variables: dict[str, tuple[Word, ...]] = {}
         self._is_repeated = self._is_substituted = False
         self._source = text.encode("utf-8", "surrogatepass")
-        self._rest = bytearray(self._source)  # bytes that nothing accounted for yet
+        self._rest = bytearray(self._source)  # bytes not accounted for yet
         tree = _parser().parse(self._source.translate(_ASCII))
         if tree.root_node.has_error:
             self._note("cannot be parsed")
@@ -92,11 +92,11 @@ class SyntaxReader:
 
     def _account(self, node: Node) -> None:
         if not node.is_named and self._get_text(node) != node.type:
-            return  # a sign that took a word in: `-o<<`
+            return  # an operator that swallowed a word: `-o<<`
         self._rest[node.start_byte : node.end_byte] = b" " * (node.end_byte - node.start_byte)
 
     def _account_alone(self, node: Node) -> None:
-        """Account for a part that bash takes for one only behind a space or a sign."""
+        """Account for a part that bash only recognises after a space or an operator."""
         if node.start_byte and self._source[node.start_byte - 1] not in _BEFORE:
             self._note("cannot be parsed")
         self._account(node)
@@ -156,7 +156,7 @@ class SyntaxReader:
         self._is_repeated = repeated
 
     def _read_sign(self, node: Node) -> None:
-        """Account for a sign between commands, or note that it cannot be read."""
+        """Account for an operator between commands, or note that it cannot be read."""
         if node.type == "!" and self._source[node.end_byte : node.end_byte + 1] not in (b" ", b"\t"):
             self._note("cannot be parsed")
         elif node.type in _SIGNS:
@@ -167,7 +167,7 @@ class SyntaxReader:
     # --- loops, branches, variables ----------------------------------------------------------------------------------
 
     def _read_loop(self, node: Node, variables: Mapping[str, tuple[Word, ...]], *, piped: bool) -> None:
-        """Read what a loop repeats, with its own variables: none of them may be one that is set already."""
+        """Read the body of a loop with its own variables, none of which may be set already."""
         if not all(map(VARIABLE.fullmatch, variables)) or not self._variables.keys().isdisjoint(variables):
             self._note("contains a loop that is not simple")
         outer, repeated = self._variables, self._is_repeated
@@ -176,7 +176,7 @@ class SyntaxReader:
         self._variables, self._is_repeated = outer, repeated
 
     def _read_for(self, node: Node, *, piped: bool) -> None:
-        """Read a loop over written words, or over what a command prints."""
+        """Read a loop over literal words, or over a command's output."""
         name, words = "", list[Word]()
         for child in node.children:
             if child.type == "do_group":
@@ -193,7 +193,7 @@ class SyntaxReader:
             self._note("contains a loop that is not simple")
 
     def _read_while(self, node: Node, *, piped: bool) -> None:
-        """Read a loop with a condition; what `read` sets there holds what a command prints, or a file."""
+        """Read a loop with a condition; variables set by `read` contain a command's output or a file's lines."""
         first = len(self.commands)
         for child in node.children:
             if child.type == "do_group":
@@ -221,7 +221,7 @@ class SyntaxReader:
         self._read_loop(body, {counted["name"]: _PRINTED}, piped=piped)
 
     def _read_case(self, node: Node, *, piped: bool) -> None:
-        """Read branches: each is judged, whatever chooses it."""
+        """Read the branches of a `case`: each is judged, whatever selects it."""
         for child in node.children:
             if child.type == "case_item":
                 self._read_branch(child, piped=piped)
@@ -245,7 +245,7 @@ class SyntaxReader:
                 self._account(child)
 
     def _read_arithmetic(self, node: Node) -> None:
-        """Evaluate arithmetic on numbers; on variables it could run their text."""
+        """Read arithmetic on numbers; with variables, it could run their text."""
         if _NUMBERS.fullmatch(self._get_text(node)):
             self._account(node)
         else:
@@ -262,7 +262,7 @@ class SyntaxReader:
             else:
                 self._walk(child, piped=piped, before=before, sure=sure)
                 is_compound = child.type.endswith(("_statement", "subshell"))
-        if len(self.commands) == first:  # `> file` alone writes, too
+        if len(self.commands) == first:  # `> file` without a command writes, too
             self.commands.append(Simple((), piped=piped, before=before, sure=sure))
         self.commands[-1] = redirects.add_to(self.commands[-1])
         if redirects.piped or (is_compound and (redirects.reads or redirects.input)):
@@ -272,7 +272,7 @@ class SyntaxReader:
 
     def _read_redirect(self, node: Node, redirects: _Redirects) -> None:
         if _ENDS_WITH_NUMBER.search(self._source, 0, node.start_byte):
-            self._note("contains a redirection that is not simple")  # the number of a file, read as a word
+            self._note("contains a redirection that is not simple")  # a descriptor number that was read as a word
         match node.type:
             case "file_redirect":
                 self._redirect_file(node, redirects)
@@ -347,7 +347,7 @@ class SyntaxReader:
         redirects = _Redirects()
         for child in node.children:
             if child.type == "variable_assignment" and _FIELDS.match(self._get_text(node)):
-                self._account(child)  # it holds for `read` alone
+                self._account(child)  # it applies to `read` only
             elif child.type == "variable_assignment":
                 assigned.append(self._read_assignment(child))
             elif child.type in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
@@ -364,14 +364,14 @@ class SyntaxReader:
         return redirects.add_to(command)
 
     def _check_call(self, command: Simple) -> None:
-        """Note a command that changes a variable of a loop, or takes what another one prints for a program."""
+        """Note a command that changes a loop variable, or runs the output of another one."""
         if not all(VARIABLE.fullmatch(n) and n not in self._variables for n in _list_read_names(command)):
             self._note("sets a variable")
         if any(w.stream for w in command.words) and find_program(command.program).reads is None:
             self._note("runs the output of another command")
 
     def _read_assignment(self, node: Node) -> str:
-        """Read a variable that is set for one command; one that no program takes for a command is plain."""
+        """Read a variable set for one command; it is harmless if no program treats it as a command."""
         name = self._get_text(node).partition("=")[0].rstrip("+")
         if is_harmless_variable(name) and re.fullmatch(r"\w+=[\w./:,@%-]*", self._get_text(node)):
             self._account(node)
@@ -394,7 +394,7 @@ class SyntaxReader:
             re.match(rb"\[\[?[ \t\n]", node.text or b"") is None
             or re.search(rb"[ \t\n]\]\]?\Z", node.text or b"") is None
         ):
-            self._note("cannot be parsed")  # a word of the shell only between spaces: `[1]` is a pattern
+            self._note("cannot be parsed")  # a shell word only between spaces: `[1]` is a pattern
         self._read_test_words(node, words)
         if double and (has_output(words) or not _COMPUTES.isdisjoint(w.text for w in words)):
             self._note("computes a word")
@@ -413,7 +413,7 @@ class SyntaxReader:
                 words.append(self._read_argument(child))
 
     def _read_nested(self, node: Node) -> None:
-        """Read the commands of substitutions below a node that is not understood: each runs, too."""
+        """Read the substituted commands below a node that is not understood, because they run, too."""
         for child in node.children:
             if child.type in ("command_substitution", "process_substitution"):
                 self._read_substituted(child)
@@ -430,7 +430,7 @@ class SyntaxReader:
         self._is_substituted = outer
 
     def _read_argument(self, node: Node) -> Word:
-        """Read a word of a command by itself: a variable is checked for what divides it."""
+        """Read one argument of a command; a variable in it is checked for word splitting."""
         if node.type == "process_substitution" and self._get_text(node).startswith("<("):
             around = (
                 self._source[node.start_byte - 1 : node.start_byte] + self._source[node.end_byte : node.end_byte + 1]
@@ -478,7 +478,7 @@ class SyntaxReader:
         if raw == "{}" or raw in _ESCAPED:
             return Word(raw.removeprefix("\\"))
         if re.search(r"(?<!\\)['\"]", raw):
-            self._note("cannot be parsed")  # quotes that the grammar took for a part of the word
+            self._note("cannot be parsed")  # quotes that the grammar treated as part of the word
         signs = set(_EXPANDS.findall(raw))
         if signs and signs <= set("*?[]"):
             return Word(raw, literal=False, pattern=raw)
@@ -541,7 +541,7 @@ def _list_read_names(command: Simple) -> list[str]:
 class _Redirects:
     """Files and text that redirections give to a command.
 
-    `piped`: also what another one prints; `behind`: what follows a heredoc in its line.
+    `piped`: its input is also another command's output; `behind`: the text after a heredoc on its line.
     """
 
     def __init__(self) -> None:
@@ -571,7 +571,7 @@ def _parser() -> Parser:
 
 
 def _read_ansi(raw: str) -> Word:
-    """Return the word that `$'…'` means."""
+    """Return the word that `$'…'` expands to."""
     try:
         return Word(raw[2:-1].encode("latin-1").decode("unicode_escape"))
     except (UnicodeDecodeError, UnicodeEncodeError):
@@ -579,7 +579,7 @@ def _read_ansi(raw: str) -> Word:
 
 
 def _runs_surely(node: Node) -> bool:
-    """Return whether what a group holds runs in this shell, and before what follows it."""
+    """Return whether a group runs in this shell, and before the commands that follow it."""
     return node.type not in _UNSURE and not any(c.type == "&" for c in node.children)
 
 

@@ -1,4 +1,4 @@
-"""Words of a command as the shell gets them, and the simple commands that they make."""
+"""Words of a command as the shell gets them, and the simple commands made of them."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from msgspec.structs import replace
 
 from sakti.core.lazy import lazy_pattern
 
-MAX_CHOICES = 200  # that loops give one word
-VARIABLE = lazy_pattern(r"(?!(?:auto_resume|histchars)$)[a-z_][a-z0-9_]*")  # that no program and no shell looks at
+MAX_CHOICES = 200  # choices of a word from loops
+VARIABLE = lazy_pattern(r"(?!(?:auto_resume|histchars)$)[a-z_][a-z0-9_]*")  # variable that no program and no shell uses
 
 _PLAIN_SET = lazy_pattern(r"\[(?:[!^]?[\w.,+@-]+|[*?\[])\]")
 
 
 class Word(Struct, frozen=True):
-    """Word as the program gets it; `literal`: the text determines it, so it is exactly this.
+    """Word as the program gets it; `literal`: the text determines it exactly.
 
     Otherwise `pattern` is a glob of files (quoted parts escaped), each between the texts `around`; `choices` are the
-    words that loops put in its place; `output`: it holds what a command prints, `stream`: it names a stream of that.
-    `split`: it has no quotes, so that a space in what is put in its place would divide it.
+    words that loops put in its place. `output`: it contains a command's output, `stream`: it names a stream of that
+    output. `split`: it is unquoted, so a space in its value would split it.
     """
 
     text: str
@@ -39,11 +39,11 @@ class Simple(Struct, frozen=True):
     """One program with its arguments.
 
     `assigned`: the variables that are set for it; `reads` and `writes`: the files that it is redirected from and to;
-    `piped`: its input is another program's output, `before` is the place of that one among the script's commands;
-    `inside`: stands in the text of another command (`sh -c`, `xargs`); `input`: the text of its standard input;
-    `sure`: it runs if the command before it did, `chained`: only if that one succeeded. `repeated`: it may run more
-    than once. `substituted`: another command gets what it prints as words or as a file. `ends`: where its words end in
-    the bytes of the text.
+    `piped`: its input is another program's output, `before` is the index of that program among the script's commands;
+    `inside`: it is part of another command's text (`sh -c`, `xargs`); `input`: the text of its standard input; `sure`:
+    it runs if the command before it did, `chained`: only if that one succeeded. `repeated`: it may run more than once.
+    `substituted`: another command gets its output as words or as a file. `ends`: the byte offsets at which its words
+    end.
     """
 
     words: tuple[Word, ...]
@@ -71,7 +71,7 @@ class Simple(Struct, frozen=True):
 
 
 def join(parts: Sequence[Word], text: str) -> Word:
-    """Return the word that parts make; what one of them leaves open is open in it."""
+    """Join parts to one word, which is as undetermined as its parts."""
     open_parts = [p for p in parts if not p.literal]
     if not open_parts:
         return Word(_join_texts(parts))
@@ -85,7 +85,7 @@ def join(parts: Sequence[Word], text: str) -> Word:
 
 
 def _find_open(parts: Sequence[Word], pick: Sequence[Word]) -> int | None:
-    """Return the first place where the choice for a variable leaves the word open."""
+    """Return the first index at which the choice for a variable leaves the word undetermined."""
     return next((at for at, part in enumerate(parts) if part.choices and not pick[at].literal), None)
 
 
@@ -103,13 +103,13 @@ def _escape_literal(part: Word) -> str:
 
 
 def _combine(parts: Sequence[Word]) -> tuple[Word, ...]:
-    """Return the words that the choices of the parts make, one more than may be looked at."""
+    """Return the combinations of the parts' choices, up to one more than the limit."""
     picked = itertools.islice(itertools.product(*(p.choices or (p,) for p in parts)), MAX_CHOICES + 1)
     return tuple(_pick(parts, pick) for pick in picked)
 
 
 def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:
-    """Return the word that parts make with one choice for each variable; not known if it is divided."""
+    """Join parts with one choice for each variable; the word is unknown if it would be split."""
     text = _join_texts(pick)
     if any(_is_divided(part, p) for part, p in zip(parts, pick, strict=True)):
         return Word(text, literal=False)
@@ -124,19 +124,19 @@ def _pick(parts: Sequence[Word], pick: Sequence[Word]) -> Word:
 
 
 def _is_divided(variable: Word, choice: Word) -> bool:
-    """Return whether the shell would divide or expand the text that it puts in place of a variable."""
+    """Return whether the shell would split or expand the value of a variable."""
     is_bare = variable.split and bool(variable.choices)
     return is_bare and choice.literal and re.search(r"[\s*?\[\\]", choice.text) is not None
 
 
 def has_plain_sets(pattern: str) -> bool:
-    """Return whether the sets in a pattern are plain.
+    """Return whether the bracket expressions in a pattern are simple.
 
-    Bash reads others, such as `[[:alpha:]]` and `[a"]"]`, in another way than `fnmatch`.
+    Bash reads others, such as `[[:alpha:]]` and `[a"]"]`, differently from `fnmatch`.
     """
     return "[" not in _PLAIN_SET.sub("", pattern)
 
 
 def has_output(words: Sequence[Word]) -> bool:
-    """Return whether one of the words holds what a command prints."""
+    """Return whether one of the words contains a command's output."""
     return any(w.output for w in words)

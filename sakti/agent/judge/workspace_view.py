@@ -22,22 +22,21 @@ from msgspec import Struct, field
 from sakti.core.lazy import lazy_pattern
 from sakti.core.text import clean_surrogates
 
-# What a call of a tool does: reads or writes the files that it names, runs a command, opens a URL, sends a query to a
-# search service, calls an MCP server, or touches only what is sakti's own: its tasks and memory, the commands that it
-# started.
+# Effect of a tool call: it reads or writes the files that it names, runs a command, opens a URL, sends a query to a
+# search service, calls an MCP server, or only touches sakti's own data: tasks, memory, and commands that it started.
 Effect: TypeAlias = Literal["read", "write", "run", "fetch", "search", "remote", "own"]
-# What is done with a file: its content is read, it is changed, or only its name and size are looked at.
+# Use of a file: its content is read, it is changed, or only its name and size are read.
 Access: TypeAlias = Literal["read", "write", "name"]
-# What holds a command: all that the sandbox is, a part of it, nothing.
+# Enclosure of a command: the complete sandbox, a part of it, or none.
 LevelName: TypeAlias = Literal["sandboxed", "partial", "unsandboxed"]
 
 
 class RemoteFacts(Struct, frozen=True):
     """Facts of a server's tool.
 
-    `reads_only` counts only for servers of the user. `is_confined`: the server runs in the sandbox, without a network.
+    `reads_only` only counts for the user's servers. `is_confined`: the server runs in the sandbox without a network.
     `fingerprint` is the hash of description and schema, `diff` how they differ from the approved ones. `note_use` is
-    called before a call that may run, with whether the user allowed that very call.
+    called before an allowed call, with whether the user approved this particular call.
     """
 
     reads_only: bool
@@ -68,10 +67,11 @@ class WorkspaceView(Struct, frozen=True):
 
     `own` are sakti's own folders: its data and its configuration. `outputs` is the folder of long outputs of tools,
     kept for the model to read. `changed` are the files that run later and were changed here, each with its diff.
-    `level` tells what holds the commands that run there, `readable` are folders outside of the workspace that may be
-    read without a question: those of skills. `hosts` may be reached by every command. `added` are folders that the user
-    opened beside the workspace, for this session. `own_network`: hosts can be opened to commands inside of the sandbox.
-    `search_service` is the name of the service that searches the web. `reader` names for refusals what only reads.
+    `level` tells how commands there are enclosed; `readable` are folders outside of the workspace that may be read
+    without a question, such as those of skills. `hosts` may be reached by every command. `added` are folders that the
+    user opened beside the workspace, for this session. `own_network`: single hosts can be made reachable for commands
+    in the sandbox. `search_service` is the name of the service that searches the web. `reader` names the read-only mode
+    or child in refusals.
     """
 
     workspace: Path
@@ -92,7 +92,7 @@ class WorkspaceView(Struct, frozen=True):
         return (self.workspace, *self.added)
 
     def holds(self, path: Path) -> bool:
-        """Return whether a path, which is resolved, lies in the workspace or an added folder."""
+        """Return whether a resolved path is in the workspace or an added folder."""
         return any(path.is_relative_to(root) for root in self.roots)
 
     def resolve(self, path: str) -> Path:
@@ -108,7 +108,7 @@ def resolve_path(folder: Path, path: str) -> Path:
     `~nosuch` is taken literally, as a shell does, and characters that no file system can hold are replaced.
     """
     try:
-        # judged for each word of a command: a Path takes five times as long
+        # called for each word of a command: a Path takes five times as long
         return Path(os.path.realpath(os.path.join(folder, os.path.expanduser(path))))  # noqa: PTH111, PTH118
     except (ValueError, OSError):
         return Path(os.path.realpath(folder / clean_surrogates(path)))
@@ -118,7 +118,7 @@ ListsT = TypeVar("ListsT")
 
 
 class JudgeLists(Struct, frozen=True, forbid_unknown_fields=True):
-    """Names that the judge knows; schema of `lists.toml`, which explains them."""
+    """Known names of files and folders; schema of `lists.toml`, which explains them."""
 
     secret_names: tuple[str, ...]
     secret_stems: tuple[str, ...]
@@ -152,7 +152,7 @@ class JudgeLists(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def load_lists(file: Path, kind: type[ListsT]) -> ListsT:
-    """Load lists of words, each written as one text: TOML takes ten times as long to parse arrays."""
+    """Load lists of words, each stored as one string, because TOML parses arrays ten times slower."""
     return msgspec.convert(_split_words(tomllib.loads(file.read_text("utf-8"))), kind)
 
 
@@ -167,17 +167,17 @@ SECRET_NAMES = (*(f"{stem}.{end}" for stem in LISTS.secret_stems for end in LIST
 
 
 def is_system(path: Path) -> bool:
-    """Return whether a path is where programs are installed."""
+    """Return whether a path is in a folder of installed programs."""
     return any(path.is_relative_to(p) for p in (*LISTS.system_folders, sys.prefix, sys.base_prefix))
 
 
-# Files of processes that show what a shell was given.
+# Process files that show the arguments and environment of a shell.
 _PROCESS = lazy_pattern(r"/proc/[^/]+/(?:environ|mem|maps|cmdline|fd(?:/.*)?|root(?:/.*)?|cwd(?:/.*)?)$")
-WALKED = 20_000  # entries looked at for another name of a file
+WALKED = 20_000  # entries searched for another name of a file
 
 
 def explain_secret(path: Path, place: WorkspaceView) -> str:
-    """Return why the agent may not read or write `path`, which is resolved; empty for an ordinary file."""
+    """Return why the agent may not read or write the resolved `path`; empty for an ordinary file."""
     if named := _explain_name(path, place):
         return named
     other = _find_same_file(path, place)
@@ -220,7 +220,7 @@ def _compile_names() -> re.Pattern[str]:
 
 
 def _find_same_file(path: Path, place: WorkspaceView) -> Path | None:
-    """Return the secret file that `path` is another name of, if it has several names."""
+    """Return the secret file for which `path` is another name, if any."""
     try:
         there = path.stat()
     except OSError:
@@ -292,9 +292,9 @@ def _convert_glob(pattern: str) -> str:
 
 
 def list_exclusions(place: WorkspaceView, for_files: str, for_folders: str) -> list[str]:
-    """Return options by which a program that searches folders leaves out secrets, by their names.
+    """Return options with which a program that searches folders excludes secrets by name.
 
-    Empty if that does not do: a secret file has another name.
+    Empty if names do not suffice, because a secret file has another name.
     """
     files = [f for root in place.roots for f in list_secret_files(root)]
     try:
@@ -307,9 +307,9 @@ def list_exclusions(place: WorkspaceView, for_files: str, for_folders: str) -> l
 
 
 def find_secret(folder: Path, *, hidden: bool = True) -> Path | None:
-    """Return the first secret file below `folder`, None without one.
+    """Return the first secret file below `folder`, or None.
 
-    `hidden`: also those whose name, or a folder's above them, begins with a dot.
+    `hidden`: include files with a name, or a folder above them, that begins with a dot.
     """
     files = list_secret_files(folder)
     seen = (f for f in files if hidden or not any(p.startswith(".") for p in f.relative_to(folder).parts))

@@ -1,6 +1,6 @@
-"""Add, copy, remove, find and try MCP servers: the work of `sakti mcp` and `/mcp`.
+"""Add, copy, remove, find and try MCP servers, for `sakti mcp` and `/mcp`.
 
-Servers that the user configured for other agents are read as entries for sakti.
+Servers configured for other agents are converted to sakti's entries.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _EMPTY: tuple[Any, ...] = (None, False, "", [], {})
 
 
 class _FieldReader(Mapping[str, Any]):
-    """Entry of another program that remembers which of its fields were read."""
+    """Entry of another program that records which fields were read."""
 
     def __init__(self, entry: Table) -> None:
         self._entry, self._read = entry, set[str]()
@@ -63,7 +63,7 @@ class _FieldReader(Mapping[str, Any]):
         return len(self._entry)
 
     def list_unread(self) -> list[str]:
-        """Return the fields with a value that were not read; the type follows from the others."""
+        """Return the fields with a value that were not read, except the type, which follows from others."""
         read = self._read | {"type"}
         unread = (name for name, value in self._entry.items() if name not in read and value not in _EMPTY)
         return [to_one_line(str(name), 40) for name in unread]
@@ -111,7 +111,7 @@ def _convert_entries(entries: Table, convert: Callable[[Table], Table], path: Pa
 
 
 def _convert_entry(name: str, entry: Any, convert: Callable[[Table], Table], path: Path) -> Table | None:
-    """Return an entry as sakti has it; None if it is sakti's own server. Raises `ConfigError`."""
+    """Convert an entry to sakti's format; None if it is sakti's own server. Raises `ConfigError`."""
     label = to_one_line(name, config.LONGEST_NAME)
     if not isinstance(entry, Mapping):
         raise ConfigError(f"{path}: {label} is not a table.")
@@ -137,7 +137,7 @@ def _read_json(key: str) -> Callable[[str], Any]:
 
 
 def _read_commented_json(text: str) -> Any:
-    """Return `mcp` of a JSON text with comments and commas behind the last member."""
+    """Return `mcp` of a JSON text with comments and trailing commas."""
     bare = _COMMENT.sub(lambda m: m[0] if m[0].startswith('"') else "", text)
     return json.loads(_LAST_COMMA.sub(lambda m: m[0] if m[0].startswith('"') else "", bare)).get("mcp", {})
 
@@ -197,7 +197,7 @@ def _get_table(entry: Table, name: str) -> Table:
     return cast("Table", value) if isinstance(value, Mapping) else {}
 
 
-# Files below the home folder, of which the first that exists is read; how to read and convert the servers in it.
+# Files below the home folder (the first existing one is read), and how to read and convert their servers.
 PROGRAMS: Mapping[str, tuple[tuple[str, ...], Callable[[str], Any], Callable[[Table], Table]]] = {
     "claude-code": ((".claude.json",), _read_json("mcpServers"), _convert_claude),
     "codex": ((".codex/config.toml",), lambda text: tomllib.loads(text).get("mcp_servers", {}), _convert_codex),
@@ -214,7 +214,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 
 class ServerCopy(Struct, frozen=True):
-    """Copy of another program's servers into the user's configuration; `notes` tell of the others."""
+    """Copy of another program's servers into the user's configuration; `notes` explain omitted ones."""
 
     path: Path
     before: str
@@ -258,7 +258,7 @@ def _read_variables(texts: Sequence[str]) -> dict[str, str]:
 
 
 def plan_copy(program: str, present: Tables) -> ServerCopy:
-    """Return how another program's servers would be added. Raises `ConfigError`."""
+    """Return the configuration with another program's servers added. Raises `ConfigError`."""
     others, path = read_servers(program, Path.home()), config.get_user_file()
     new = {name: table for name, table in others.tables.items() if name not in present}
     notes = [f"{name} is in {path} already and stays as it is." for name in others.tables if name in present]
@@ -300,7 +300,7 @@ def find_server(listed: ServerList, name: str) -> McpServer:
 
 
 def read_current(started: Tables, env: Mapping[str, str]) -> Tables:
-    """Return the entries at the start with those of the user's file as it is now. Raises `ConfigError`."""
+    """Return the entries at the start, with those of the user's file updated. Raises `ConfigError`."""
     return {**started, **load(user_file=config.get_user_file(), env=env).config.mcp}
 
 

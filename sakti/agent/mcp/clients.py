@@ -1,4 +1,4 @@
-"""Own all servers of a session: connections, tools that the model may find, and its news of them.
+"""Own all servers of a session: connections, tools for the model, and news about them.
 
 Importing this module imports the SDK: it is imported when a server is configured, in a thread, after the first paint.
 """
@@ -40,7 +40,7 @@ LINES_TOKENS = 300  # of all lines in the system prompt; of the news about one s
 
 
 class McpClients:
-    """Owner of a session's servers. `offered` are the tools that models know, by server."""
+    """Owner of a session's servers. `offered` are the tools announced to models, by server."""
 
     def __init__(self, workspace: ServerWorkspace, servers: Iterable[McpServer]) -> None:
         self._workspace = workspace
@@ -57,7 +57,7 @@ class McpClients:
     # --- life -------------------------------------------------------------------------------------------------
 
     def use(self, servers: Iterable[McpServer]) -> None:
-        """Add servers that are new, in order of their names."""
+        """Add new servers, in order of their names."""
         for server in sorted(servers, key=lambda s: s.name):
             if server.name not in self.connections:
                 self._known[server.name] = KnownTools(server)
@@ -70,11 +70,11 @@ class McpClients:
                 connection.start(self._places)
 
     def states(self) -> list[ServerState]:
-        """Return the servers as they are now, by name."""
+        """Return the current state of the servers, by name."""
         return [connection.state for connection in self.connections.values()]
 
     async def restart(self, name: str, server: McpServer | None = None) -> None:
-        """End a server and start it again, or start a new one; `server` is its entry as it is now."""
+        """Restart a server, or start a new one; `server` is its current entry."""
         if server is not None:
             self.use([server])
         connection = self.connections[name]
@@ -82,7 +82,7 @@ class McpClients:
         if server is not None and server != connection.server:
             connection.use(server)
             self._known[name] = KnownTools(server)
-            self.offered.pop(name, None)  # its tools are made again
+            self.offered.pop(name, None)  # its tools are created again
         connection.start(self._places)
 
     async def disable(self, name: str) -> None:
@@ -94,7 +94,7 @@ class McpClients:
         await asyncio.gather(*(connection.close("closed") for connection in self.connections.values()))
 
     async def wait(self, names: Iterable[str], seconds: float) -> None:
-        """Wait until the named servers are ready or have failed, at most so long."""
+        """Wait until the named servers are ready or have failed, for a limited time."""
         connections = (self.connections[name] for name in names if name in self.connections)
         waits = [asyncio.ensure_future(c.settled.wait()) for c in connections if c.server.enabled]
         if waits:
@@ -123,7 +123,7 @@ class McpClients:
         return RingFile(resources.state_home() / "mcp" / f"{core_types.clean_name(server.name)}-{name}.log")
 
     def make_auth(self, server: McpServer) -> Any:
-        """Return what adds a server's login to requests; None if its entry has a header for that."""
+        """Return the authorisation of requests to a server; None if its entry has a header for it."""
         has_header = any(name.lower() == "authorization" for name in server.headers)
         return None if has_header else login.make_auth(server)
 
@@ -144,11 +144,11 @@ class McpClients:
     # --- tools ------------------------------------------------------------------------------------------------
 
     def begin_turn(self) -> None:
-        """Take over changed lists, which this turn reports to the model."""
+        """Apply changed lists, which this turn reports to the model."""
         self._take_over(self.connections)
 
     def begin_step(self) -> None:
-        """Take over servers that became ready late."""
+        """Add servers that became ready late."""
         self._take_over([name for name in self.connections if name not in self.offered])
 
     def _take_over(self, names: Iterable[str]) -> None:
@@ -170,21 +170,21 @@ class McpClients:
         )
 
     def tools(self) -> Mapping[str, ServerTool]:
-        """Return all tools that were offered, by name; calling one that is gone says so."""
+        """Return all tools that were offered, by name; calling a removed one reports that."""
         return self._tools
 
     def explain_missing(self, name: str) -> str:
         """Return why a tool that is not offered cannot be called; "" if it is of no server here."""
         for server, connection in self.connections.items():
             if name.startswith(f"{mcp_servers.PREFIX}{mcp_servers.clean_name(server)}__"):
-                is_new = any(tool.name == name for tool in connection.state.tools)  # taken over with the next step
+                is_new = any(tool.name == name for tool in connection.state.tools)  # added with the next step
                 if connection.state.state != "ready" or is_new:
                     return messages.explain_state(connection.state)
                 return f"The MCP server {server} offers no tool {name}. search_tools finds its tools."
         return ""
 
     def list_always_loaded(self) -> list[ServerTool]:
-        """Return the tools in the array of new threads, as their servers listed them last."""
+        """Return the tools that new threads always load, as last listed by their servers."""
         loaded: list[ServerTool] = []
         for name, connection in self.connections.items():
             wanted = connection.server.always_load
@@ -193,7 +193,7 @@ class McpClients:
         return loaded
 
     def note_instructions(self, thread_id: str, names: Sequence[str]) -> str:
-        """Return the instructions of the servers whose tools are named, once a thread, as outside text."""
+        """Return the instructions of the named tools' servers, once per thread, as outside text."""
         out = ""
         for server in dict.fromkeys(t.offer.server for n in names if (t := self._tools.get(n)) is not None):
             text = self.connections[server].state.instructions
@@ -224,7 +224,7 @@ class McpClients:
         }
 
     def news(self, begun: Mapping[str, str]) -> dict[str, str]:
-        """Return the news for a thread that began with these hashes of tool names, by server."""
+        """Return news about servers for a thread that began with these hashes of tool names, by server."""
         changed = [name for name, digest in self.digests().items() if begun.get(name) != digest]
         news = {s: f"The MCP server {s} now offers: {self.lines([s])[s]}" for s in changed}
         for name in self.offered:
@@ -254,7 +254,7 @@ class McpClients:
     # --- resources and prompts ------------------------------------------------------------------------------------
 
     def resource_names(self) -> list[str]:
-        """Return the resources of ready servers as they are mentioned: `server:uri`."""
+        """Return the resources of ready servers in the form of mentions: `server:uri`."""
         return [f"{n}:{r.uri}" for n, c in self.connections.items() if c.state.state == "ready" for r in c.resources]
 
     def is_template(self, name: str) -> bool:
@@ -282,7 +282,7 @@ class McpClients:
     async def get_prompt(self, name: str, argument: str, run: ToolContext) -> str:
         """Return the prompt `server:prompt` as outside text. Raises `ToolError`.
 
-        Its arguments are the words of `argument`, `name=value` or in their order; the last one takes the rest.
+        Its arguments are the words of `argument`, as `name=value` or in order; the last one takes the rest.
         """
         server, _, prompt_name = name.partition(":")
         connection = self.connections[server]
@@ -297,7 +297,7 @@ class McpClients:
 
 
 def _describe_tools(tools: Sequence[McpTool], shown: int) -> str:
-    """Return the names of a server's tools; only so many of them."""
+    """Return the names of a server's tools, up to a limit."""
     names = [core_types.clean_name(t.original_name) for t in tools]
     more = f"{', ' if shown else ''}and {len(names) - shown} more" if len(names) > shown else ""
     if not shown and names:
@@ -306,7 +306,7 @@ def _describe_tools(tools: Sequence[McpTool], shown: int) -> str:
 
 
 def _read_arguments(names: Sequence[str], text: str) -> dict[str, str]:
-    """Return the arguments of a prompt, by name, of the words that the user typed behind it."""
+    """Return the arguments of a prompt by name, from the words that the user typed after it."""
     arguments: dict[str, str] = {}
     free: list[str] = []
     for word in text.split():

@@ -1,4 +1,4 @@
-"""Read the entries of MCP servers of the user, and of the project with what the user allowed them.
+"""Read MCP server entries of the user and the project, limited to what the user allowed.
 
 A faulty entry does not affect the others: it is listed with the reason. If two entries have the same name, the first
 applies: the user's, so that a project cannot replace a server that the user trusts.
@@ -40,10 +40,10 @@ NO_SSE = "the transport sse is not supported; use streamable HTTP."
 
 NeedKind: TypeAlias = Literal["variable", "host", "path"]
 _VARIABLE = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-# Names that programs use for the two transports.
+# Names used by programs for the two transports.
 _TYPES = {"local": "stdio", "remote": "http", "streamable-http": "http", "streamablehttp": "http"}
 _OAUTH = {"clientId": "client_id", "callbackPort": "port", **{n: n for n in ("client_id", "port", "scopes")}}
-_MILLISECONDS = 1_000  # a timeout of this size in a JSON file: other programs count them
+_MILLISECONDS = 1_000  # a timeout of this size in a JSON file: other programs use milliseconds
 
 
 class ServerSettings(Struct, frozen=True):
@@ -75,10 +75,10 @@ class OAuthSettings(Struct, frozen=True):
 
 
 class ServerNeed(Struct, frozen=True):
-    """A secret variable, host or path that a project's server names and that the user has to allow.
+    """Secret variable, host or path named by a project's server, which the user has to allow.
 
-    `key` is the answer's name in the record of the workspace: variables are bound to the content of the entry. Without
-    one that is `required` the server does not start.
+    `key` is the answer's name in the record of the workspace; for variables it depends on the content of the entry. The
+    server does not start until all `required` ones are allowed.
     """
 
     server: str
@@ -96,7 +96,7 @@ class ServerNeed(Struct, frozen=True):
 class ServerEntry(Struct, frozen=True):
     """An entry of a file; `why_not` is a sentence on why it does not start, empty if it may.
 
-    `written` is its command or address with the `variables` not expanded; `needs` are not answered yet.
+    `written` is its command or address with unexpanded `variables`; `needs` are not answered yet.
     """
 
     server: McpServer
@@ -114,7 +114,7 @@ class ServerList(Struct, frozen=True):
 
     @property
     def servers(self) -> tuple[McpServer, ...]:
-        """Return the servers that may start; those with `enabled = false` are among them."""
+        """Return the servers that may start, including those with `enabled = false`."""
         return tuple(e.server for e in self.entries if not e.why_not)
 
     @property
@@ -125,12 +125,12 @@ class ServerList(Struct, frozen=True):
 
     @property
     def needs(self) -> tuple[ServerNeed, ...]:
-        """Return what the user has not answered yet, each once."""
+        """Return the distinct needs that the user has not answered yet."""
         return tuple({need.key: need for entry in self.entries for need in entry.needs}.values())
 
 
 class ServerContext(Struct, frozen=True):
-    """The workspace, the variables of its session, and the answers of the user to needs, by their keys."""
+    """The workspace, the session's variables, and the user's answers to needs by key."""
 
     workspace: Path
     env: Mapping[str, str]
@@ -176,7 +176,7 @@ def collect(
 
 
 def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
-    """Return the files of the workspace that a project's servers run: they are trusted with the servers."""
+    """Return the workspace files run by a project's servers, which are trusted together with them."""
     scripts: dict[Path, None] = {}
     for entry in collect({}, files, ServerContext(workspace, {})).entries:
         hook = hook_settings.Hook("", entry.server.command, "", args=entry.server.args)
@@ -185,7 +185,7 @@ def list_scripts(workspace: Path, files: Mapping[str, bytes]) -> list[Path]:
 
 
 def _mark_shadowed(entries: list[ServerEntry]) -> Iterator[ServerEntry]:
-    """Yield the entries; those behind one of the same name, and behind the limit, do not start."""
+    """Yield the entries; later ones of the same name, and those beyond the limit, do not start."""
     first: dict[str, ServerEntry] = {}
     number = 0
     for entry in entries:
@@ -258,7 +258,7 @@ def _parse_entry(name: str, table: Any, label: str, origin: str) -> tuple[Server
 def _limit_to_answers(
     named: McpServer, settings: ServerSettings, oauth: OAuthSettings, context: ServerContext
 ) -> ServerEntry:
-    """Return the entry of a project's server with no more than the user allowed."""
+    """Return the entry of a project's server, limited to what the user allowed."""
     secrets = _list_secrets(named.name, settings)
     closed = {need.value for need in _list_refused(secrets, context)}
     env = {name: value for name, value in context.env.items() if name not in closed}
@@ -283,7 +283,7 @@ def _select_unanswered(needs: Iterable[ServerNeed], context: ServerContext) -> t
 
 
 def _list_refused(needs: Iterable[ServerNeed], context: ServerContext) -> list[ServerNeed]:
-    """Return the needs that the user did not allow, or was not asked about yet."""
+    """Return the needs that the user refused or has not answered yet."""
     return [need for need in needs if not context.answers.get(need.key)]
 
 
@@ -312,7 +312,7 @@ def _read_settings(table: Any, label: str, origin: str) -> ServerSettings:
 
 
 def adapt_json(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that sakti has, from an entry that was written for another program."""
+    """Return the fields known to sakti from an entry written for another program."""
     adapted = {name: fields[name] for name in ServerSettings.__struct_fields__ if fields.get(name) is not None}
     if fields.get("disabled") is True:
         adapted["enabled"] = False
@@ -437,7 +437,7 @@ def _explain_host(refused: Iterable[ServerNeed]) -> str:
 
 
 def _find_url_fault(url: str) -> str:
-    """Return why nothing can be reached at an address, "" if it may be, also without an address."""
+    """Return the fault of an address, "" for a valid one or none."""
     try:
         parts = urlsplit(url)
         is_complete = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0

@@ -35,15 +35,15 @@ from sakti.version import __version__
 log = logging.getLogger(__name__)
 
 RESTARTS = (1.0, 5.0)  # seconds until a server that died starts again
-STEADY_S = 600.0  # a server that ran so long gets all its restarts again
+STEADY_S = 600.0  # seconds after which a server may be restarted as often as at first
 LONGEST_CALL = 600.0  # seconds, even if it reports progress
 CANCEL_S = 0.8  # seconds that a cancelled call may take to tell the server
 CLOSING_S = 1.0  # seconds that a server over HTTP may take to end its session
 PROCESS_CLOSING_S = 5.0  # seconds until a process is killed, and a little more
-ABANDONING_S = 0.5  # seconds that the end may take once it is cancelled, too
+ABANDONING_S = 0.5  # seconds that closing may take after it is cancelled
 MOST_ROUNDS = 5  # questions to the user in one call
 MOST_PAGES = 100
-MOST_UNUSABLE = 5  # entries of its lists that a server's error names
+MOST_UNUSABLE = 5  # list entries named in a server's error
 LARGEST_ANSWER = 64_000_000  # bytes of one answer over HTTP
 
 
@@ -72,7 +72,7 @@ class Connection:
     def __init__(self, server: McpServer, host: ConnectionHost) -> None:
         self.server, self._host = server, host
         self.state = ServerState(server, "starting" if server.enabled else "disabled")
-        self.settled = asyncio.Event()  # it has been ready or has failed since it was started
+        self.settled = asyncio.Event()  # it has become ready or failed since its start
         self.resources: tuple[types.Resource, ...] = ()
         self.prompts: tuple[types.Prompt, ...] = ()
         self._client: Client | None = None
@@ -82,7 +82,7 @@ class Connection:
         self._relist = asyncio.Event()
         self._died = asyncio.Event()
         self._calls = self._rounds = 0
-        self._waits: set[asyncio.Timeout] = set()  # of open calls
+        self._waits: set[asyncio.Timeout] = set()  # questions to the user, of open calls
         self._questions: set[asyncio.Future[types.ElicitResult]] = set()
         self._screen = ListScreen()
         self.restarts: tuple[float, ...] = RESTARTS
@@ -98,7 +98,7 @@ class Connection:
             self._task = asyncio.create_task(self._run(places))
 
     def use(self, server: McpServer) -> None:
-        """Take over a changed entry of the server, which is closed."""
+        """Apply a changed entry; the server must be closed."""
         self.server = server
         self.state = ServerState(server, "starting")
 
@@ -112,7 +112,7 @@ class Connection:
 
     async def _end(self, task: asyncio.Task[None]) -> None:
         for seconds in (PROCESS_CLOSING_S if self.server.command else CLOSING_S, ABANDONING_S):
-            task.cancel()  # the second time it is the end itself, such as a request that nobody answers
+            task.cancel()  # the second time closing itself hangs, for example in an unanswered request
             await asyncio.wait({task}, timeout=seconds)
             if task.done():
                 return
@@ -138,7 +138,7 @@ class Connection:
             await asyncio.sleep(waits.pop(0))
 
     async def _serve(self, places: asyncio.Semaphore) -> tuple[BaseException | str, bool]:
-        """Connect and serve until the connection ends; return why it ended, and whether it may start again."""
+        """Connect and serve until the connection ends; return the reason, and whether to restart."""
         self._set("starting", self.state.error)
         transport: StdioTransport | None = None
         self._died = asyncio.Event()
@@ -170,7 +170,7 @@ class Connection:
         return "it ended", True
 
     async def _serve_lists(self, client: Client, transport: StdioTransport | None) -> None:
-        """List the tools again when the server says so, until the connection ends."""
+        """Reload the tools whenever the server reports a change, until the connection ends."""
         ended = transport.ended if transport is not None else self._died
         ending = asyncio.create_task(ended.wait())
         try:
@@ -185,7 +185,7 @@ class Connection:
             ending.cancel()
 
     async def _load_again(self, client: Client) -> None:
-        """List what the server offers again; if that fails the old lists stay."""
+        """Reload the server's lists; if that fails, the old lists are kept."""
         try:
             async with asyncio.timeout(self.server.startup_timeout):
                 await self._load(client)
@@ -275,7 +275,7 @@ class Connection:
             self._relist.set()
 
     async def _load(self, client: Client) -> None:
-        """List what the server offers."""
+        """Load the server's lists."""
         listed = (
             [tool async for tool in _list_pages(client.list_tools, "tools")] if _has_capability(client, "tools") else []
         )
@@ -394,7 +394,7 @@ class Connection:
         if not self._calls or self._rounds > MOST_ROUNDS:
             return types.ElicitResult(action="decline")
         for wait in self._waits:
-            wait.reschedule(None)  # the user may take any time
+            wait.reschedule(None)  # the user may take any length of time
         question = asyncio.ensure_future(self._host.elicit(self.server, params))
         self._questions.add(question)
         try:
@@ -419,7 +419,7 @@ class Connection:
 
 
 def _check_cancelled() -> None:
-    """Raise the cancellation of this task in place of the error that its end raised.
+    """Raise the cancellation of this task instead of the error raised by its cleanup.
 
     A task group of the SDK whose request fails while it is being cancelled raises only the failure.
     """
@@ -468,6 +468,6 @@ def _find_cause(error: BaseException) -> BaseException:
 
 
 def _describe_unusable(entries: Sequence[str]) -> str:
-    """Return a sentence on what a server lists but sakti does not offer; "" without any."""
+    """Return a sentence about listed tools that sakti does not offer; "" without any."""
     more = f"; and {len(entries) - MOST_UNUSABLE} more" if len(entries) > MOST_UNUSABLE else ""
     return f"Not offered: {'; '.join(entries[:MOST_UNUSABLE])}{more}." if entries else ""

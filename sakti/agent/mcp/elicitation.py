@@ -1,4 +1,4 @@
-"""Ask the user what a server wants to know, and whether one may start without a sandbox.
+"""Ask the user the questions of a server, and whether one may start without a sandbox.
 
 The fields of a server's form become questions of a card, and the answers checked values.
 """
@@ -42,10 +42,10 @@ if TYPE_CHECKING:
 
 
 LEAVE_OUT = "Leave it out"
-MOST_OPTIONS = 6  # of one question; the choices of a longer list are written
+MOST_OPTIONS = 6  # choices of one question; with more, the user types the answer
 KINDS = ("string", "integer", "number", "boolean", "array")
 Value = str | int | float | bool | list[Any] | None
-# Limits in a schema, as the user reads them.
+# Limits in a schema, in words for the user.
 _LIMITS = {
     "minimum": "at least {}",
     "maximum": "at most {}",
@@ -87,7 +87,7 @@ class FormField(Struct, frozen=True):
 
 
 def read_fields(schema: Mapping[str, Any]) -> list[FormField]:
-    """Return the fields of a form, without those that are not described."""
+    """Return the fields of a form, without those that lack a description."""
     names = _to_list(schema.get("required"))
     tables = {name: _to_table(table) for name, table in _to_table(schema.get("properties")).items()}
     return [FormField(name, table, name in names, _read_choices(table)) for name, table in tables.items() if table]
@@ -166,7 +166,7 @@ def _check(field: FormField, value: Any) -> None:
         json_schema.check_schema(field.schema)
         wrong = json_schema.find_violations(value, field.schema)
     except json_schema.UnusableSchema:
-        return  # the server has to check it
+        return  # left to the server
     if wrong:
         raise WrongAnswer(f"{to_one_line(clean_text(wrong[0][1]), 300)}.")
 
@@ -293,7 +293,7 @@ async def ask_to_start(workspace: ServerWorkspace, approvals: Approvals | None, 
 async def elicit(
     workspace: ServerWorkspace, approvals: Approvals | None, server: McpServer, params: types.ElicitRequestParams
 ) -> types.ElicitResult:
-    """Ask the user what a server wants to know; declined without a terminal."""
+    """Ask the user the question of a server; declined without a terminal."""
     message = f"{server.name} asks: {servers.clean_text(params.message)}"
     if isinstance(params, types.ElicitRequestURLParams):
         if len(params.url) > LONGEST_URL or params.url != to_one_line(params.url, LONGEST_URL):
@@ -362,7 +362,7 @@ async def _confirm(workspace: ServerWorkspace, approvals: Approvals | None, text
 async def _offer_url(
     workspace: ServerWorkspace, approvals: Approvals | None, text: str, url: str
 ) -> types.ElicitResult:
-    """Show an address that a server wants the user to open; it is opened only if they choose so."""
+    """Show an address that a server wants the user to open; it is only opened if the user agrees."""
     options = (CardOption(OPEN), CardOption(DONE))
     answers = await _ask_card(workspace, approvals, (CardQuestion(f"{text}\n{url}", "mcp", options),))
     if not answers:

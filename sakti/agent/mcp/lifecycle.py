@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-FIRST_WAIT_S = 2.0  # that the first request of a thread waits for servers
+FIRST_WAIT_S = 2.0  # seconds that the first request of a thread waits for servers
 MISSING_PACKAGE = "MCP servers are configured, and the package for them is missing: pip install 'sakti[mcp]'."
 
 
@@ -80,7 +80,7 @@ class SessionServers:
     # --- a thread -----------------------------------------------------------------------------------------------
 
     async def begin_turn(self, thread_id: str, toolbox: Toolbox, prompt: str) -> None:
-        """Wait for servers before the first request of a thread, then take over their lists."""
+        """Wait for servers before the first request of a thread, then apply their lists."""
         is_first = thread_id not in self._waited
         self._waited.add(thread_id)
         if is_first:
@@ -134,17 +134,17 @@ class SessionServers:
         return self.clients.resource_names() if self.clients is not None else []
 
     def note_instructions(self, thread_id: str, names: Sequence[str]) -> str:
-        """Return the instructions of the servers of these tools, once a thread, as outside text."""
+        """Return the instructions of these tools' servers, once per thread, as outside text."""
         return self.clients.note_instructions(thread_id, names) if self.clients is not None else ""
 
     def to_metadata(self) -> Json:
-        """Return the metadata of a thread that begins now: lines for its system prompt, hashes of tool names."""
+        """Return the metadata of a new thread: lines for its system prompt, hashes of tool names."""
         if self.clients is None or not self.clients.offered:
             return {}
         return {"mcp": {"lines": self.clients.lines(), "tools": self.clients.digests()}}
 
     def facts(self, begun: Mapping[str, str]) -> dict[str, str]:
-        """Return the news for a thread that began with these hashes of tool names, by server."""
+        """Return news about servers for a thread that began with these hashes of tool names, by server."""
         if self.clients is None:
             return {}
         self.clients.begin_step()

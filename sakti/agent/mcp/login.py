@@ -1,6 +1,6 @@
-"""Log in to MCP servers by OAuth, and use the login without the user's help.
+"""Log in to MCP servers by OAuth, and use stored logins without asking the user.
 
-Tokens are in the system's keyring and nowhere else. Importing this module imports the SDK.
+Tokens are stored in the system's keyring and nowhere else. Importing this module imports the SDK.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sakti.providers import keys
 from sakti.version import __version__
 
 LONGEST = 600.0  # seconds that a login may take
-EARLY = 30.0  # seconds before its end from which a token is replaced
+EARLY = 30.0  # seconds before its expiry at which a token is replaced
 PATH = "/callback"
 VERSION = "2025-11-25"
 _INITIALIZE = {
@@ -54,7 +54,7 @@ _HEADERS = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Versi
 _PAGE = "<!doctype html><meta charset=utf-8><title>sakti</title><p>{}</p>"
 _STATUS = re.compile(r"\((\d{3})\)|\b(\d{3})\b")
 
-logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # it logs answers that may contain tokens
+logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL)  # its log messages may contain tokens
 
 
 class LoginError(SaktiError):
@@ -65,9 +65,9 @@ class LoginError(SaktiError):
 
 
 def make_auth(server: McpServer) -> Any:
-    """Return what authorises the requests to a server by a stored login, for an HTTP client.
+    """Return the authorisation of an HTTP client by a server's stored login.
 
-    A request raises `LoginNeededError` if the user has to log in; nothing opens a browser.
+    A request raises `LoginNeededError` if the user has to log in; no browser is opened.
     """
     return StoredLogin(server)
 
@@ -84,7 +84,7 @@ class KeyringTokens:
         self._client: OAuthClientInformationFull | None = None
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Read the login; the rest of it goes into the context."""
+        """Read the login; its metadata goes into the context."""
         record = _read_record(await asyncio.to_thread(keys.look_up_key, self._server.login_name))
         context = self.context
         assert context is not None
@@ -125,12 +125,12 @@ class KeyringTokens:
         await asyncio.to_thread(keys.store_secret, self._server.login_name, json.dumps(record))
 
     async def note_scope(self, scope: str) -> None:
-        """Store the rights that the server wants beyond those of the login, for the next one."""
+        """Store the scopes that the server wants beyond those of the login, for the next login."""
         record = _read_record(await asyncio.to_thread(keys.look_up_key, self._server.login_name))
         await asyncio.to_thread(keys.store_secret, self._server.login_name, json.dumps({**record, "wanted": scope}))
 
     async def read_wanted(self) -> str:
-        """Return the rights that the server wants beyond those of the login; "" for no others."""
+        """Return the scopes that the server wants beyond those of the login; "" without any."""
         record = _read_record(await asyncio.to_thread(keys.look_up_key, self._server.login_name))
         return str(record.get("wanted") or "")
 
@@ -160,7 +160,7 @@ class StoredLogin(OAuthClientProvider):
         how = f"run `sakti mcp login {server.name}`."
         self._needed = LoginNeededError(f"It needs a login: {how}")
         self._wants_more = LoginNeededError(f"It needs more rights than the login grants: {how}")
-        self._is_short = False  # the rights of the login do not suffice for the request
+        self._is_short = False  # the login's scopes do not suffice for the request
 
     async def _auth_flow(self, request: Any) -> AsyncGenerator[Any, Any]:
         if not self.context.is_token_valid():
@@ -180,7 +180,7 @@ class StoredLogin(OAuthClientProvider):
             await flow.aclose()
 
     async def _perform_authorization(self) -> Any:
-        """Refresh a token that the server refuses before its end."""
+        """Refresh a token that the server refuses before its expiry."""
         if self._is_short:
             await self._tokens.note_scope(self.context.client_metadata.scope or "")
             raise self._wants_more
@@ -222,8 +222,8 @@ ReadPasted = Callable[[], Awaitable[str]]
 async def log_in(server: McpServer, show: ShowAddress, read_pasted: ReadPasted | None = None) -> None:
     """Let the user log in to a server in a browser, and store the login. Raises `SaktiError`.
 
-    `show` gets the address to open. `read_pasted` returns the address at which the browser ended, for a browser on
-    another machine; it may be called again.
+    `show` gets the address to open. `read_pasted` returns the final address of a browser on another machine; it may be
+    called again.
     """
     if not await asyncio.to_thread(keys.get_keyring_name):
         raise LoginError("There is no keyring to store the login in, and sakti writes it nowhere else.")
@@ -246,9 +246,9 @@ async def log_in(server: McpServer, show: ShowAddress, read_pasted: ReadPasted |
 
 
 async def _provoke(client: Any, url: str, auth: BrowserLogin) -> int:
-    """Send requests until one of them has led to a login; return the status of the last answer.
+    """Send requests until one triggers a login; return the status of the last answer.
 
-    Some servers answer `initialize` without a login and want one for their list of tools only.
+    Some servers answer `initialize` without a login and only require one for their list of tools.
     """
     headers, status = dict(_HEADERS), 0
     for request in _REQUESTS:
@@ -268,7 +268,7 @@ async def open_browser(address: str) -> None:
 
 
 async def read_line() -> str:
-    """Return the next line that the user types; waits for ever at the end of the input."""
+    """Return the next line that the user types; waits forever at the end of the input."""
     loop = asyncio.get_running_loop()
     typed: asyncio.Future[str] = loop.create_future()
 
@@ -301,7 +301,7 @@ def _explain(error: Exception) -> str:
 
 
 class BrowserLogin(OAuthClientProvider):
-    """Authorisation by a login in a browser; what the keyring has is not used."""
+    """Authorisation by a login in a browser; a stored login is not used."""
 
     def __init__(
         self, server: McpServer, listener: RedirectListener, show: ShowAddress, read_pasted: ReadPasted | None
@@ -319,7 +319,7 @@ class BrowserLogin(OAuthClientProvider):
         return self.context.current_tokens is not None
 
     async def _initialize(self) -> None:
-        """Start without a login; a client that was registered by hand has its id."""
+        """Start without a login; a manually registered client uses its id."""
         if self._server.client_id:
             client = OAuthClientInformationFull.model_validate(
                 {
@@ -348,7 +348,7 @@ class BrowserLogin(OAuthClientProvider):
         await self._show_address(address)
 
     async def _wait_for_redirect(self) -> AuthorizationCodeResult:
-        """Return what the browser brings back, by the listener or pasted by the user."""
+        """Return the result of the login, from the listener or pasted by the user."""
         waits = [asyncio.ensure_future(self._listener.wait())]
         if self._read_pasted is not None:
             waits.append(asyncio.ensure_future(self._wait_for_pasted(self._read_pasted)))
@@ -390,7 +390,7 @@ class RedirectListener:
 
     def __init__(self, server: McpServer) -> None:
         self._port = server.redirect_port
-        # clients registered by hand for other programs have this name; others the address (RFC 8252, 8.3)
+        # clients registered by hand use this name; others use the address (RFC 8252, 8.3)
         self._host = "localhost" if server.client_id else "127.0.0.1"
         self._state = ""
         self._result: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
@@ -419,7 +419,7 @@ class RedirectListener:
         self._state = state
 
     async def wait(self) -> AuthorizationCodeResult:
-        """Return what the browser brought. Raises LoginError if it was an error."""
+        """Return the result of the login. Raises LoginError if it failed."""
         return await asyncio.shield(self._result)
 
     async def _handle_request(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

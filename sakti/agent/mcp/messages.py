@@ -1,7 +1,7 @@
 """Read messages of servers leniently, and explain the errors of servers, HTTP and the SDK to the user.
 
-A broken message costs neither the others nor the server: an answer that cannot be read ends its call at once, and
-entries of lists that the protocol does not allow are dropped.
+A broken message affects neither others nor the server: an unreadable answer ends its call at once, and list entries
+that violate the protocol are dropped.
 
 An explanation continues a sentence about the server ("it ended before it was ready"), lower case, without a full stop.
 """
@@ -41,18 +41,18 @@ from sakti.core import http, json_schema
 from sakti.core.errors import SaktiError
 from sakti.core.text import to_one_line
 
-UNREADABLE = "its answer cannot be read: it is no message of the protocol"
+UNREADABLE = "its answer cannot be read: it is not a message of the protocol"
 LISTS = {"tools/list": "tools", "resources/list": "resources", "prompts/list": "prompts"}
 _ID = rb'"id"\s*:\s*(-?\d{1,15}|"(?:[^"\\]|\\.){1,100}")\s*'
 _FIRST_ID = re.compile(rb'\{\s*(?:"jsonrpc"\s*:\s*"[^"]*"\s*,\s*)?' + _ID + b",")
 _LAST_ID = re.compile(rb",\s*" + _ID + rb"\}$")
-_HEAD = 400  # bytes of a line in which the fields of its message are looked for
+_HEAD = 400  # bytes of a line that are searched for the fields of its message
 
 
 def read_message(line: bytes) -> JSONRPCMessage | None:
     """Return the message on a line, or None.
 
-    An answer that cannot be read becomes the error that ends its call. Lone surrogates and broken UTF-8 are replaced.
+    An unreadable answer becomes an error that ends its call. Lone surrogates and broken UTF-8 are replaced.
     """
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
@@ -85,10 +85,10 @@ def _find_id(line: bytes) -> Any:
 
 
 class ListScreen:
-    """Drops the entries of a server's lists that the protocol does not allow.
+    """Drops list entries of a server that violate the protocol.
 
-    Answers go through it on their way to the SDK, which refuses a whole page for one of them. `dropped` describes the
-    entries of the last listing, by its method.
+    It filters answers before the SDK reads them, which would reject a whole page for one bad entry. `dropped` describes
+    the dropped entries of the last listing, by method.
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class ListScreen:
             self.dropped[message.method] = []
 
     def screen(self, item: SessionMessage | Exception) -> SessionMessage | Exception:
-        """Return an item of the stream; the answer with a list without its broken entries."""
+        """Return an item of the stream, without broken entries if it is a list."""
         message = item.message if isinstance(item, SessionMessage) else None
         if not isinstance(message, JSONRPCResponse) or message.id not in self._asked:
             return item
@@ -172,7 +172,7 @@ def describe_fault(error: ValidationError) -> str:
 
 
 class _ScreenedStream:
-    """Stream from or to a server, whose items the screen gets."""
+    """Stream from or to a server whose items pass the screen."""
 
     def __init__(self, stream: Any, screen: ListScreen) -> None:
         self._stream, self._screen = stream, screen
@@ -208,7 +208,7 @@ class _ScreenedStream:
 
 
 class ScreenedTransport(AbstractAsyncContextManager[Any]):
-    """Transport of the SDK whose lists go through a screen."""
+    """Transport of the SDK whose lists pass a screen."""
 
     def __init__(self, transport: Transport, screen: ListScreen) -> None:
         self._transport, self._screen = transport, screen
@@ -230,7 +230,7 @@ log = logging.getLogger(__name__)
 
 _PATH = re.compile(r"/[^\s:'\"]+")
 HTTP_ERROR = "it answered with an HTTP error"
-# Beginnings of texts that the SDK, not the server, writes into errors, and what they mean.
+# Beginnings of error texts written by the SDK, not the server, and their meanings.
 _SDK_TEXTS = {
     "Failed to parse": UNREADABLE,
     "SSE stream": "it ended its answer too early",
@@ -278,7 +278,7 @@ def _translate(text: str) -> str:
 
 
 def find_hidden(line: str) -> str:
-    """Return the file that a server in the sandbox did not find, though it exists; "" without one."""
+    """Return the existing file that a sandboxed server did not find; "" without one."""
     paths = _PATH.findall(line) if "No such file or directory" in line else []
     return paths[-1] if paths and os.path.lexists(paths[-1]) else ""
 

@@ -1,6 +1,6 @@
-"""Configured MCP servers, their state as lists and panels show it, and the tools that they list.
+"""Configured MCP servers, their state for lists and panels, and the tools that they list.
 
-Names of tools are made safe, descriptions bounded, and schemas get no references.
+Tool names are made safe, descriptions are limited, and references in schemas are resolved.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class McpServer:
 
     @property
     def login_name(self) -> str:
-        """Name of its login in the keyring, which is for this name at this address only."""
+        """Name of its login in the keyring, valid only for this name and address."""
         return f"mcp {self.name} {self.url}"
 
 
@@ -85,7 +85,7 @@ class ServerState:
 LONGEST_NAME = 64
 LONGEST_TEXT = 2_000  # bytes of a description, or of a server's instructions
 LARGEST_SCHEMA = 64_000  # characters after inlining
-DEEPEST_REFERENCE = 8  # references inside of each other
+DEEPEST_REFERENCE = 8  # nesting depth of references
 MOST_TOOLS = 1_000  # of one server
 _ONLY_REFERRED_TO = ("$defs", "definitions", "$schema", "$id")
 
@@ -143,7 +143,7 @@ def clean_text(text: str) -> str:
 def make_tools(
     server: McpServer, listed: Iterable[ListedTool], names: ToolNames
 ) -> tuple[tuple[McpTool, ...], list[str]]:
-    """Return the tools that a server offers, and why it cannot offer others that it lists."""
+    """Return the tools that a server offers, and the reasons for omitted ones."""
     tools: dict[str, McpTool] = {}
     unusable: list[str] = []
     for tool in listed:
@@ -216,7 +216,7 @@ def inline_references(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def drop_patterns(schema: Any) -> Any:
-    """Return a schema without its patterns, whose check may take for ever: the server checks them."""
+    """Return a schema without its patterns, whose check may never end; the server checks them."""
     if isinstance(schema, list):
         return [drop_patterns(item) for item in cast("list[Any]", schema)]
     if not isinstance(schema, dict):
@@ -242,7 +242,7 @@ def _resolve(schema: Mapping[str, Any], reference: str) -> Any:
 
 
 def format_tool(tool: McpTool) -> str:
-    """Return description and schema as text, of which approvals keep the hash."""
+    """Return description and schema as text, whose hash approvals store."""
     return f"{tool.description}\n\n{json.dumps(tool.schema, indent=1, sort_keys=True, ensure_ascii=False)}\n"
 
 

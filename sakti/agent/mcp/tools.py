@@ -1,4 +1,4 @@
-"""Make tools of servers for the toolbox, and results of their answers: text, images, files.
+"""Convert servers' tools for the toolbox, and their answers to results: text, images, files.
 
 The last list of a server's tools and the descriptions that the user approved are stored.
 """
@@ -41,7 +41,7 @@ STRUCTURE_STORED = 200_000  # characters of structured content that are stored
 
 _MEDIA_TYPE = re.compile(r"[a-z]{1,20}/[a-z0-9][a-z0-9.+-]{0,60}")
 
-# Errors of programs that the sandbox causes, and what the user can do.
+# Program errors caused by the sandbox, and remedies for the user.
 _REFUSALS = (
     (
         re.compile(r"read-only file system|permission denied|operation not permitted|\b(?:EROFS|EACCES|EPERM)\b", re.I),
@@ -61,7 +61,7 @@ _REFUSALS = (
 def _read_blocks(
     blocks: Sequence[types.ContentBlock], run: ToolContext, most: int
 ) -> tuple[list[str], list[ImagePart]]:
-    """Return the texts of blocks, and at most so many pictures."""
+    """Return the texts of blocks, and a limited number of pictures."""
     texts: list[str] = []
     pictures: list[ImagePart] = []
     for block in blocks:
@@ -74,7 +74,7 @@ def _read_blocks(
 
 
 def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counter, *, takes_images: bool) -> Outcome:
-    """Return a tool's result for the model and the screen; a long one is cut, and a file keeps all of it."""
+    """Return a tool's result for model and screen; a long one is cut and stored in full in a file."""
     texts, pictures = _read_blocks(result.content, run, MOST_IMAGES if takes_images else 0)
     details: Json = {}
     if result.structured_content is not None:
@@ -90,7 +90,7 @@ def make_outcome(result: types.CallToolResult, run: ToolContext, counter: Counte
 
 
 def _limit_outcome(outcome: Outcome, run: ToolContext, counter: Counter) -> Outcome:
-    """Cut a result for the model; a file keeps all of it."""
+    """Cut a result for the model; the full text is stored in a file."""
     text = mask_secrets(outcome.content)
     shown, file = run.state.cut_output(text, run.call_id, counter)
     details = outcome.details
@@ -103,7 +103,7 @@ def _limit_outcome(outcome: Outcome, run: ToolContext, counter: Counter) -> Outc
 
 
 def add_sandbox_hint(outcome: Outcome, server: str) -> Outcome:
-    """Add the setting to change if the sandbox may be why a call failed, which programs do not know."""
+    """Name the setting to change if the sandbox may have caused a call to fail."""
     for pattern, hint in _REFUSALS:
         if pattern.search(outcome.content):
             note = f"[{hint.format(server=server)}]"
@@ -112,7 +112,7 @@ def add_sandbox_hint(outcome: Outcome, server: str) -> Outcome:
 
 
 def read_block(block: types.ContentBlock, run: ToolContext) -> str:
-    """Return a block of content as text; sounds and other binary content go to a file that the text names."""
+    """Return a block of content as text; binary content such as audio goes to a file that the text names."""
     match block:
         case types.TextContent():
             return block.text
@@ -134,7 +134,7 @@ def read_contents(resource: types.TextResourceContents | types.BlobResourceConte
 
 
 def _read_image(block: types.ContentBlock) -> ImagePart | None:
-    """Return the image of a block, if models take its format and size."""
+    """Return the image of a block, if models accept its format and size."""
     if not isinstance(block, types.ImageContent) or len(block.data) > core_content.LIMIT * 4 // 3:
         return None
     try:
@@ -172,7 +172,7 @@ def mark_outside_text(kind: str, source: str, texts: Iterable[str]) -> str:
 
 
 class KnownTools:
-    """The record of one server: one file, by the server's name and the file that names it."""
+    """Record of one server in a file, by the server's name and the file that configures it."""
 
     def __init__(self, server: McpServer, folder: Path | None = None) -> None:
         self._server = server
@@ -202,11 +202,11 @@ class KnownTools:
             self._save({"approved": {**self._approved_texts, tool.original_name: text}})
 
     def is_new(self, tool: McpTool) -> bool:
-        """Return whether no text of the tool was approved yet."""
+        """Return whether no description of the tool was approved yet."""
         return tool.original_name not in self._approved_texts
 
     def diff(self, tool: McpTool) -> str:
-        """Return how description and schema differ from the approved ones; "" if they do not, or are new."""
+        """Return the diff of description and schema to the approved ones; "" without changes or approval."""
         before, now = self._approved_texts.get(tool.original_name), servers.format_tool(tool)
         if before is None or before == now:
             return ""

@@ -1,4 +1,4 @@
-"""Start a server in the sandbox and connect the SDK's client to it: bounded lines and noise.
+"""Start a server in the sandbox and connect the SDK's client, with limits on lines and noise.
 
 The SDK's own transport reads lines of any length and has no hook for the death of its parent.
 """
@@ -31,13 +31,13 @@ from sakti.core.text import format_bytes, format_count
 from sakti.store.secrets import mask_secrets
 
 LONGEST_LINE = 16_000_000  # bytes of one message
-NOTICED_NOISE = 1_000_000  # bytes that are no messages until a notice says so
+NOTICED_NOISE = 1_000_000  # bytes of non-messages after which a notice is shown
 WARNED_BROKEN = (1, 10, 100, 1_000)  # numbers of unreadable messages at which the user is warned
 MOST_NOISE = 64_000_000  # bytes of them until the server is stopped
 MOST_IN_CALL = 64_000_000  # bytes that arrive while calls are open
 RING = 1_000_000  # bytes of the file with the server's errors
-LEAVING_S = 0.5  # until a server whose input has ended is stopped by a signal
-OUTGOING = 64  # messages that wait for a server that does not read
+LEAVING_S = 0.5  # seconds until a server with closed input is stopped by a signal
+OUTGOING = 64  # queued messages for a server that does not read
 
 
 class LineLimitError(Exception):
@@ -66,7 +66,7 @@ class LineSplitter:
 
 
 class RingFile:
-    """File that holds the newest text of a stream, secrets masked; at most `RING` bytes."""
+    """File with the newest text of a stream, up to `RING` bytes, secrets masked."""
 
     def __init__(self, path: Path) -> None:
         self.path, self._size = path, 0
@@ -74,7 +74,7 @@ class RingFile:
         path.unlink(missing_ok=True)
 
     def add(self, data: bytes) -> None:
-        """Append bytes; the older half goes when the file is full. A full disk loses them."""
+        """Append bytes; the older half is dropped when the file is full. They are lost if the disk is full."""
         text = mask_secrets(data.decode("utf-8", "replace")).encode("utf-8", "replace")[-RING // 2 :]
         with contextlib.suppress(OSError):
             if self._size + len(text) > RING:
@@ -100,8 +100,8 @@ class StdioTransport:
     """Transport of one server process, for `mcp.Client`.
 
     `start` starts the process in the calling thread, which has to be the main one: a sandbox ends with the thread that
-    started it. `ended` is set when no more messages come, and `why` says then why, "" for a process that ended by
-    itself. `notify` shows a sentence to the user. `open_calls` says how many calls wait for an answer.
+    started it. `ended` is set when no more messages come; `why` then gives the reason, "" for a process that ended by
+    itself. `notify` shows a sentence to the user. `open_calls` returns the number of unanswered calls.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class StdioTransport:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process: its input ends, then TERM, a grace period, KILL."""
+        """End the process: close its input, then TERM, a grace period, KILL."""
         assert self._tree is not None
         try:
             with contextlib.suppress(OSError, RuntimeError):
@@ -188,15 +188,15 @@ class StdioTransport:
             self._drop(line)
 
     def _drop(self, line: bytes) -> None:
-        """Append a line that is no message to the server's errors."""
+        """Append a line that is not a message to the server's errors."""
         before, self._noise = self._noise, self._noise + len(line)
         self._errors.add(line[:CHUNK] + b"\n")
         if before <= NOTICED_NOISE < self._noise:
             self._notify(
-                f"prints text that is no message of the protocol, more than {format_bytes(NOTICED_NOISE)} so far"
+                f"prints text that is not a message of the protocol, more than {format_bytes(NOTICED_NOISE)} so far"
             )
         if self._noise > MOST_NOISE:
-            self.why = f"printed more than {format_bytes(MOST_NOISE)} that are no messages"
+            self.why = f"printed more than {format_bytes(MOST_NOISE)} that are not messages"
 
     async def _write(self, out_of: MemoryObjectReceiveStream[SessionMessage], writer: asyncio.StreamWriter) -> None:
         try:
@@ -215,7 +215,7 @@ class StdioTransport:
 
 
 async def _finish(ending: Awaitable[object]) -> None:
-    """Await an ending to its end, also while the calling task is being cancelled."""
+    """Await cleanup to its end, even while the calling task is being cancelled."""
     task = asyncio.ensure_future(ending)
     cancelled = False
     while not task.done():
@@ -266,7 +266,7 @@ class ServerProcess:
         cwd = (ws.root / Path(server.cwd).expanduser()).resolve()
         if not cwd.is_dir():
             raise FileNotFoundError(f"there is no folder {server.cwd}")
-        loaded = environment.drop_loaders(server.env)  # of these bubblewrap must see none
+        loaded = environment.drop_loaders(server.env)  # bubblewrap must not see these
         late = tuple(f"{k}={v}" for k, v in server.env.items() if k not in loaded)
         argv = (*(("/usr/bin/env", *late) if late else ()), program, *server.args)
         env |= loaded
@@ -285,7 +285,7 @@ class ServerProcess:
         return ProcessTree(process)
 
     def _make_writable(self) -> tuple[Path, ...]:
-        """Return the folders that it may change; those that are missing are created."""
+        """Return the folders that it may change; missing ones are created."""
         ws = self._workspace
         names = [str(ws.root / Path(name).expanduser()) for name in self._server.write]
         folders = resolve_folders(names, ws.home)

@@ -65,7 +65,7 @@ class MemoryProcessor(Processor):
 class MessageHistory(Processor):
     """Newest messages only, if observational memory is off; tool exchanges are not split.
 
-    Without a number all that memory gives are sent, as far as the window takes them.
+    Without a number, all messages from memory that fit the window are sent.
     """
 
     kind = "history"
@@ -108,7 +108,7 @@ class TokenLimiter(Processor):
 class ToolCallFilter(Processor):
     """Filter that leaves the calls of the named tools, and their results, out of the request.
 
-    Without names all calls but those of the running turn, which the model still works on.
+    Without names, all calls except those of the running turn are left out.
     """
 
     kind = "tool_filter"
@@ -132,7 +132,7 @@ class ToolCallFilter(Processor):
 class ToolSearch(Processor):
     """Offers all tools but the named ones by search, so that a request holds only a few.
 
-    It is settled when a session begins: the tools of a thread's requests never change.
+    The choice is fixed when a session begins, so that a thread's tools never change.
     """
 
     kind = "tool_search"
@@ -154,7 +154,7 @@ class UnicodeNormalizer(Processor):
 class PromptInjectionGuard(Processor):
     """Marks outputs of tools that read like instructions, for the model; a mark, no guarantee.
 
-    An output is always marked alike, so that a prompt cache keeps what was sent.
+    An output is always marked in the same way, so that the prompt cache stays valid.
     """
 
     kind = "injection"
@@ -213,7 +213,7 @@ def remove_calls(messages: Sequence[Message], hidden: Collection[str]) -> list[M
 
 
 def select_newest_exchanges(messages: Sequence[Message], last: int) -> tuple[Message, ...]:
-    """Return the newest exchanges with at least `last` messages in total, if there are so many."""
+    """Return the newest exchanges with at least `last` messages in total, if there are enough."""
     newest: list[tuple[Message, ...]] = []
     size = 0
     for group in reversed(group_exchanges(messages)):
@@ -256,7 +256,7 @@ def clean_text(text: str) -> str:
 
 
 def reads_like_instructions(text: str) -> bool:
-    """Return whether an output of a tool says what an agent is to do."""
+    """Return whether a tool's output contains instructions for an agent."""
     return bool(_TELLS.search(text))
 
 

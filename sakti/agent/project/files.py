@@ -47,7 +47,7 @@ MOST = 500  # files that are listed at once
 MOST_FOLDERS = 2_000
 MOST_ENTRIES = 20_000  # of a workspace that is searched for instructions
 DEEPEST = 4  # folders below one of the table
-# Made by tools and installed by others: nobody keeps secrets there, and no text in them instructs an agent.
+# Folders of tools and dependencies: they hold no secrets, and their texts do not instruct an agent.
 DEPENDENCIES = frozenset("node_modules .venv venv __pycache__ .tox .mypy_cache .ruff_cache".split())
 _SKIPPED = DEPENDENCIES | {".git"}
 _SCRIPTS = frozenset(".sh .bash .zsh .fish .py .js .mjs .cjs .ts .rb .pl .php .lua .ps1 .bat .cmd .jar .exe".split())
@@ -105,7 +105,7 @@ class ProjectFile(Struct, frozen=True):
 
     @property
     def is_text(self) -> bool:
-        """True for a text for the model that runs nothing; it is trusted by path alone."""
+        """Return whether it is a text for the model that runs nothing, and is trusted by path alone."""
         if _BASIS.get(self.kind) == "path unless it runs":
             return self.name.endswith(".md") and not markdown.runs_commands(self.text)
         return _BASIS.get(self.kind) == "path"

@@ -214,7 +214,7 @@ class TrustRecord(Struct, frozen=True):
 
 def _load(workspace: Path) -> TrustRecord | None:
     if (mode := store_files.find_open_mode(get_trust_folder())) is not None and mode & 0o022:
-        return None  # others may have written there
+        return None  # others may have access to the folder
     record = _read(_get_trust_file(workspace))
     return record if record is not None and record.workspace == workspace else None
 
@@ -274,7 +274,7 @@ def _make_entry(file: ProjectFile) -> dict[str, str]:
 
 
 def revoke(workspace: Path) -> bool:
-    """Trust the workspace no more; False if it was not trusted. Raises `ConfigError`."""
+    """Revoke the trust in a workspace; False if it was not trusted. Raises `ConfigError`."""
     path = _get_trust_file(workspace.resolve())
     try:
         path.unlink()

@@ -69,10 +69,10 @@ async def examine(
     *,
     own_commands: Container[str] = (),
 ) -> list[CheckResult]:
-    """Make every check, in the order in which a person would ask.
+    """Run all checks, in the order in which a person would ask.
 
-    The file `database` need not be sound, or there; `answers`: the model of the chat that asks, where one does.
-    `own_commands`: names that no skill can have.
+    The file `database` may be damaged or missing; `answers` is the model of the asking chat, if any. `own_commands`:
+    names that no skill can have.
     """
     path = env.get("PATH")
     lines = [CheckResult("sakti", True, f"{__version__}, Python {platform.python_version()}, {platform.system()}")]

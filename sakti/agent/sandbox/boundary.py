@@ -32,7 +32,7 @@ class BoundaryLists(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 LISTS = load_lists(Path(__file__).with_name("boundary.toml"), BoundaryLists)
-# What runs code later, or speaks to the agent: read-only where it is, set aside where it appears.
+# Files that run code later or instruct the agent: existing ones are read-only, new ones set aside.
 PROTECTED = (
     *LISTS.protected,
     *(location.path.rstrip("/") for location in TABLE if not location.path.startswith(".sakti/")),
@@ -48,7 +48,7 @@ _BARE = ("HEAD", "objects", "refs")  # a folder with these is a repository to gi
 
 
 class Level(Struct, frozen=True):
-    """What holds the commands of a session. `reason` says why it is not "sandboxed", `remedy` what to do.
+    """Level of enclosure for commands. `reason` says why it is not "sandboxed", `remedy` what to do.
 
     `own_network`: commands have a network of their own, in which hosts can be opened to them.
     """
@@ -69,13 +69,12 @@ class Level(Struct, frozen=True):
 
 
 class Boundary(Struct, frozen=True):
-    """What one command may reach. All paths are absolute and resolved.
+    """Paths that one command may reach, absolute and resolved.
 
-    `write` are the folders that it may change, `pinned` those of them that must keep their place, `read_only` what is
-    kept from changes inside of them or shown although what holds it is temporary, `masked` the files and `hidden` the
-    folders whose content it does not see, `emptied` the files that are there without their content, as a program that
-    cannot read its own settings fails, `shown` what it reads even there; new, empty folders are in the place of
-    `temporary`.
+    `write` are the folders that it may change, `pinned` those that must keep their place, `read_only` the protected
+    paths in them and those shown inside temporary folders. The contents of `masked` files and `hidden` folders are
+    invisible, except `shown` paths. `emptied` files exist without their content, because a program that cannot read its
+    settings fails. New, empty folders replace the `temporary` ones.
     """
 
     write: tuple[Path, ...]

@@ -47,8 +47,8 @@ class RefusedRequest(Exception):
 class ProxyRequest(Struct, frozen=True):
     """Request of a client: the host, and the first bytes sent to it (none for a tunnel).
 
-    `body` is the length of what follows in bytes, None for chunks that tell theirs. No second request follows: it could
-    name another host to a server that has several.
+    `body` is the length of what follows in bytes, None for chunks, which state their own. No second request follows: it
+    could name another host to a server that has several.
     """
 
     name: str
@@ -58,7 +58,7 @@ class ProxyRequest(Struct, frozen=True):
 
 
 class Proxy:
-    """A proxy for one set of hosts. `refused` names those that were asked for and are not among them."""
+    """Proxy for one set of hosts. `refused` names requested hosts outside of that set."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
 """Set aside files that a command created under protected names.
 
-They would run, or speak to the agent, later.
+They could run code or instruct the agent later.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NAMES = (".git", *PROTECTED)
 MOST = 100  # names that are tried for what is set aside
 _BARE = ("HEAD", "objects", "refs")  # what makes git take a folder for a repository
 
-# Of each name that is protected: None where nothing is there, a link and what it names, "" for anything else.
+# For each protected name: None if missing, the target of a link, "" for anything else.
 Seen: TypeAlias = Mapping[str, str | None]
 _Content: TypeAlias = tuple[PathEntry, bytes]
 _SET_ASIDE = ".set-aside-"
@@ -75,7 +75,7 @@ class Watch(Struct):
             return []
         moved = set_aside(self.workspace, self._before)
         for git in self._list_folders():
-            if git not in self._known:  # a command made it: only what it would run is taken away
+            if git not in self._known:  # a command created it: only the parts that run code are removed
                 moved += _move_all(self.workspace, repositories.list_running_files(git))
         new = (text for text in self.texts() if text not in self._instructing)
         moved += _move_all(self.workspace, (text for text in new if text.is_relative_to(self.workspace)))
@@ -112,7 +112,7 @@ class Watch(Struct):
     def _put_back(self) -> list[tuple[str, str]]:
         """Set aside changed hooks and configurations, and write those from before in their places.
 
-        One that is gone is written, too, unless its repository is.
+        Missing ones are written, too, unless their repository is gone.
         """
         root, moved = self.workspace, list[tuple[str, str]]()
         now = self._read_contents((*self._list_programs(), *(root / name for name in self._programs)))
@@ -170,7 +170,7 @@ def list_present(workspace: Path, gits: Iterable[Path] = ()) -> Seen:
 def set_aside(workspace: Path, before: Seen) -> list[tuple[str, str]]:
     """Rename paths that are new since the command or were links elsewhere; return old and new names.
 
-    Raises nothing: what cannot be renamed is named with "".
+    Raises nothing: a path that cannot be renamed gets the new name "".
     """
     moved: list[tuple[str, str]] = []
     for name, was in before.items():
@@ -200,7 +200,7 @@ def _find_existing(workspace: Path, name: str) -> str | None:
 
 
 def put_back(workspace: Path, name: str, aside: str) -> bool:
-    """Give a file that was set aside its name back; False if another has it."""
+    """Restore the name of a file that was set aside; False if another file has it."""
     with contextlib.suppress(OSError, SaktiError), safe_paths.open_parent(workspace, name) as (here, last):
         if last not in os.listdir(here):  # noqa: PTH208 - of a descriptor
             os.rename(aside.rpartition("/")[2], last, src_dir_fd=here, dst_dir_fd=here)

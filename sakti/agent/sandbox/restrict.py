@@ -15,7 +15,7 @@ import warnings  # noqa: F401  # pyright: ignore[reportUnusedImport] - `execvp` 
 
 RESTRICT_SELF = 446  # a system call, of every architecture
 DROP_CAPABILITY, NO_NEW_PRIVILEGES, FILTER_CALLS, BY_PROGRAM = 24, 38, 22, 2
-CAPABILITIES = 64  # more than there are
+CAPABILITIES = 64  # more than the kernel has
 
 
 class SocketFilter(ctypes.Structure):

@@ -1,4 +1,4 @@
-"""Start commands inside a boundary, with what this machine offers for it, tested once until a restart.
+"""Start commands inside a boundary, by this machine's sandbox, which is tested once per restart.
 
 `explain_failure` recognises in the output of a failed command that the sandbox stopped it.
 """
@@ -72,7 +72,7 @@ _INSTALL = "Install bubblewrap: `apt install bubblewrap`, or `pip install bubble
 _BELOW = "Start sakti in a folder below it."
 _LANDLOCK_TESTS = ("outside", "network")
 _LESS = "Landlock only keeps commands from writing outside, from hidden folders and from the network"
-_REFUSED = "The system may forbid it user namespaces; the distribution's bubblewrap usually has them."
+_REFUSED = "The system may deny it user namespaces; the distribution's bubblewrap usually has them."
 _LOCAL = r"(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\b)"
 NO_LISTENER = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
 _SIGNS = (
@@ -191,11 +191,11 @@ _Way: TypeAlias = Callable[[Boundary, Sequence[str], Path], contextlib.AbstractC
 
 
 class Sandbox(Protocol):
-    """What encloses the commands of a session."""
+    """Sandbox of a session's commands."""
 
     @property
     def level(self) -> Level:
-        """Return what holds; tried on this machine when it is asked for first, in some 60 ms."""
+        """Return the level of enclosure; tested on first use, which takes some 60 ms."""
         ...
 
     def enclose(
@@ -216,7 +216,7 @@ class Sandbox(Protocol):
         ...
 
     def open_network(self) -> bool:
-        """Open a network that commands share from now on; false if each must have its own."""
+        """Open a network that commands share from now on; False if each must have its own."""
         ...
 
     def open_port(self, port: int) -> int:
@@ -469,7 +469,7 @@ class SystemSandbox(Struct, dict=True):
     def _enclose_by_bubblewrap(
         self, boundary: Boundary, argv: Sequence[str], cwd: Path, entry: Sequence[str] = ()
     ) -> Generator[SandboxedCommand]:
-        """Hand the options over in a file without a name: thousands of masked files fit on no command line.
+        """Pass the options in an anonymous file: thousands of masked files exceed a command line.
 
         `entry` starts bubblewrap in the network that commands share.
         """

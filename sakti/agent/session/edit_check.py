@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 CHANGES = ("edit", "write", "apply_patch")
 JAVASCRIPT = (".js", ".mjs", ".cjs")
 PROSE = ("", ".md", ".rst", ".txt")  # suffixes of files that define nothing
-NAMED = 3  # places of a name that are named
+NAMED = 3  # uses of a name that are listed
 _DEFINITION = lazy_pattern(
     r"^\s*(?:(?:export|default|async|pub|public|private|static)\s+)*"
     r"(?:def|class|function|fn|func|const|let|var|type|interface|struct|enum|trait)\*?\s+(?:mut\s+)?(\w{2,})"
@@ -134,7 +134,7 @@ def _parse_yaml(text: str) -> None:
 
 
 def list_removed_definitions(diff: str) -> list[str]:
-    """Return names that lines of a diff define no more."""
+    """Return names whose definitions a diff removes."""
     rows = [row for row in diff.split("\n") if row[:1] in "+-" and not row.startswith(("+++", "---"))]
     removed = _find_definitions(row[1:] for row in rows if row.startswith("-"))
     added = set(_find_definitions(row[1:] for row in rows if row.startswith("+")))

@@ -89,7 +89,7 @@ def parse_goal(line: str, max_turns: int, max_usd: float) -> Goal:
 
 
 def _read_text(line: str, options: Container[str]) -> str:
-    """Return the words of a goal; quotes around all of them keep what looks like an option."""
+    """Return the words of a goal; quotes around all of them protect words that look like options."""
     if (quoted := _QUOTED.fullmatch(line)) is not None:
         return (quoted[1] or quoted[2] or "").strip()
     if (unclosed := _UNCLOSED.search(line)) is not None:
@@ -112,7 +112,7 @@ def _read_limit(name: str, text: str | None, default: float) -> float:
 
 
 def judge_turn(goal: Goal, end: TurnFinished, *, has_calls: bool, was_refused: bool) -> Goal:
-    """Count a turn, and end or pause the goal for what happened in it."""
+    """Count a turn, and end or pause the goal depending on its result."""
     goal = replace(goal, usd=goal.usd + (end.usage.cost_usd or 0.0), idle=0 if has_calls else goal.idle + 1)
     if end.status == "limit" and goal.usd >= goal.max_usd:
         return _stop_at_limit(goal)
@@ -248,7 +248,7 @@ class Goals:
         return f"goal {goal.spent}{' paused' if goal.state == 'paused' else ''}"
 
     def limit(self, settings: AgentSettings, model: ModelInfo) -> AgentSettings:
-        """Return the settings of a turn that spends no more than the goal may, if the model's price is known."""
+        """Return the settings of a turn limited to the goal's remaining cost, if the model's price is known."""
         goal = self.current
         if goal is None or not self._is_pursued(goal) or model.input_price is None:
             return settings
@@ -285,7 +285,7 @@ class Goals:
             await self._settle(replace(goal, state="paused", reason=reason))
 
     async def follow(self, turn: Turn, end: TurnFinished) -> None:
-        """Take in the end of a turn; run the check and begin the next turn unless another one has begun."""
+        """Process the end of a turn; run the check and begin the next turn unless another one has begun."""
         goal = self.current
         if goal is None or goal.state != "active" or self._pursued != turn.thread_id:
             return
@@ -298,7 +298,7 @@ class Goals:
             self._open.running.task = self._task = asyncio.create_task(self._go_on())
 
     def _warn_without_price(self, goal: Goal) -> None:
-        """Say that the limit in dollars cannot be watched if the model's price is not known."""
+        """Emit a notice that the limit in dollars cannot be enforced if the model's price is unknown."""
         info = self._open.workspace.models.info
         if info is not None and info.input_price is None:
             turns = format_count(goal.max_turns, "turn")

@@ -60,7 +60,7 @@ async def _settle_needs(workspace: Workspace, allow: Allow) -> None:
 async def settle_new_files(
     workspace: Workspace, ask: Callable[[trust.TrustReview], Awaitable[bool]] | None
 ) -> dict[str, str]:
-    """Ask about files with an effect that are new, each once; returns a sentence on each left out.
+    """Ask once about each new file that has an effect; return a sentence about each omitted one.
 
     Without `ask` nobody is there to answer. What commands left under such a name was set aside: a yes gives it its name
     back. What runs code, and settings, have their effect from the next start on.

@@ -1,8 +1,8 @@
 """Make one model call of a turn: its request, its stream, and the reactions to failures.
 
-Failures that pass are waited out in sight; limits that the server states are taken in and the call is made again;
-when a model stays overloaded another one answers, where the settings name one. Pieces that a provider refuses are left
-out of the turn's requests.
+Temporary failures are waited out visibly. Limits stated by the server are applied, and the call is repeated. If a model
+stays overloaded, the fallback of the settings answers. Pieces that a provider refuses are left out of the turn's
+requests.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ GO_ON = (
     "in the middle of the sentence if it ended there."
 )
 QUOTED = 2_000  # characters of the user's words above it
-FOR_LATER = ("rate_limit", "overloaded", "server", "timeout", "stream_cut")  # failures that only time mends
-LOWERED = 3  # times that a maximum of output is lowered for one call
+FOR_LATER = ("rate_limit", "overloaded", "server", "timeout", "stream_cut")  # failures that only waiting fixes
+LOWERED = 3  # times that the output limit is lowered for one call
 
 
 class RunningCall(Struct):
-    """A call while it is made.
+    """State of a running call.
 
-    `omission` is what is left out to try because of `refusal`; None until there is one.
+    `omission` are the pieces left out because of `refusal`; both are None at first.
     """
 
     step: StepInput
@@ -245,7 +245,7 @@ async def _read_stream(turn: Turn, call: RunningCall) -> Completed | None:
 
 
 def _show(turn: Turn, call: RunningCall, chunk: StreamEvent, deltas: DeltaBuffer) -> None:
-    """Emit a chunk as the filters of the processors leave it."""
+    """Emit a chunk after the processors' filters."""
     shown: StreamEvent | None = chunk
     for processor in call.filters:
         if shown is not None:
@@ -269,7 +269,7 @@ def _show(turn: Turn, call: RunningCall, chunk: StreamEvent, deltas: DeltaBuffer
 def _apply_filters(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
     """Return an answer's parts with the text that the filters let pass, without changed thinking.
 
-    A provider takes back only thinking that is as it was written.
+    A provider only accepts unchanged thinking.
     """
     text, thinking = "".join(turn.streamed), "".join(turn.thinking)
     original = "".join(p.text for p in parts if isinstance(p, TextPart))
@@ -288,9 +288,9 @@ def _apply_filters(turn: Turn, parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _check_limits(turn: Turn, written: int) -> None:
-    """Raise where an answer goes on beyond what any model writes, or beyond the turn's time."""
+    """Raise for an answer longer than any model writes, or beyond the turn's time limit."""
     limits.check_answer_length(written)
-    limited = turn.settings.max_seconds is not None  # looked at for every token
+    limited = turn.settings.max_seconds is not None  # called for every token
     if limited and agent_limits.compute_remaining_seconds(turn.settings, turn.seconds()) == 0.0:
         raise Stop("limit", agent_limits.time_limit_error(turn.settings))
 
@@ -347,7 +347,7 @@ async def _prepare_retry(turn: Turn, call: RunningCall, error: ProviderError) ->
 
 
 def _discard_stream(turn: Turn, error: ProviderError) -> bool:
-    """Emit that the streamed part of the answer is void; False if there is no such part."""
+    """Emit that the streamed part of the answer is discarded; False without such a part."""
     if not (turn.streamed or turn.thinking):
         return False
     turn.emit(StepDiscarded(turn.step, error.message))

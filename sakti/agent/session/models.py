@@ -39,7 +39,7 @@ class Models:
         self.info: ModelInfo | None = None
         self.selection: ModelChanged | None = None
         self._config, self._env, self._emit = config, env, emit
-        self.noticed_window: int | None = None  # whose notice about a small window was shown
+        self.noticed_window: int | None = None  # models whose notice about a small window was shown
         self.noticed_prices: set[str] = set()  # models of children whose missing price was shown
         self._background: dict[str, Provider] = {}
         self._learned = False
@@ -183,14 +183,14 @@ class Models:
         return provider, await asyncio.to_thread(facts.get_model_info, owner, model, settings, served)
 
     def update_info(self, info: ModelInfo) -> None:
-        """Learn what an answer has shown of the actor: a smaller window, a smaller maximum of output."""
+        """Apply the actor's limits revealed by an answer: a smaller window or output limit."""
         if self.info is not None and self.info.full_name == info.full_name:
             self.info = info
 
     def choose_observer(self) -> str | None:
         """Return the model that observes where no setting names one.
 
-        The provider's small one, or the actor's own where another server stands behind the provider's name.
+        This is the provider's small model, or the actor's if a custom server is behind the provider's name.
         """
         if self.info is None or self.provider is None:
             return None

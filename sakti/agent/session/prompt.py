@@ -83,7 +83,7 @@ def _iter_parts(
 
 
 def describe(root: Path, added: Sequence[Path] = ()) -> str:
-    """Return the unmoving facts of the system prompt: where the agent works, and on what."""
+    """Return the constant facts of the system prompt: the agent's environment and project."""
     more = "".join(f"\nAlso open to your tools: {folder}" for folder in added)
     return f"Workspace: {root}{more}\nSystem: {platform.system()} {platform.release()}, {platform.machine()}"
 

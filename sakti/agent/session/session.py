@@ -1,7 +1,7 @@
 """Drive a session: one user in one workspace, one thread at a time, for the TUI and headless runs.
 
-Constructing one is cheap and imports neither database nor HTTP client; `start` opens what is needed. Whoever listens
-gets every event, from turns and from memory's background work, on the event loop, in order.
+Constructing one is cheap and imports neither database nor HTTP client; `start` opens what is needed. Listeners get
+every event of turns and of memory's background work, in order, on the event loop.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ with lazy_imports:
 
 __all__ = ["Options", "Session"]
 
-LEAVING_S = 3.0  # how long a write waits then for another process
+LEAVING_S = 3.0  # how long a write then waits for another process
 
 
 def preload() -> None:
@@ -185,7 +185,7 @@ class Session:
             await self.turns.hooks.end(reason)
 
     async def _settle_approval(self) -> None:
-        """Begin in `edits` if `auto` was asked for and no sandbox holds."""
+        """Begin in `edits` if `auto` was requested and there is no complete sandbox."""
         if self.current.approval_mode != "auto":
             return
         if refused := await asyncio.to_thread(self.workspace.refused_auto):
@@ -193,7 +193,7 @@ class Session:
             self.emit(Notice("warning", "Approval", f"Approval is edits: {refused}"))
 
     def hurry(self) -> None:
-        """Shorten all waits for other processes that write: the user leaves."""
+        """Shorten all waits for other writing processes, because the user is leaving."""
         self.workspace.hurry(LEAVING_S)
 
     async def warm(self) -> None:
@@ -210,7 +210,7 @@ class Session:
         await self._prepare(system)
 
     async def _prepare(self, system: tuple[Block, ...]) -> None:
-        """Have a model on this machine read what every request here begins with, before the first question."""
+        """Let a local model evaluate the common prefix of all requests before the first question."""
         models = self.workspace.models
         if models.info is not None and not self.busy and isinstance(models.provider, protocol.Prepares):
             tools = self.current.toolbox.specs(models.info)
@@ -255,7 +255,7 @@ class Session:
         return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
 
     def set_approval_mode(self, mode: str) -> None:
-        """Change what runs without asking. Raises `ConfigError` for a mode unavailable here."""
+        """Change the approval mode. Raises `ConfigError` for a mode unavailable here."""
         if mode not in APPROVAL_MODES:
             raise ConfigError(f"There is no approval mode {mode!r}: it is one of {', '.join(APPROVAL_MODES)}.")
         if mode == "auto" and (refused := self.workspace.refused_auto()):
@@ -263,7 +263,7 @@ class Session:
         self.current.set_approval_mode(cast("SessionMode", mode))
 
     async def set_mode(self, mode: str) -> None:
-        """Change what the Observer looks for. Raises `ConfigError` for an unknown mode."""
+        """Change the agent mode. Raises `ConfigError` for an unknown mode."""
         self._must_rest("mode")
         if reason := refuse_mode(mode):
             raise ConfigError(f"{reason[0].upper()}{reason[1:]}")
@@ -295,7 +295,7 @@ class Session:
         return plans.to_markdown(plans.from_markdown(edited, plans.from_markdown(before)))
 
     def use_plan_change(self, change: plans.PlanChange) -> None:
-        """Show what an undo or a redo made of a plan, and go on in the approval mode that came with it."""
+        """Show the effect of an undo or redo on a plan, and apply the resulting approval mode."""
         self.current.set_approval_mode(change.mode)
         self.emit(TasksChanged())
 
@@ -354,8 +354,8 @@ class Session:
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.
 
-        Files named as @path are attached. Raises `NoModelError` where there is nobody to answer, `SaktiError`
-        (thread_busy) while another window has a turn under way in this thread.
+        Files named as @path are attached. Raises `NoModelError` without a model, `SaktiError` (thread_busy) while
+        another window has a turn under way in this thread.
         """
         await self.turns.submit(text)
 
@@ -380,7 +380,7 @@ class Session:
         await self.turns.wait()
 
     async def follow(self) -> None:
-        """Take in what other windows said in this thread and did to its memory, unless a turn is under way."""
+        """Load changes by other windows to this thread and its memory, unless a turn is running."""
         if self.thread is not None and not self.busy:
             await self.current.catch_up()
             await self.current.engine.refresh()
@@ -409,7 +409,7 @@ class Session:
             ws = self.workspace
             lease = turn_lease.TurnLease(ws.store, ws.owner, self.thread.id, stored=not self.current.is_new)
             await lease.take()
-            await lease.give_back()  # not held for as long as a command may run: a turn may begin meanwhile
+            await lease.give_back()  # not held while the command runs, so that a turn may begin meanwhile
             await self.current.catch_up()
         await self.current.store(f"!{command}")
         await user_calls.run(self.current, command, during=self.current.speaking)
@@ -449,7 +449,7 @@ class Session:
     async def end_background(self, number: str) -> list[str]:
         """End a background command and all that it started; return the names of survivors."""
         if number in self.current.running.past_jobs:
-            raise SaktiError("It ended with an earlier sakti.", title="Jobs")
+            raise SaktiError("It ended with an earlier sakti process.", title="Jobs")
         child, colon, own_number = number.rpartition(":")
         state = self._job_owners.get(child + colon)
         return await background.stop_command(state, own_number) if state is not None else []

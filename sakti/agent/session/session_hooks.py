@@ -350,7 +350,7 @@ class _BeforeCompaction(Processor):
 
 
 def _require_permission(decision: HookDecision) -> None:
-    """Raise `SaktiError` if hooks deny what was asked for, or end the turn."""
+    """Raise `SaktiError` if hooks deny the request, or end the turn."""
     if decision.stop is None and decision.verdict != "deny":
         return
     reason = decision.stop.text if decision.stop is not None else decision.reason

@@ -50,7 +50,7 @@ from sakti.store.threads import messages as message_store
 from sakti.store.threads import threads as thread_store
 
 LEFT_OUT = "A processor left it out."
-CUT = "cut"  # marks an answer that ended at a limit of tokens
+CUT = "cut"  # marks an answer that ended at a token limit
 
 
 async def find_no_fallback() -> None:
@@ -169,7 +169,7 @@ class Turn(Struct):
 
     @contextlib.contextmanager
     def limited_in_time(self) -> Generator[None]:
-        """End all waiting of the turn, running tools too, at its time limit.
+        """End all waiting of the turn, including running tools, at its time limit.
 
         Its task is cancelled as by Esc.
         """
@@ -188,9 +188,10 @@ class Turn(Struct):
                 timer.cancel()
 
     def find_stop(self) -> TurnStatus | None:
-        """Return how the turn ends where its cancellation was meant for it, by Esc or its time.
+        """Return how the turn ends if it was cancelled itself, by Esc or its time limit.
 
-        Its task goes on to keep what there is. None: the cancellation is somebody else's and has to go on.
+        Its task then continues, to store the partial results. None: the cancellation comes from elsewhere and must
+        propagate.
         """
         if not (self.interrupted or self.out_of_time):
             return None
@@ -204,7 +205,7 @@ class Turn(Struct):
         return self.store.clock.monotonic() - self.began
 
     def learn_limits(self, **changes: int | bool) -> None:
-        """Take in what an answer has shown of the model, for this turn and those to come."""
+        """Apply the model's limits revealed by an answer, to this turn and later ones."""
         self.model = structs.replace(self.model, **changes)  # pyright: ignore[reportArgumentType]
         self.on_model_corrected(self.model)
 
@@ -213,7 +214,7 @@ class Turn(Struct):
         return self.steps[-1].stop_reason == "pause"
 
     def text(self) -> str:
-        """Return the last answer, with the pieces before it that were cut, or paused, and went on in it."""
+        """Return the last answer, with the preceding cut or paused pieces that it continues."""
         answers = [m for m in self.messages if m.role == "assistant"]
         pieces = [m.text for m in answers[-1:]]
         paused = {step.message.id for step in self.steps if step.stop_reason == "pause"}
@@ -253,7 +254,7 @@ def make_message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 
 
 async def append(turn: Turn, message: Message) -> Message:
-    """Make a message durable, then known. An interrupt that comes in between waits for both.
+    """Store a message durably, then add it to the turn. An interrupt in between waits for both.
 
     What a processor put into it is masked, too.
     """
@@ -338,7 +339,7 @@ async def save_unfinished(turn: Turn, marker: str = "interrupted") -> list[Messa
 async def store_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> None:
     """Store with the turn's last message how it ended without an answer.
 
-    Whoever opens the thread again is told, no model is.
+    It is shown when the thread is opened again, but never sent to a model.
     """
     if not turn.messages:
         return

@@ -39,8 +39,8 @@ from sakti.store.threads import removal
 
 log = logging.getLogger(__name__)
 
-LONG = 8_000  # characters from which a message may be more than a model's window
-FAR = 10  # characters a token from which it surely is: counting millions of them takes seconds
+LONG = 8_000  # characters above which a message may exceed a model's window
+FAR = 10  # characters per token above which it surely does: counting millions of tokens takes seconds
 SAMPLE = 20_000  # characters that are counted then
 
 
@@ -72,11 +72,11 @@ class Turns:
     async def submit(self, text: str) -> None:
         """Send a message: start a turn, or queue it for the running turn's next step.
 
-        Files named as @path are attached. Raises `NoModelError` where there is nobody to answer, `SaktiError`
-        (thread_busy) while another window has a turn under way in this thread, for an image that cannot be sent, for
-        what is longer than the model's window, and for what a hook blocks.
+        Files named as @path are attached. Raises `NoModelError` without a model, `SaktiError` (thread_busy) while
+        another window has a turn under way in this thread, for an image that cannot be sent, for what is longer than
+        the model's window, and for what a hook blocks.
         """
-        text = clean_surrogates(text)  # a shell hands on any bytes
+        text = clean_surrogates(text)  # a shell may pass arbitrary bytes
         if not text.strip():
             return
         if self._open.workspace.models.provider is None:
@@ -95,14 +95,14 @@ class Turns:
             await self._queue(parts)
 
     async def _queue(self, parts: tuple[Part, ...]) -> None:
-        """Queue a prompt for the running turn, or behind what waits. Raises as `submit`."""
+        """Queue a prompt for the running turn, after waiting ones. Raises as `submit`."""
         inbox = self._open.inbox
         inbox.queued.append(parts)
         self._open.emit(QueueChanged(inbox.texts()))
         if self._open.busy:
             return
         try:
-            await self.send_queued()  # what was queued before it goes before it
+            await self.send_queued()  # earlier queued messages go first
         except SaktiError:
             inbox.queued[:] = [p for p in inbox.queued if p is not parts]
             self._open.emit(QueueChanged(inbox.texts()))
@@ -182,7 +182,7 @@ class Turns:
     async def _begin(self, parts: tuple[Part, ...], model: str = "") -> None:
         """Start a turn; returns when what starts it is stored. `model` answers it, where one is named.
 
-        Raises `SaktiError` where it is not: then nothing of it is.
+        Raises `SaktiError` if nothing could be stored.
         """
         taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._open.running.task = asyncio.create_task(self._run(parts, taken, model))
@@ -215,7 +215,7 @@ class Turns:
         return True
 
     async def close(self) -> None:
-        """End what runs, and what works beside it."""
+        """End the running turn and side questions."""
         await self.interrupt()
         if "aside" in self.__dict__:
             await self.aside.end()
@@ -230,8 +230,8 @@ class Turns:
     async def _run(self, parts: tuple[Part, ...], taken: asyncio.Future[None], model: str) -> None:
         """Run one turn, its events to all listeners.
 
-        The worker's root: whatever fails becomes an event, but what fails before the prompt is stored, which `taken`
-        tells.
+        Top level of the task: every failure becomes an event, except those before the prompt is stored, which `taken`
+        receives.
         """
         ws = self._open.workspace
         lease = turn_lease.TurnLease(

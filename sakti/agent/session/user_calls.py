@@ -94,7 +94,7 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Expanded
             thread.emit(Notice("warning", f"/{name}", f"Arguments are missing: /{name} {skill.hint}"))
         return ExpandedCommands((await _prepare(thread, skill, argument),), skill.model)
     if not thread.workspace.options.interactive:
-        raise ConfigError(f"/{to_one_line(name, 40)} is no skill or command here; `sakti skills list` names them.")
+        raise ConfigError(f"/{to_one_line(name, 40)} is not a skill or command here; `sakti skills list` names them.")
     return None
 
 

@@ -129,7 +129,7 @@ class Child:
             self.stopped = self.stopped or "stopped"
         except SaktiError as e:
             why = e.message
-        except Exception as e:  # the worker's root: a fault of the child is its report's to say
+        except Exception as e:  # top level of the task: a failure of the child goes into its report
             log.exception("child failed")
             why = f"{type(e).__name__}: {e}"
         await self.finish(why)
@@ -147,7 +147,7 @@ class Child:
         await self.turns.ask(text)
 
     def _warn_without_price(self) -> None:
-        """Say, once for each model, that the limit in dollars has no effect."""
+        """Emit a notice, once per model, that the limit in dollars has no effect."""
         models, answering = self.parent.workspace.models, self.thread.answering
         info = answering[1] if answering is not None else models.info
         if info is not None and info.input_price is None and info.full_name not in models.noticed_prices:
@@ -196,7 +196,7 @@ class Child:
         ended = AgentFinished(self.id, self.run.call_id, state, *quotes, self.step, self.usage.cost_usd, self.seconds)
         if self.is_here:
             self.parent.emit(ended)
-        if not (self._can_end or self.stopped):  # who waits for a stop does not wait for hooks
+        if not (self._can_end or self.stopped):  # stopping does not wait for hooks
             await self._hold(report.summary)
         await self.thread.close()
 
@@ -284,7 +284,7 @@ class Child:
     # --- what happens -----------------------------------------------------------------------------------------
 
     def on_event(self, event: Event) -> None:
-        """Take in an event of the child, and pass on what concerns the parent."""
+        """Process an event of the child, and pass on events that concern the parent."""
         for listener in tuple(self.listeners):
             listener(event)
         if isinstance(event, TasksChanged | JobsChanged):

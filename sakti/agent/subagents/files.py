@@ -26,7 +26,7 @@ from sakti.core.text import to_one_line
 from sakti.core.types import PREFIX, Effort, make_tool_pattern
 from sakti.memory import modes
 
-NEVER = frozenset({"agent", "ask_user", "present_plan"})  # the depth is fixed, and nobody answers a child
+NEVER = frozenset({"agent", "ask_user", "present_plan"})  # the depth is fixed, and no user answers a child
 NamedTools: TypeAlias = dict[str, tuple[str, ...]]  # names or patterns, each with the rules its calls must follow
 
 

@@ -46,7 +46,7 @@ class QuotedFinding(Struct, frozen=True, omit_defaults=True):
 
 
 class ChildReport(Struct, frozen=True):
-    """ChildReport of a child; `unstructured` marks the last text of a child that wrote none.
+    """Report of a child; `unstructured`: the child wrote none, so this is its last text.
 
     `partial` says why the child ended before it reported.
     """

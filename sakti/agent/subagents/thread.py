@@ -123,7 +123,7 @@ class ChildThread(OpenThread):
     def _explain_missing(self, name: str) -> str:
         servers = self.workspace.servers
         if name in servers.tools():
-            return f"{name} is none of the tools of the agent {self.spec.name}."
+            return f"{name} is not a tool of the agent {self.spec.name}."
         return servers.explain_missing(name)
 
     def _select_remote_tools(self) -> dict[str, Tool]:

@@ -190,7 +190,7 @@ def write_new(path: Path, text: str) -> None:
 CONFIRMED = "yes"
 NAME = "/delete-message"
 _LOOKED_AT = 500  # newest messages that are counted from the end
-_SHOWN = 80  # characters of a message that are said
+_SHOWN = 80  # characters of a message that are shown
 
 
 class OneMessage:

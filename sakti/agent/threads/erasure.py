@@ -72,8 +72,8 @@ def _must_write(store: Store) -> None:
 async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = False) -> Purged:
     """Return everything deleted by `before` (Unix ms) and its files; `do`: remove it for good.
 
-    Without anything deleted nothing else goes either, but for what a purge left that did not come to its end. Raises
-    `StoreError` (read_only) where it is to be done and nothing can be written.
+    If nothing was deleted, nothing else is removed either, except the remains of an interrupted purge. Raises
+    `StoreError` (read_only) if `do` is set and nothing can be written.
     """
     if do:  # also where nothing goes: the file could not be looked at and written anew
         _must_write(store)
@@ -91,7 +91,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
 async def _remove_all(store: Store, purged: Purged) -> None:
     """Remove the rows and files that `purged` lists; keep in it those that were removed."""
     was_clean = await store.write(purging.begin_purge)
-    # first what only the rows name: who is killed in between finds it again
+    # files first: only the rows name them, so an interrupted removal can be repeated
     purged.copies = purging.remove_copies(purged.copies)
     purged.files = [f for f in purged.files if _remove(f)]
     for contents in purged.threads:
@@ -134,7 +134,7 @@ class RemovalSummary(Protocol):
 def overwrite_free_space(done: RemovalSummary) -> str:
     """Rewrite a file used before removals overwrote, so that its free space is empty too.
 
-    What is left to say; empty where all is done. The store must be closed.
+    Returns a remaining note; empty if all is done. The store must be closed.
     """
     try:
         if not upkeep.is_clean(done.path):
@@ -184,7 +184,7 @@ class Redacted(Struct):
 async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redacted:
     """Count what holds secrets; `do`: mask it, and remove copies of the database, which hold them, too.
 
-    Raises `StoreError` (read_only) where it is to be done and nothing can be written.
+    Raises `StoreError` (read_only) if `do` is set and nothing can be written.
     """
     if do:
         _must_write(store)

@@ -13,7 +13,7 @@ from sakti.store.maintenance import purging, upkeep
 
 
 class Indexing:
-    """Of a session; one piece of work at a time."""
+    """Background indexing of a session, one job at a time."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()

@@ -77,7 +77,7 @@ class Approvals:
             question.future.set_result(answer)
 
     def judge_again(self) -> None:
-        """Answer the open questions that the rules or the approval mode of now answer; keep the others."""
+        """Answer the open questions that the current rules or approval mode decide; keep the others."""
         for question in self._open.values():
             if question.future.done():
                 continue

@@ -1,8 +1,8 @@
-"""Translate calls that models know from other programs: names of tools and arguments, and their forms.
+"""Translate calls in the style of other programs: tool names, argument names and value formats.
 
-A call whose meaning is clear must not cost a step. The translation happens before a call is judged, so that no
-spelling gets round the approvals. Texts in which models write changes are parsed too: heredocs of patches,
-SEARCH/REPLACE blocks, unified diffs, almost valid JSON. Pure: it uses nothing but the call.
+A call whose meaning is clear must not cost a step. The translation happens before a call is judged, so that no spelling
+bypasses the approvals. Texts in which models write changes are parsed too: heredocs of patches, SEARCH/REPLACE blocks,
+unified diffs, almost valid JSON. Pure: it uses nothing but the call.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def load_text(text: str) -> Any:
 def parse_leniently(raw: str) -> Json | None:
     """Parse arguments that are almost a JSON object, None if they are not one or not all of one.
 
-    Accepts line breaks inside strings, a code fence or words around it, a JSON string of it, braces too many, a comma
-    too many. A text that may have been cut is never completed: a file would be written in part.
+    Accepts line breaks inside strings, a code fence or words around it, a JSON string of it, extra braces and commas. A
+    text that may have been cut is never completed: a file would be written in part.
     """
     value = _repair(raw)
     return cast("Json", value) if isinstance(value, dict) else None
@@ -97,7 +97,7 @@ def _repair(text: str, *, inside: bool = False) -> Any:
         return _repair(value, inside=True) if isinstance(value, str) and not inside else value
     if not _is_one_value(text):
         return None
-    import json_repair  # 0.06 s, for a call that is not JSON
+    import json_repair  # takes 0.06 s to import, only for calls that are not JSON
 
     try:
         return json_repair.loads(text, skip_json_loads=True)

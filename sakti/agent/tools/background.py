@@ -47,7 +47,7 @@ async def _follow(state: ToolState, running: Running) -> None:
     """Save the output of a command, and report when it and all that it started have ended."""
     ended, received = asyncio.ensure_future(running.wait_for_exit()), 0
     try:
-        while not ended.done() or running.members():  # the end of other processes is no event
+        while not ended.done() or running.members():  # the end of other processes causes no event
             await (asyncio.sleep(LOOK) if ended.done() else asyncio.wait({ended}, timeout=LOOK))
             if running.output.received != received:
                 received = running.output.received

@@ -1,4 +1,4 @@
-"""Run commands by bash: in their own session, streamed, bounded, ended with all that they started."""
+"""Run commands in bash: in their own session, with streamed, limited output, and ended completely."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from sakti.agent.sandbox.sandbox import Sandbox, SandboxedCommand
 
 STREAM_INTERVAL = 0.1  # seconds between two pieces for the screen
-LINGER = 0.3  # seconds that what a command started has to end with it
+LINGER = 0.3  # seconds for a command's child processes to end with it
 DIFF_ROWS, DIFF_CHARACTERS = 60, 4_000  # of the files that a command changed
 RELAY, PORT = Path(relay.__file__), 3128  # the port is one of the sandbox's own
 LONGEST_PATH = 16_384  # bytes of the current folder
@@ -288,7 +288,7 @@ def _read_note(file: Path) -> str:
 
 
 def _begin_watch(run: ToolContext) -> list[tuple[str, str]]:
-    """Look at the protected names before a command; return what one in the background left there."""
+    """Check the protected names before a command; return files left there by a background command."""
     if run.state.sandbox is None or run.state.level.name == "unsandboxed":
         return []
     running = any(r.process.poll() is None for r in run.state.background.values())
@@ -296,7 +296,7 @@ def _begin_watch(run: ToolContext) -> list[tuple[str, str]]:
 
 
 def _explain_failure(run: ToolContext, started: StartedCommand) -> str:
-    """Tell the model where the sandbox may have made a command fail."""
+    """Tell the model if the sandbox may have caused a command to fail."""
     running = started.running
     if started.sandbox is None or not running.process.returncode:
         return ""
@@ -319,7 +319,7 @@ def _describe_refused_hosts(run: ToolContext, started: StartedCommand) -> str:
 
 
 def _describe_changes(run: ToolContext, command: AgentCommand, before: Sequence[Path]) -> str:
-    """Describe a command's changes of files that the model knows: it may go on editing them."""
+    """Describe a command's changes to files that the model knows, so that it can continue editing them."""
     parts: list[str] = []
     rows = size = 0
     for path, old, new in run.state.files.note_command(command, before):

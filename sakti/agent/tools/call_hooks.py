@@ -31,7 +31,7 @@ class DeniedCall(ToolError):
 class GuardDecision(Struct, frozen=True):
     """A call as a guard leaves it.
 
-    `verdict` is what it wants: "allow" may spare a question that a rule of the user could spare, "ask" asks one, with
+    `verdict` is what it wants: "allow" may skip a question that a user's rule could skip, "ask" asks one, with
     `reason`; "" leaves it to permissions. `note` goes to the model with the result.
     """
 
@@ -42,7 +42,7 @@ class GuardDecision(Struct, frozen=True):
 
 
 class Guard(Protocol):
-    """Decides on calls beside permissions: what the user's and the project's hooks are."""
+    """Decides on calls in addition to permissions: the hooks of user and project."""
 
     async def before(self, call: ToolCallPart) -> GuardDecision:
         """Return the verdict on a call whose arguments are valid. Raises `DeniedCall`."""
@@ -56,7 +56,7 @@ class Guard(Protocol):
         ...
 
     async def after(self, call: ToolCallPart, outcome: Outcome, duration_ms: int) -> Outcome:
-        """Return the outcome of a call that ran, as the model sees it."""
+        """Return the outcome of a completed call for the model."""
         ...
 
     def stop_reason(self) -> str | None:
@@ -131,7 +131,7 @@ REASON = "{marks} stands for a masked secret, which is not inserted"
 
 
 def ask_about_marks(run: ToolContext, tool: Tool, arguments: Json, decision: Decision) -> Decision:
-    """Return the decision, to be asked in every mode where a mark would go somewhere as it is."""
+    """Return the decision; require a question in every mode if a mark would be used literally."""
     if decision.verdict != "allow" or not (marks := find_unresolved(run, tool, arguments)):
         return decision
     return ask_anyway(tool, arguments, decision, REASON.format(marks=", ".join(marks)))

@@ -1,8 +1,8 @@
 """State that a thread's tools keep between calls, and the context that each call gets.
 
-The model may change the files that it, or its commands, read or wrote. A file is known as it was last read or written
-here. After a command of the agent, known files are compared (and the model gets the difference); other files count as
-the command's where their status changed while it ran.
+The model may change the files that it, or its commands, read or wrote. A file is known in the state in which it was
+last read or written here. After a command of the agent, known files are compared (and the model gets the difference);
+other files count as the command's where their status changed while it ran.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class SeenFiles(Struct):
     ) -> list[tuple[Path, bytes | None, bytes | None]]:
         """Note a command that has ended; return its changes of the files `before` it.
 
-        Path, old and new content (None where it was or is too large to compare); deleted files are dropped.
+        Each has path, old and new content (None if too large to compare); deleted files are dropped.
         """
         self.commands = [*self.commands[-COMMANDS:], command]
         out: list[tuple[Path, bytes | None, bytes | None]] = []
@@ -311,7 +311,8 @@ class ToolState(Struct):
     def check_unchanged(self, path: Path, *, whole: bool = False) -> None:
         """Raise `ToolError` where the model does not know the file's content.
 
-        It was never read or written here, or has changed since. `whole` is for replacing all of it.
+        Its content is unknown if it was never read or written here, or has changed since. `whole` is for replacing all
+        of it.
         """
         match self.files.state(path, whole=whole):
             case "unknown":
@@ -330,7 +331,7 @@ class ToolState(Struct):
         return path
 
     def cut_output(self, text: str, call_id: str, counter: Counter) -> tuple[str, str]:
-        """Cut a text to `MOST_TOKENS` for the model; return it and the file that keeps all, "" if uncut."""
+        """Cut a text to `MOST_TOKENS` for the model; return it and the file with the full text, "" if uncut."""
         shown = cut_to_tokens(counter, text, MOST_TOKENS)
         return shown, str(self.save_output(text, call_id)) if shown != text else ""
 
@@ -382,7 +383,7 @@ class ToolContext(Struct):
         return resolve_path(self.cwd, path)
 
     def resolve_judged(self, path: str) -> Path:
-        """Resolve `path`. Raises `ToolError` where it leads to another file than the one that was judged."""
+        """Resolve `path`. Raises `ToolError` if it leads to another file than the judged one."""
         target = self.resolve(path)
         if self.judged is not None and target not in self.judged:
             raise ToolError(f"{path} is no longer the file that was allowed; nothing was done. Call again.")

@@ -51,7 +51,7 @@ def check(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def must_be_whole(path: str) -> None:
-    """Raise an exception for a file without its end: decoders only miss pixels."""
+    """Raise an exception for a file without its end, which decoders accept with missing pixels."""
     if lacks_end(Path(path).read_bytes()):
         raise OSError("image file is truncated")
     with Image.open(path) as picture:

@@ -126,7 +126,7 @@ async def write(
 def _list_patch_paths(arguments: Mapping[str, Any]) -> list[str]:
     folder = str(arguments.get("workdir") or "")
     named = patches.list_paths(str(arguments.get("patch", "")))
-    return [p if p.startswith("~") else os.path.join(folder, p) for p in named]  # noqa: PTH118  # they may be no paths
+    return [p if p.startswith("~") else os.path.join(folder, p) for p in named]  # noqa: PTH118  # they may not be paths
 
 
 def _preview_patch(run: ToolContext, patch: str, workdir: str | None) -> str:

@@ -40,7 +40,7 @@ _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | 
 def open_folder(path: Path, *, make: bool = False) -> Generator[int]:
     """Give a descriptor of the folder of `path`, which is resolved; `make` folders that are missing.
 
-    Raises `ToolError` where a link stands on the way now.
+    Raises `ToolError` if the path now contains a link.
     """
     at = os.open(path.anchor, _FOLDER)
     try:
@@ -72,7 +72,7 @@ def link_error(path: Path) -> ToolError:
 
 
 def open_file(path: Path) -> BinaryIO:
-    """Open a file at a resolved path to read it. Raises `ToolError` where a link stands on the way now."""
+    """Open the file at a resolved path for reading. Raises `ToolError` if its path now contains a link."""
     with open_folder(path) as folder:
         try:
             return os.fdopen(os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder), "rb")
@@ -121,7 +121,7 @@ def read_file(path: Path) -> tuple[bytes, FileText]:
 
 
 def show_in_row(name: str) -> str:
-    """Replace line breaks in a name by visible signs."""
+    """Replace line breaks in a name by visible symbols."""
     return name.replace("\n", "␊").replace("\r", "␍")
 
 

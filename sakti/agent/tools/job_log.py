@@ -1,4 +1,4 @@
-"""Log the background commands of a thread in the store, so that a crash does not make them forgotten."""
+"""Log the background commands of a thread in the store, so that they are known after a crash."""
 
 from __future__ import annotations
 

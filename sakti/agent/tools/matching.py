@@ -216,9 +216,9 @@ def _replace_exact(text: str, change: Change, name: str) -> str | None:
     if "\r" in change.old + change.new and (count := text.count(change.old)):
         if count > 1 and not change.all:
             raise _make_ambiguity_error(count, [], name)
-        return text.replace(change.old, change.new)  # who writes line ends means them
+        return text.replace(change.old, change.new)  # explicit line ends are intentional
     if "\r" not in text and (text.count(change.old) == 1 or (change.all and change.old in text)):
-        return text.replace(change.old, change.new)  # what follows comes to the same, but large files take seconds
+        return text.replace(change.old, change.new)  # same result as below, which takes seconds for large files
     return None
 
 

@@ -136,7 +136,7 @@ class ProcessTree:
 
     def __init__(self, process: Process) -> None:
         self.process = process
-        self.over = False  # no process was left: the system may have given their numbers to others
+        self.over = False  # no process was left: the system may have reused their ids
 
     async def wait_for_exit(self) -> int:
         """Wait for the command itself; return its exit code."""

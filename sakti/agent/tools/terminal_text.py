@@ -46,7 +46,7 @@ class TerminalText:
     def __init__(self) -> None:
         self._rows: list[str] = [""]
         self._row = 0
-        self._column: int | None = None  # None: behind the end of the row, whatever its width
+        self._column: int | None = None  # None: after the end of the row, whatever its width
         self._unfinished = ""
         self._cleared = ""  # settled by clearing the screen
 

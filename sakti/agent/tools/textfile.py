@@ -90,8 +90,8 @@ class FileText(Struct, frozen=True):
         """Raise `ToolError` if replacing the file by `text` would lose text whose encoding is guessed."""
         if self.guess and (lost := _find_new_text(text, self.text)):
             raise ToolError(
-                f"The file is written in {self.label}, and writing it whole would lose {lost[:40]!r}, which may be "
-                "other text than it looks; nothing was changed. Change parts with edit, or convert the file to UTF-8 "
+                f"The file is written in {self.label}, and writing it whole would lose {lost[:40]!r}, which may not "
+                "be what it looks like; nothing was changed. Change parts with edit, or convert the file to UTF-8 "
                 "first."
             )
 

@@ -21,7 +21,7 @@ from sakti.core.types import ToolSpec
 CALL = "call_tool"
 NAMED = 60  # tools that an answer without a hit names
 _SATURATION, _LENGTH = 1.5, 0.75  # parameters of BM25
-_NAME_WEIGHT = 3  # a word of a name counts as so many of the description
+_NAME_WEIGHT = 3  # weight of a word in a name, relative to the description
 
 Notes = Callable[[str, Sequence[str]], str]
 

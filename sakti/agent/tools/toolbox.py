@@ -42,7 +42,7 @@ MAX_CALLS = 64  # of one answer; the rest is refused, not run
 
 
 class CallAnnouncer:
-    """Sink for the events of one call: its start comes first, but after a question asked at once."""
+    """Sink for the events of one call; its start comes first, or after an immediate question."""
 
     def __init__(self, call: ToolCallPart, emit: Callable[[Event], None]) -> None:
         self._emit, self._start = emit, ToolStarted(call)
@@ -233,7 +233,7 @@ class Toolbox(Struct):
         if tool is None or call.arguments is None:
             return None
         run = self.state.make_context(call.id, thread_id, "")
-        with contextlib.suppress(SaktiError):  # running it says what is wrong
+        with contextlib.suppress(SaktiError):  # running it reports the error
             tool.check(call.arguments, run.cwd)
             decision, _ = await self._judge(run, tool, call.arguments, GuardDecision(call))
             return decision
@@ -303,7 +303,7 @@ class Toolbox(Struct):
         return await self._run_hooks_after(call, outcome, judged.note, started if ran else None), started
 
     async def _run_hooks_after(self, call: ToolCallPart, outcome: Outcome, note: str, started: float | None) -> Outcome:
-        """Return an outcome as its hooks leave it; `started` is when the tool began, None if it did not run."""
+        """Return an outcome after its hooks; `started` is when the tool began, None if it did not run."""
         try:
             if note:
                 outcome = structs.replace(outcome, content=f"{outcome.content}\n\n{note}")
@@ -311,7 +311,7 @@ class Toolbox(Struct):
                 took = round((self.state.clock.monotonic() - started) * 1000)
                 outcome = await self.guard.after(call, outcome, took)
             return await call_hooks.run_after(self.hooks, call, outcome)
-        except Exception as e:  # what a hook meant to hide must not be shown because it failed
+        except Exception as e:  # a failed hook must not reveal text that it should hide
             return call_hooks.describe_failure(call, e)
 
     def _note_changes(self, run: ToolContext, tool: Tool, arguments: Json, outcome: Outcome) -> None:
@@ -331,7 +331,7 @@ class Toolbox(Struct):
         arguments = call.arguments if call.arguments is not None else forms.parse_leniently(call.raw)
         name = call.name if self.find(call.name) is not None else forms.translate_name(call.name)
         if arguments is not None:
-            with contextlib.suppress(SaktiError):  # what is wrong with it is said when it is run
+            with contextlib.suppress(SaktiError):  # errors are reported when it is run
                 name, arguments = forms.translate_call(call.name, arguments, cwd)
         return structs.replace(call, name=name if self.find(name) else call.name, arguments=arguments)
 
@@ -350,7 +350,7 @@ class Toolbox(Struct):
         try:
             tool.check(call.arguments, run.cwd)
         except ToolError:
-            return GuardDecision(call)  # running it says what is wrong
+            return GuardDecision(call)  # running it reports the error
         judged = await self.guard.before(call)
         return structs.replace(judged, call=self._translate(judged.call, run.cwd))
 
@@ -366,7 +366,7 @@ class Toolbox(Struct):
         if tool is None:
             if why := self.explain_missing(call.name):
                 raise ToolError(why)
-            forms.translate_call(call.name, call.arguments or {}, run.cwd)  # raises where it can say more
+            forms.translate_call(call.name, call.arguments or {}, run.cwd)  # raises if it can explain more
             raise ToolError(f"There is no tool {call.name}. There are: {', '.join(sorted(self.tools))}.")
         if reason := self.mode_tools.refusal(tool.name, reads=tool.remote is not None and tool.remote.reads_only):
             raise DeniedCall(f"Refused: {reason}", reason)
@@ -441,7 +441,7 @@ class Toolbox(Struct):
     async def _judge(
         self, run: ToolContext, tool: Tool, arguments: Json, judged: GuardDecision
     ) -> tuple[Decision, Callable[[], Decision]]:
-        """Return the decision on a call, and a function that decides again by rules and mode of then."""
+        """Return the decision on a call, and a function that decides again with later rules and mode."""
         if tool.effect in ("read", "write"):
             run.judged, run.shown = frozenset(map(run.place().resolve, tool.list_paths(arguments))), {}
         loss = ""
@@ -559,7 +559,7 @@ class Toolbox(Struct):
         try:
             return tool.preview(run, **values)
         except OSError:
-            return ""  # running it says what is wrong
+            return ""  # running it reports the error
         except ToolError:
             hidden = [
                 path
@@ -568,7 +568,7 @@ class Toolbox(Struct):
             ]
             if not hidden:
                 raise
-            if tool.name == "apply_patch":  # which may change what was not read
+            if tool.name == "apply_patch":  # these may change unread files
                 return ""
             message = f"{self.state.show(hidden[0])} has not been read yet. Read it, then change it."
             raise ToolError(message) from None

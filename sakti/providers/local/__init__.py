@@ -1,1 +1,1 @@
-"""Run the embedded model: its weights, its process, and the provider that speaks to it."""
+"""Run the embedded model: its weights, its process, and its provider."""

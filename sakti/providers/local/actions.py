@@ -21,9 +21,9 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", '"': '"', "\\
 
 
 class LocalTool(Struct, frozen=True):
-    """Tool as it is described to a small model: flat, with few arguments.
+    """Description of a tool for a small model: flat, with few arguments.
 
-    `inner` names an argument that is a list of objects; the model writes the fields of one of them instead.
+    `inner` names an argument that is a list of objects; the model writes the fields of one object instead.
     """
 
     tool: ToolSpec
@@ -117,7 +117,7 @@ def _is_object(value: Any) -> bool:
 
 
 def _simplify_schema(value: Any, definitions: Json) -> Any:
-    """Resolve a schema's references and drop what only makes the grammar longer."""
+    """Resolve a schema's references and drop keywords that only lengthen the grammar."""
     if isinstance(value, list):
         return [_simplify_schema(v, definitions) for v in cast("list[Any]", value)]
     if not isinstance(value, dict):
@@ -161,7 +161,7 @@ def build_schema(actions: Sequence[LocalTool], answer: bool = True) -> Json:
 
 
 def write_call(call: ToolCallPart, actions: Sequence[LocalTool]) -> str:
-    """Write a call as the model would have: one object a line."""
+    """Write a call the way the model does: one object per line."""
     arguments = call.arguments or {}
     action = next((a for a in actions if a.name == call.name), None)
     flat = _flatten(arguments, action.inner) if action is not None and action.inner else [arguments]
@@ -169,7 +169,7 @@ def write_call(call: ToolCallPart, actions: Sequence[LocalTool]) -> str:
 
 
 def _flatten(arguments: Json, inner: str) -> list[Json]:
-    """Return the arguments once for each object of the list `inner`, with its fields beside the others."""
+    """Return one set of arguments per object in the list `inner`, merged with the object's fields."""
     items: Any = arguments.get(inner)
     if not isinstance(items, list):
         return [arguments]
@@ -178,7 +178,7 @@ def _flatten(arguments: Json, inner: str) -> list[Json]:
 
 
 def write_answer(text: str) -> str:
-    """Write an answer as the model would have."""
+    """Write an answer the way the model does."""
     return _write_object(ANSWER, {"text": text})
 
 
@@ -189,7 +189,7 @@ def _write_object(name: str, fields: Json) -> str:
 def read_action(raw: str) -> tuple[str, Json] | None:
     """Parse the action's name and fields from the model's text; None if it has no object.
 
-    Repairs what small models do: a code fence around the object, words before or after it.
+    Tolerates typical output of small models: a code fence around the object, words before or after it.
     """
     start = raw.find("{")
     if start < 0:

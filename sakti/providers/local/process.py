@@ -22,7 +22,7 @@ _SECRETS = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 class ModelProcess:
     """Worker process for one model file, started by the first call and again after a crash.
 
-    `keep_in` is the folder for the evaluated beginnings of prompts.
+    `keep_in` is the folder for the stored states of prompt prefixes.
     """
 
     def __init__(
@@ -84,8 +84,7 @@ class ModelProcess:
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Yield the worker's messages for one request, up to `done` or `error`; close it to cancel.
 
-        `begins`: texts that the system prompt begins with, each the beginning of the next; without `body` they are only
-        evaluated.
+        `begins`: prefixes of the system prompt, each a prefix of the next; without `body` they are only evaluated.
         """
         async with self._lock:
             await self._start()
@@ -97,7 +96,7 @@ class ModelProcess:
                 while not finished:
                     message = await self._read()
                     if message.get("id") != number:
-                        continue  # the rest of an answer that was given up
+                        continue  # the rest of an abandoned answer
                     finished = "done" in message or "error" in message
                     yield message
             finally:

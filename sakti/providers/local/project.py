@@ -17,9 +17,9 @@ from sakti.core.types import Json, ToolResultPart
 
 MOST_PLACES = 5  # places that an answer names
 MOST_TERMS = 3
-MOST_DROPPED = 3  # sentences in a row: the rest is not better
+MOST_DROPPED = 3  # rejected sentences in a row after which the rest is dropped
 WORD = 4  # characters of a name that may be part of another one
-SENTENCE = 20  # characters of a sentence that is not repeated
+SENTENCE = 20  # characters of a sentence from which repetition is checked
 AROUND = 3  # lines read before a definition
 LINES = 40  # lines read of it
 NOT_IN_FILES = "The files that were read do not say that."
@@ -101,7 +101,7 @@ class FoundLine(Struct, frozen=True):
 
 
 def is_general_question(question: str) -> bool:
-    """Return whether a question is about the project in general: purpose, setup, start, tests."""
+    """Return whether a question is about the project in general: purpose, setup, startup, tests."""
     return bool(_WHOLE.search(question))
 
 
@@ -113,7 +113,7 @@ def is_about_start(lookup: ProjectLookup) -> bool:
 def find_lookup(question: str, project: str = "") -> ProjectLookup | None:
     """Return the search that answers `question` needs first; None if it names nothing to look for.
 
-    `project` is what the prompt tells of the project: words that its files are named after are searched, too.
+    `project` is the prompt's text about the project: words that occur in its file names are searched, too.
     """
     question = question.strip()
     if "\n" in question:
@@ -127,7 +127,7 @@ def find_lookup(question: str, project: str = "") -> ProjectLookup | None:
 
 
 def _find_phrase(question: str) -> str | None:
-    """Return the words of a question for the thing whose place or existence it asks about."""
+    """Return the words that name the thing whose place or existence a question asks about."""
     where, exists = _WHERE.search(question), _EXISTS.search(question)
     if where and not _PRONOUN.search(where["what"]):
         return where["what"]
@@ -135,7 +135,7 @@ def _find_phrase(question: str) -> str | None:
 
 
 def _find_explained_name(question: str, names: Sequence[str], project: str) -> ProjectLookup | None:
-    """Return the search for the name that is to be explained, or for what files are named after."""
+    """Return the search for the name to explain, or for words that occur in file names."""
     if names and _EXPLAIN.search(question):
         return ProjectLookup("explain", (names[0],), True, _is_project_name(names[0], question))
     if (
@@ -148,7 +148,7 @@ def _find_explained_name(question: str, names: Sequence[str], project: str) -> P
 
 
 def _find_stems(question: str, files: Sequence[str]) -> tuple[str, ...]:
-    """Return the stems of nouns behind "the" in a question that files are named after."""
+    """Return the stems of nouns after "the" in a question that occur in file names."""
     words = _drop_empty(w for phrase in _THE.findall(question) for w in re.findall(r"[A-Za-z]{4,}", phrase))
     names = [f.rpartition("/")[2].lower() for f in files]
     stems = dict.fromkeys(_stem_word(w.lower()) for w in words)
@@ -162,7 +162,7 @@ def _find_names(question: str) -> list[str]:
 
 
 def _find_declared_names(question: str) -> list[str]:
-    """Names beside a word such as "function"."""
+    """List the names next to a word such as "function"."""
     return _drop_empty([*_AFTER_KIND.findall(question), *_BEFORE_KIND.findall(question)])
 
 
@@ -194,7 +194,7 @@ def _stem_word(word: str) -> str:
 
 
 def find_places(results: Sequence[ToolResultPart]) -> list[FoundLine]:
-    """Return the lines that searches found, in their order, those of tests last."""
+    """Return the lines found by searches, in order, with those of tests last."""
     rows = [m for r in results if r.name == "grep" and not r.is_error for m in _ROW.finditer(r.content)]
     places_of = [FoundLine(m["path"], int(m["line"]), m["text"].strip()) for m in rows]
     return sorted(places_of, key=lambda p: bool(_TEST.search(p.path)))
@@ -227,9 +227,9 @@ def _list_files_named_after(lookup: ProjectLookup, project: str) -> list[str]:
 
 
 def answer_where(lookup: ProjectLookup, places: Sequence[FoundLine], project: str) -> str:
-    """Return the answer to where something is.
+    """Return the answer to a question about where something is.
 
-    Its definitions, else its mentions, else files with that name, else that it is not there.
+    It names the definitions, else the mentions, else files with that name, else says that there are none.
     """
     defined = select_definitions(places, lookup)
     best = sorted(defined or places, key=lambda p: -_count_terms(p.text, lookup))
@@ -247,7 +247,7 @@ def answer_where(lookup: ProjectLookup, places: Sequence[FoundLine], project: st
 
 
 def describe_missing(lookup: ProjectLookup) -> str:
-    """Say that the project does not have it."""
+    """Say that the project does not contain the subject."""
     if lookup.exact:
         return f"There is no `{lookup.name}` in this project: a search of all its files found nothing."
     return f"A search of all files of this project for {_quote_terms(lookup)} found nothing."
@@ -263,13 +263,13 @@ def describe_unreadable(path: str, error: str) -> str:
 
 
 def resolve_name(name: str, project: str) -> str:
-    """Return the only file of the project that `name` can mean, else `name`."""
+    """Return the project file that `name` refers to if it is unambiguous, else `name`."""
     matches = [f for f in _list_files(project) if f == name or f.endswith(f"/{name}")]
     return matches[0] if len(matches) == 1 else name
 
 
 def _list_files(project: str) -> list[str]:
-    """Return the files that the prompt's block lists, one a line."""
+    """Return the files that the prompt's block lists, one per line."""
     listed = project.partition("\n\n")[2].partition("\n\n")[0]
     return [line for line in listed.splitlines() if not line.startswith("and ")]
 
@@ -283,9 +283,10 @@ def _format_code(text: str) -> str:
 
 
 class GroundingFilter:
-    """Filter that drops repeated sentences and those that name things the model has not seen.
+    """Filter that drops repeated sentences and sentences naming things that the model has not seen.
 
-    It checks files, names set as code, and numbers of two digits or more. `seen` is the text that the model was sent.
+    It checks files, names in code formatting, and numbers of two digits or more. `seen` is the text that the model was
+    sent.
     """
 
     def __init__(self, seen: str) -> None:
@@ -302,7 +303,7 @@ class GroundingFilter:
         return bool(self._accepted) and self._dropped >= MOST_DROPPED
 
     def feed(self, text: str) -> str:
-        """Return the accepted sentences that end in `text`."""
+        """Return the accepted sentences that are complete after `text`."""
         self._pending += text
         out: list[str] = []
         while sentence := _SENTENCE.match(self._pending):

@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 CONTEXT = 8_192
 OUTPUT = 1_024
-LEAST_OUTPUT = 700  # tokens: an edit of a few lines is cut in the middle with less
+LEAST_OUTPUT = 700  # tokens: with fewer, an edit of a few lines would be cut
 LONGEST_RESULT = 5_000  # characters of one tool result
 LONGEST_TAIL = 600
 CHANGING = ("edit", "write")
@@ -84,7 +84,7 @@ class LocalProvider:
         yield answer.complete(model.name())
 
     async def prepare(self, request: Request) -> None:
-        """Evaluate what `request` begins with, in the background, until something is asked."""
+        """Evaluate the beginning of `request` in the background until the next question."""
         await self._stop_preparing()
         self._preparing = asyncio.create_task(self._prepare(list_prefixes(request)))
 
@@ -135,7 +135,7 @@ def choose_actions(request: Request) -> policy.AllowedActions:
 
 
 def render(request: Request, allowed: policy.AllowedActions | None = None) -> Json:
-    """Return the body of Chat Completions for `request`; `allowed` is what may follow."""
+    """Return the Chat Completions body for `request`; `allowed` are the actions that may follow."""
     allowed = allowed or choose_actions(request)
     chat: Json = {
         "messages": _render_messages(request, actions.offer_tools(request.tools), grounded=allowed.grounded),
@@ -153,7 +153,7 @@ def render(request: Request, allowed: policy.AllowedActions | None = None) -> Js
 
 
 def list_prefixes(request: Request) -> list[str]:
-    """Return what the system prompt begins with, each the beginning of the next: rules, then the project."""
+    """Return prefixes of the system prompt, each a prefix of the next: rules, then the project."""
     if not request.tools:
         return []
     rules = _render_rules(actions.offer_tools(request.tools))
@@ -172,7 +172,7 @@ def _find_project_block(request: Request) -> str:
 def _render_messages(request: Request, offered: Sequence[actions.LocalTool], *, grounded: bool) -> list[Json]:
     has_tools = bool(offered)
     prefix = list_prefixes(request)[-1:]
-    kinds = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing of the files
+    kinds = ("system", "project", *(["carry_over"] if grounded else []))  # other threads say nothing about the files
     blocks = [b.text for b in request.system if b.text.strip() and not (has_tools and b.kind in kinds)]
     messages: list[Json] = [{"role": "system", "content": "\n\n".join([*prefix, *blocks])}]
     for turn in make_turns(request.messages, LocalProvider.name, context=_note):
@@ -185,7 +185,7 @@ def _render_messages(request: Request, offered: Sequence[actions.LocalTool], *, 
 
 
 def _append_note(messages: list[Json], note: str) -> None:
-    """Append a note to the last message if that is the user's, else as a new one."""
+    """Append a note to the last message if it is the user's, else as a new message."""
     if messages[-1]["role"] == "user":
         messages[-1]["content"] += f"\n\n{note}"
     else:
@@ -244,7 +244,7 @@ class _LocalStreamParser:
 
     @property
     def is_repeating(self) -> bool:
-        """Return whether an answer has been given and only inventions follow."""
+        """Return whether an answer was given and the model only invents more."""
         return self._guard is not None and self._guard.is_repeating
 
     @property
@@ -252,14 +252,14 @@ class _LocalStreamParser:
         return self.is_looping or self._finish == "length"
 
     def decide_without_model(self) -> list[StreamEvent]:
-        """Return the events of the only possible action or answer, which needs no model."""
+        """Return the events of the only possible action or answer, without the model."""
         if self._allowed.call:
             name, arguments = self._allowed.call
             return [ToolCallChunk(self._call_id, name, json.dumps(arguments))]
         return [TextChunk(self._allowed.text)]
 
     def flush(self) -> list[StreamEvent]:
-        """Return the text that was buffered to the end."""
+        """Return the buffered rest of the text."""
         if self._guard is None or self._reader.action != actions.ANSWER:
             return []
         return self._show_pieces([self._guard.end(cut=self._cut or self.is_repeating)])
@@ -303,7 +303,7 @@ class _LocalStreamParser:
             self.is_looping = True
 
     def _call_action(self, name: str, action_name: str, fields: Json) -> Completed:
-        """Call the tool that the model chose, with an edit repaired by the file that was read last."""
+        """Call the tool that the model chose; an edit is repaired using the file read last."""
         action = next((a for a in self._offered if a.name == action_name), None)
         fields = policy.repair_edit(action_name, fields, self._messages)
         return self._call_tool(name, action_name, action.arguments(fields) if action else fields)
@@ -333,7 +333,7 @@ class _LocalStreamParser:
         return Completed((call,), "tool_use", self._usage, name)
 
     def _build_incomplete_parts(self) -> tuple[Part, ...]:
-        """Return an incomplete answer or action as parts, so that the model can be told."""
+        """Return an incomplete answer or action as parts, so that the model learns of it."""
         raw = self._reader.raw.strip()
         if self._reader.action and self._reader.action != actions.ANSWER:
             return (ToolCallPart(self._call_id, self._reader.action, None, raw),)
@@ -341,7 +341,7 @@ class _LocalStreamParser:
 
 
 def _join_seen_text(request: Request) -> str:
-    """Return all that the model was told, in which a file must be named that an answer names."""
+    """Return all text that the model was sent; an answer may only name files in it."""
     results = [r.content for m in request.messages for r in m.tool_results]
     calls = [json.dumps(c.arguments) for m in request.messages for c in m.tool_calls]
     return "\n".join(

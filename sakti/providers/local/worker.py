@@ -55,7 +55,7 @@ def compute_state_key(text: str, model: Path, context: int, version: str) -> str
 def trim_states(folder: Path, limit: int = MOST_BYTES) -> None:
     """Delete the least recently used states until at most `limit` bytes remain.
 
-    And what processes that crashed have left an hour before the newest.
+    Also deletes files of crashed processes that are an hour older than the newest one.
     """
     size = 0
     files = [(f.stat(), f) for f in folder.iterdir() if f.is_file()]
@@ -107,27 +107,27 @@ class _StateConnection(http.client.HTTPConnection):
 class States(Struct):
     """Evaluated beginnings of prompts, at most `limit` bytes in the private `folder`.
 
-    `name_of` names the state of a text. Reading the beginning takes a small machine half a minute, loading its state
-    some milliseconds. A state is used for the very text, model file, window and version of the library that it was
-    made with; the library compares the tokens again. It holds sakti's own prompt and its facts about the project,
-    nothing of a conversation.
+    `name_of` names the state of a text. Evaluating the prefix takes a small machine half a minute, loading its state a
+    few milliseconds. A state is only used for the text, model file, window and library version that it was made with;
+    the library compares the tokens again. It contains sakti's own prompt and its facts about the project, nothing of a
+    conversation.
     """
 
     folder: Path
     slots: Slots
     name_of: Callable[[str], str]
     limit: int = MOST_BYTES
-    _evaluated: str | None = field(default=None)  # the text that what is evaluated now begins with
+    _evaluated: str | None = field(default=None)  # the prefix of the text being evaluated
 
     def forget(self) -> None:
-        """Something else is evaluated from now on."""
+        """Forget the current prefix: something else is evaluated from now on."""
         self._evaluated = None
 
     def prepare(self, texts: Sequence[str], evaluate: Callable[[str], bool]) -> bool:
-        """Have the last of `texts`, each the beginning of the next, evaluated.
+        """Evaluate the last of `texts`, each a prefix of the next.
 
-        By loading it, else by evaluating what is missing and keeping that. `evaluate` returns False where it was
-        stopped; then this does.
+        Its state is loaded if stored; otherwise the missing part is evaluated and stored. `evaluate` returns False if
+        it was stopped; so does this method.
         """
         if not texts or self._evaluated == texts[-1]:
             return True
@@ -143,8 +143,8 @@ class States(Struct):
     def _load(self, text: str) -> bool:
         """Load the state of `text`.
 
-        A damaged one makes the library crash: its digest is compared first, and it has another name while it is tried,
-        so that one which crashes all the same is not tried again.
+        A damaged state crashes the library, so its digest is compared first. It is renamed while it is being loaded, so
+        that a state that still crashes is not tried again.
         """
         for file in self.folder.glob(f"{self.name_of(text)}.*{_ENDING}"):
             tried = file.with_suffix(f".{os.getpid()}.tried")
@@ -158,7 +158,7 @@ class States(Struct):
         return False
 
     def _keep(self, text: str) -> None:
-        """Store an evaluated prompt; after a failure it is evaluated again next time."""
+        """Store an evaluated prompt; if that fails, it is evaluated again next time."""
         name = self.name_of(text)
         partial = self.folder / f"{name}.{os.getpid()}.new"
         with contextlib.suppress(OSError):
@@ -182,7 +182,7 @@ Send = Callable[[dict[str, Any]], None]
 
 def main() -> None:
     out = _reserve_stdout()
-    os.umask(0o077)  # what the library writes is nobody else's
+    os.umask(0o077)  # nobody else may read files that the library writes
 
     def send(message: dict[str, Any]) -> None:
         out.write(json.dumps(message, ensure_ascii=False).encode() + b"\n")
@@ -190,7 +190,7 @@ def main() -> None:
 
     try:
         server, states = _load(sys.argv[1], int(sys.argv[2]), sys.argv[3])
-    except Exception as e:  # the root of this process: whatever it is, the other side has to hear of it
+    except Exception as e:  # top level of this process: the parent must learn of every failure
         send({"fatal": f"{type(e).__name__}: {e}"})
         os._exit(1)
     send({"ready": True})
@@ -214,7 +214,7 @@ def _reserve_stdout() -> BinaryIO:
 
 def _load(model: str, context: int, folder: str) -> tuple[Any, States | None]:
     """Return the library's server and, if `folder` is set, the stored states of prompts."""
-    library: Any = importlib.import_module("xllamacpp")  # has no types
+    library: Any = importlib.import_module("xllamacpp")  # it has no types
     secret = secrets.token_hex(16)
     params: Any = library.CommonParams()
     params.model.path = model
@@ -234,11 +234,11 @@ def _load(model: str, context: int, folder: str) -> tuple[Any, States | None]:
         params.slot_save_path = f"{folder}/"
     place = tempfile.mkdtemp(prefix="sakti-")
     try:
-        params.hostnames = [f"{place}/worker.sock"]  # the ending makes it a Unix socket
+        params.hostnames = [f"{place}/worker.sock"]  # the suffix makes it a Unix socket
         server = library.Server(params)
         if not keeps:
             return server, None
-        descriptor = os.open(f"{place}/worker.sock", os.O_PATH)  # reached by us alone when its name is gone
+        descriptor = os.open(f"{place}/worker.sock", os.O_PATH)  # only we can reach it once its name is gone
     finally:
         shutil.rmtree(place, ignore_errors=True)
     slots = Slots(f"/proc/self/fd/{descriptor}", secret)
@@ -258,7 +258,7 @@ def _follow_input(lines: TextIO, requests: queue.Queue[dict[str, Any]], cancelle
 
 
 class _LocalAnswer:
-    """One request: the beginning of its prompt first, then the rest and what the model writes."""
+    """One request: first the prefix of its prompt, then the rest and the model's answer."""
 
     def __init__(
         self,
@@ -317,12 +317,12 @@ class _LocalAnswer:
 
         system = {"role": "system", "content": text}
         self._ask({"messages": [system], "max_tokens": 1, "cache_prompt": True}, on_chunk)
-        if failed:  # a template that wants more than a system message, a text beyond the window: the answer will tell
+        if failed:  # the template needs more messages, or the text is too long: the answer will report it
             self._states = None
         return self._number not in self._cancelled and not failed
 
     def _on_chunk(self, chunk: dict[str, Any]) -> bool:
-        """Send what a chunk holds; return True to make the library stop."""
+        """Send the contents of a chunk; return True to make the library stop."""
         if "error" in chunk:
             error = chunk["error"]
             self._say(error=str(error.get("message")), code=error.get("code"), kind=str(error.get("type") or ""))

@@ -380,7 +380,7 @@ async def test_a_file_takes_no_name_of_sakti_in_a_run_either(store: Store, ws: P
 
 async def test_an_unknown_command_of_a_program_is_not_sent(store: Store, ws: Path) -> None:
     run = await begin(store, ws, ["ok"], interactive=False)
-    with pytest.raises(ConfigError, match="/fxi is no skill or command here"):
+    with pytest.raises(ConfigError, match="/fxi is not a skill or command here"):
         await run.session.submit("/fxi 12")
     await run.ask("/usr/bin/env is what?")
     assert len(run.provider.requests) == 1

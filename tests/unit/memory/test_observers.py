@@ -172,7 +172,7 @@ async def test_the_model_is_told_messages_log_and_how_things_stand() -> None:
     [
         ("anthropic", "claude-haiku-4-5", (None, None), (None, 1_024), "temperature 0.3"),
         ("anthropic", "claude-3-5-haiku-latest", (None, None), (None, None), "does not think"),
-        ("openai", "gpt-5-mini", (None, 215), (None, 1_024), "models that think take none"),
+        ("openai", "gpt-5-mini", (None, 215), (None, 1_024), "thinking models accept none"),
         ("openai", "gpt-4.1-mini", (0.3, None), (0.0, None), "215 thinking tokens"),
         ("ollama", "qwen3", (0.3, None), (0.0, None), "215 thinking tokens"),
     ],

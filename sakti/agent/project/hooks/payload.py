@@ -28,9 +28,9 @@ from sakti.core.types import (
 )
 from sakti.store.secrets import mask_secrets
 
-# Of each approval mode; `auto` has a namesake there.
+# claude-code's name of each approval mode; it has its own `auto`.
 MODES = {"plan": "plan", "ask": "default", "edits": "acceptEdits", "auto": "auto", "full": "bypassPermissions"}
-LONGEST = 100_000  # characters of a result that a hook is told
+LONGEST = 100_000  # characters of a result that a hook gets
 
 _TOOLS = {
     "bash": "Bash",
@@ -44,7 +44,7 @@ _TOOLS = {
     "webfetch": "WebFetch",
     "websearch": "WebSearch",
 }
-# Ours and theirs, of arguments that differ by name only.
+# Our and claude-code's names of arguments that differ only in name.
 _ARGUMENTS: Mapping[str, Mapping[str, str]] = {
     "bash": {"background": "run_in_background"},
     "bash_output": {"id": "bash_id"},

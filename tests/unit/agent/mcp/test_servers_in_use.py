@@ -318,7 +318,7 @@ async def test_hostile_servers_are_bounded_and_reported(
         assert "far refers to http://10.0.0.1/s" in schemas.error and "wrong is not a JSON schema" in schemas.error
         assert states["noise"].state == "ready"
         (notice,) = [e for e in run.of(Notice) if e.title == "MCP"]
-        assert "noise prints text that is no message of the protocol" in notice.message
+        assert "noise prints text that is not a message of the protocol" in notice.message
 
         toolbox = run.session.current.toolbox
         assert toolbox.find("bash") is toolbox.tools["bash"] and toolbox.find("mcp__bash__bash") is not None
@@ -353,7 +353,7 @@ async def test_broken_entries_and_answers_cost_only_themselves(store: Store, tmp
                 for kind in ("surrogate", "deep", "cut", "null", "list", "other", "empty")
             }
         assert answers["surrogate"].content == "? and ␀" and not answers["surrogate"].is_error
-        unreadable = "fake: its answer cannot be read: it is no message of the protocol"
+        unreadable = "fake: its answer cannot be read: it is not a message of the protocol"
         assert all(answers[kind].content == unreadable for kind in ("deep", "cut", "null", "list"))
         assert answers["other"].content.startswith("fake: its answer has ")
         assert answers["empty"].content == "fake: its answer has no content. The call may have taken effect."
@@ -599,4 +599,4 @@ async def test_a_child_that_only_reads_runs_only_tools_known_to_read(store: Stor
         assert end.status == "answered"
         requests = [r for r in run.provider.requests if is_child(r)]
         echoed, refused = [r.content for m in requests[-1].messages for r in m.tool_results]
-        assert echoed == "hi" and "mcp__fake__slow is none of the tools of the agent" in refused
+        assert echoed == "hi" and "mcp__fake__slow is not a tool of the agent" in refused

@@ -100,7 +100,7 @@ def sanitize_text(text: str) -> str:
     return _UNSAFE.sub(_show, text) if _UNSAFE.search(text) else text
 
 
-def sanitise_typed(text: str) -> str:
+def sanitize_typed(text: str) -> str:
     """Sanitise text for an editor: invisible characters stay, those that reorder text are dropped."""
     text = _LOOSE_JOINER.sub("", _CARRIAGE.sub("\n", text))
     return _CONTROL.sub(_show, _REORDERING.sub("", text))

@@ -348,7 +348,7 @@ class MemoryEngine:
         self._step = 0
         self._request.unlimit()
         if self._writes:
-            self._request.summarise(state.window)
+            self._request.summarize(state.window)
         if self._observes:
             state.settle()
             self._observation.start(at_end=True)

@@ -246,8 +246,8 @@ class RequestBuilder:
             shared.format_other_threads(others, self._counter, limit, state.timezone) if others else ""
         )
 
-    def summarise(self, window: Window) -> None:
-        """Start to summarise messages that have left the window."""
+    def summarize(self, window: Window) -> None:
+        """Start to summarize messages that have left the window."""
         self._levels.start(window, window.cursor + 1 if self._settings.enabled else NO_WINDOW)
 
     def running(self) -> list[asyncio.Task[Any]]:

@@ -33,7 +33,7 @@ TEN = 10
 BEGIN = (30, 90)  # messages of a thread, counted from the ten, at which they get level 1, and level 2
 WORTH_TOKENS = 2_000  # ten messages with fewer tokens are sent as they are
 BEHIND = 5  # messages read after the ten: tool results of the last one
-AT_ONCE = 3  # most tens that are summarised after one turn
+AT_ONCE = 3  # most tens that are summarized after one turn
 SENT = 40  # most summaries in a request
 READ = 4_000  # characters of one text that are read
 
@@ -130,7 +130,7 @@ class _Draft(Struct):
         return self._take(self.extracts.code[: self.size.code])
 
 
-def summarise(messages: Sequence[Message], level: int) -> Summary:
+def summarize(messages: Sequence[Message], level: int) -> Summary:
     """Summarise work, decisions, preferences, blockers, open points, files; at level 1 also code.
 
     Pure.
@@ -231,7 +231,7 @@ def select_next_messages(messages: Sequence[Message], first: int) -> list[Messag
 
 
 def find_due_level(marks: tuple[int, int], count: int, seen: int) -> int:
-    """Return the level to summarise next in a thread of `count` messages (0: none).
+    """Return the level to summarize next in a thread of `count` messages (0: none).
 
     Messages from index `seen` on are still in the window.
     """
@@ -245,7 +245,7 @@ def find_due_level(marks: tuple[int, int], count: int, seen: int) -> int:
 class Due(Struct, frozen=True):
     """Next ten messages of a thread for a level, and their summary.
 
-    `before` and `after`: the summarised range before and after storing it.
+    `before` and `after`: the summarized range before and after storing it.
     """
 
     level: int
@@ -267,11 +267,11 @@ def find_next_due(db: Database, thread_id: str, seen: int) -> Due | None:
     if len(ten) < TEN or ten[-1].index >= seen or any(m.state == "provisional" for m in ten):
         return None
     after = (ten[-1].index + 1, marks[1]) if level == 1 else (marks[0], ten[-1].index + 1)
-    return Due(level, ten, summarise(ten, level), marks, after)
+    return Due(level, ten, summarize(ten, level), marks, after)
 
 
 def store_due(db: Database, due: Due) -> bool:
-    """Store a summary; False if another process has summarised these messages meanwhile."""
+    """Store a summary; False if another process has summarized these messages meanwhile."""
     thread = threads.get(db, due.messages[0].thread_id)
     if thread is None or message_store.read_levels(thread.metadata) != due.before:
         return False

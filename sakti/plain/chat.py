@@ -255,7 +255,7 @@ class Chat:
             elif thread is not None and thread.title:  # an empty thread is not stored
                 self.say([f"resume with: sakti -c, or at any time: sakti -r {thread.id[-8:]}"])
         except SaktiError as e:
-            self.say([f"error: {e.title}: {e.message}"])
+            self.say([words.describe_error(e)])
         finally:
             self._lines.end()
             limit = terminal.end_within(terminal.CLOSING_S, code)
@@ -274,7 +274,7 @@ class Chat:
             try:
                 await work(*args)
             except SaktiError as e:
-                self.say([f"error: {e.title}: {to_one_line(e.message, 600)}"])
+                self.say([words.describe_error(e)])
             except Exception as e:
                 log.exception("a command failed")
                 self.say([f"error: {type(e).__name__}: {to_one_line(str(e), 300)}; the log file has the details"])

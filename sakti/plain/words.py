@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sakti.agent.judge.policy import describe_rule
 from sakti.agent.reports.memory_report import describe_compaction, describe_event, describe_uncompaction
 from sakti.core import types as core_types
+from sakti.core.errors import SaktiError
 from sakti.core.events import (
     ApprovalRequested,
     ApprovalResolved,
@@ -367,6 +368,10 @@ def format_log(lines: Iterable[LogLine]) -> Iterator[str]:
         date = line.date
         about = f" ({', '.join(marks)})" if marks else ""
         yield f"{number}. {day}{sanitize_text(line.time)}{about} {to_one_line(line.marked_text, 500)}"
+
+
+def describe_error(error: SaktiError) -> str:
+    return f"error: {f'{error.title}: ' if error.title else ''}{to_one_line(error.message, 600)}"
 
 
 def describe_activation(event: MemoryActivation) -> str:

@@ -45,7 +45,7 @@ from sakti.core.events import (
 from sakti.core.text import count_k, format_count
 from sakti.tui.transcript.blocks import CardBlock, NoticeBlock
 from sakti.tui.transcript.build import make_end_notice
-from sakti.tui.widgets.approval import summarise_question
+from sakti.tui.widgets.approval import summarize_question
 
 if TYPE_CHECKING:
     from sakti.tui.chat.screen import ChatScreen
@@ -182,7 +182,7 @@ def _show_approval(chat: ChatScreen, event: ApprovalRequested | ApprovalResolved
     chat.transcript.live.set_state(event.call_id, "waiting" if is_open else "running")
     chat.show_approvals(event)
     if is_open:
-        chat.notifier.notify(summarise_question(event))
+        chat.notifier.notify(summarize_question(event))
 
 
 def _show_memory(

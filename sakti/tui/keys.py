@@ -32,7 +32,7 @@ def is_text(event: events.Key) -> bool:
     """Return whether a key types a character, including joiners, direction marks and wide spaces.
 
     Textual accepts printable characters only, which would break Persian, Indic scripts and composed emoji. Characters
-    that reorder the text around them are excluded, as in `sanitise_typed`.
+    that reorder the text around them are excluded, as in `sanitize_typed`.
     """
     character = event.character or ""
     if event.is_printable or len(character) != 1:

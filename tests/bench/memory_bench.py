@@ -296,7 +296,7 @@ class Plain:
 
 
 class Summarised(Plain):
-    """Baseline that summarises the conversation whenever the window is full.
+    """Baseline that summarizes the conversation whenever the window is full.
 
     By a model, else by the first sentence of each message, thinned out evenly to the budget of a log.
     """
@@ -341,7 +341,7 @@ def said(id: str, time: int, role: Role, parts: tuple[Part, ...], counter: Count
 async def run(seeds: Iterable[int], counter: Counter, model: tuple[Provider, str] | None = None) -> list[Json]:
     """Return one row for each kind of memory.
 
-    `model`: a provider and a model's name, to observe, reflect and summarise as well.
+    `model`: a provider and a model's name, to observe, reflect and summarize as well.
     """
     memory_model = None
     if model is not None:
@@ -357,10 +357,10 @@ async def run(seeds: Iterable[int], counter: Counter, model: tuple[Provider, str
         if memory_model is not None:
             observer = ModelObserver(memory_model, previous_tokens=2_000)
             await _observed(session, counter, tallies[memory_model.full_name], observer, ModelReflector(memory_model))
-        summarised = Summarised(counter, memory_model)
-        await ask(session, summarised, tallies["summary"], at)
-        tallies["summary"].whole += summarised.whole
-        tallies["summary"].kept += counter.count(summarised.summary)
+        summarized = Summarised(counter, memory_model)
+        await ask(session, summarized, tallies["summary"], at)
+        tallies["summary"].whole += summarized.whole
+        tallies["summary"].kept += counter.count(summarized.summary)
         await ask(session, Plain(counter), tallies["none"], at)
     return [tally.as_json() for tally in tallies.values()]
 

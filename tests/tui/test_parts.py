@@ -21,7 +21,7 @@ from sakti.core.types import ToolCallPart, ToolResultPart, Usage
 from sakti.tui.chat.stop_control import QUIT_HINT, StopControl
 from sakti.tui.chat.thread_view import PAGE, ThreadView
 from sakti.tui.desktop import LONG_TURN_S, Notifier
-from sakti.tui.transcript.tool import summarise
+from sakti.tui.transcript.tool import summarize
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import FakeSession, user
 
@@ -346,7 +346,7 @@ async def test_a_visit_that_is_cancelled_leaves_no_thread_unloaded(host):
     ],
 )
 def test_the_line_of_a_call_shows_text_and_no_raw_arguments(tool, arguments, text):
-    assert summarise(ToolCallPart("c", tool, arguments)) == text
+    assert summarize(ToolCallPart("c", tool, arguments)) == text
 
 
 async def test_the_limit_of_the_window_is_seen_in_80_columns_while_an_answer_streams(running, session):

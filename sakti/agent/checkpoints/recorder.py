@@ -178,7 +178,7 @@ class TurnRecorder:
         following = None
         try:
             following = self.shadow.follow(first) if goes_on else None
-            lost = surroundings.summarise(self.shadow.after(first, goes_on=following is not None))
+            lost = surroundings.summarize(self.shadow.after(first, goes_on=following is not None))
             self.shadow.prune()  # now, because the end of the session would have to wait for it
         except (OSError, SaktiError) as e:
             self._report_no_checkpoint(e)

@@ -376,7 +376,7 @@ def is_at_or_below(path: str, folders: Container[str]) -> bool:
     return False
 
 
-def summarise(lost: Iterable[str]) -> list[str]:
+def summarize(lost: Iterable[str]) -> list[str]:
     """Return names of lost files for display: folders with their number of files, or the file."""
     tops: dict[str, list[str]] = {}
     for path in lost:

@@ -231,7 +231,7 @@ class Undoing:
         lost = dict.fromkeys(p for t in changed for p in t.left_out)
         stays = dict.fromkeys(p for t in changed for p in t.stays)
         jobs = tuple(to_one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
-        return UndoRemains(tuple(surroundings.summarise(lost)), tuple(surroundings.summarise(stays)), jobs)
+        return UndoRemains(tuple(surroundings.summarize(lost)), tuple(surroundings.summarize(stays)), jobs)
 
     def _select_existing(self, paths: Iterable[str]) -> list[str]:
         return [p for p in paths if os.path.lexists(self.shadow.workspace / p)]

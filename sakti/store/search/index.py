@@ -146,7 +146,7 @@ def set_previous(db: Database, kind: str, doc_id: str, prev: str, prev_pk: int |
     )
 
 
-def summarise(db: Database, kind: str, doc_id: str, text: str) -> None:
+def summarize(db: Database, kind: str, doc_id: str, text: str) -> None:
     """Set the summary of a text, whose words also find it; the hit is still the text itself."""
     text = mask_for_storage("search_docs", "summary", text)
     # SQL: every message runs it; building a query takes 80-300 µs
@@ -221,4 +221,4 @@ def index_messages(db: Database, pks: Sequence[int]) -> None:
             message_pk=pk,
             prev_pk=before,
         )
-        summarise(db, "message", doc_id, summary)
+        summarize(db, "message", doc_id, summary)

@@ -400,7 +400,7 @@ def _load_first_of_each(
 
 
 def list_due_to_shrink(db: Connection, resource_id: str, first: int, second: int, limit: int) -> list[Task]:
-    """Return tasks to shrink: closed before `first` and complete, or before `second` and summarised.
+    """Return tasks to shrink: closed before `first` and complete, or before `second` and summarized.
 
     It runs after every close; the first lines are those of the partial index.
     """

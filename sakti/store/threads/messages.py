@@ -422,7 +422,7 @@ def put_summaries(
     for message in messages:
         part = extracts.get(message.id, "")
         update(db, MessageRow, message.id, compaction_level=level, summary=part or None)
-        search_index.summarise(db, "message", message.id, part)
+        search_index.summarize(db, "message", message.id, part)
     summary = {"last": last.index, "message_tokens": sum(m.tokens for m in messages)}
     metadata = fn.json_set(MessageRow.metadata, "$.summary", fn.json(json.dumps(summary)))
     MessageRow.update(injection_text=text, metadata=metadata).where(MessageRow.id == first.id).execute(db)

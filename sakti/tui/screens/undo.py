@@ -36,7 +36,7 @@ with lazy_imports:
 
 RESULT_S = 8.0  # seconds for which the result is shown
 SCOPES: tuple[What, ...] = ("both", "conversation", "files")
-REPLACES = "Typing / replaces the prompt; ↑ restores it."
+REPLACES = "Typing / replaces the prompt."
 
 
 class UndoScreen(Panel[frozenset[str] | None]):

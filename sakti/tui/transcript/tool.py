@@ -137,7 +137,7 @@ class ToolBlock(Block, eq=False):
         self.state = "pending"
         self.arguments = call.arguments or {}
         self.raw = sanitize_text(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
-        self.summary = summarise(call)
+        self.summary = summarize(call)
         self.card = _describe_card(self.arguments, ())
 
     def start(self, call: ToolCallPart, now: float = 0.0) -> None:
@@ -466,7 +466,7 @@ def _get_name(call: ToolCallPart) -> str:
     return types.display_name(call.name)
 
 
-def summarise(call: ToolCallPart) -> str:
+def summarize(call: ToolCallPart) -> str:
     """Return the most informative argument of a call."""
     arguments = call.arguments
     if arguments is None:
@@ -477,10 +477,10 @@ def summarise(call: ToolCallPart) -> str:
         return types.list_arguments(arguments)
     texts = {name: text for name, value in arguments.items() if (text := _find_text(value))}
     key = next((k for k in MAIN_ARGUMENTS if k in texts), "")
-    return _summarise_by(key, texts[key], arguments) if key else types.list_arguments(texts)
+    return _summarize_by(key, texts[key], arguments) if key else types.list_arguments(texts)
 
 
-def _summarise_by(key: str, value: str, arguments: Json) -> str:
+def _summarize_by(key: str, value: str, arguments: Json) -> str:
     """Return the text `value` of argument `key`, with its action and range."""
     if key == "patch":
         return ", ".join(to_one_line(path, 100) for path in _PATCHED_FILES.findall(value)) or to_one_line(value, 300)

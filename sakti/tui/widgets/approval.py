@@ -59,7 +59,7 @@ def make_question(tool: str) -> str:
     return "Run this command?" if tool == "bash" else f"Allow {to_one_line(display_name(tool), 60)}?"
 
 
-def summarise_question(asked: ApprovalRequested) -> str:
+def summarize_question(asked: ApprovalRequested) -> str:
     """Return one line about a question for a notification."""
     if asked.is_card:
         return f"Plan: {asked.target.partition(chr(10))[0].removeprefix('# ')}" if asked.is_plan else asked.target

@@ -17,7 +17,7 @@ from textual.message import Message
 from sakti.actions.line import Choice, CompletionQuery, query_at
 from sakti.agent.mentions import LONGEST_PATHS, find_pasted_images, format_mention
 from sakti.core import content as core_content
-from sakti.core.text import FOLD_LINES, clean_surrogates, describe_paste, sanitise_typed, to_one_line
+from sakti.core.text import FOLD_LINES, clean_surrogates, describe_paste, sanitize_typed, to_one_line
 from sakti.tui.host import get_app
 from sakti.tui.keys import is_text
 from sakti.tui.widgets.vim import VimArea, iter_editing_keys
@@ -48,7 +48,7 @@ class Placeholders:
         """Return the displayed form of `text`: sanitised, or a label if it is long."""
         lines = text.count("\n") + 1
         if len(text) < FOLD_CHARACTERS and lines <= FOLD_LINES:
-            return sanitise_typed(text)  # the editor would pass control characters to the terminal
+            return sanitize_typed(text)  # the editor would pass control characters to the terminal
         return self._sign(describe_paste(text), text)
 
     def image(self, path: Path, size: int) -> str:

@@ -14,7 +14,7 @@ from textual.css.query import NoMatches
 from textual.widget import Widget
 from textual.widgets import Input
 
-from sakti.core.text import sanitise_typed
+from sakti.core.text import sanitize_typed
 from sakti.tui.host import STYLES, get_app
 from sakti.tui.keys import is_text
 
@@ -49,7 +49,7 @@ class SafeInput(Input):
             self.replace(line, *self.selection)
 
     def validate_value(self, value: str) -> str:
-        return " ".join(sanitise_typed(value).split("\n"))
+        return " ".join(sanitize_typed(value).split("\n"))
 
 
 class PaneInput(SafeInput):

@@ -84,7 +84,7 @@ def _score(path: Path) -> Json:
     run = next((r for r in logged if r["kind"] == "run"), None)
     if run is None:
         raise Refused(f"{path} is not a log of this benchmark.", code=USAGE)
-    return tables.summarise(running.newest(logged), run["seed"])
+    return tables.summarize(running.newest(logged), run["seed"])
 
 
 def _memory_settings(overrides: Sequence[str]) -> MemorySettings:
@@ -99,7 +99,7 @@ async def _run(plan: RunPlan, log: RunLog, overrides: Sequence[str]) -> Json:
     found = await running.run(
         plan, log, O200k(), lambda name: _create(full_names[name], settings), lambda text: _tell(text)
     )
-    return tables.summarise(found, plan.seed)
+    return tables.summarize(found, plan.seed)
 
 
 def _create(full_name: str, settings: dict[str, ProviderSettings]) -> MeteredProvider:

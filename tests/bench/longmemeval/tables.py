@@ -19,7 +19,7 @@ SHARES = ("any", "all")
 WORKS = ("answer", "observer", "judge")
 
 
-def summarise(records: Sequence[Json], seed: int) -> Json:
+def summarize(records: Sequence[Json], seed: int) -> Json:
     """Return the object that `--json` prints."""
     run = next((r for r in records if r["kind"] == "run"), {})
     arms = dict.fromkeys(r["arm"] for r in records if r["kind"] == "question")

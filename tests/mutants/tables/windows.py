@@ -99,8 +99,8 @@ MUTANTS = (
     M(
         "window-holes",
         f"{WINDOW}:Window.ready",
-        "                break  # it",
-        "                pass  # it",
+        "                break  # an uncovered",
+        "                pass  # an uncovered",
         by="tests/unit/memory/test_window.py::test_ready_groups_have_no_hole_before_them",
     ),
     M(

@@ -252,7 +252,7 @@ def accept_who(request: Request) -> Played:
 
 def measure(plan: RunPlan, models: Models, log: Path | None = None, *, resume: bool = False) -> Json:
     records = asyncio.run(run.run(plan, RunLog(log, resume=resume), O200k(), models.create))
-    return tables.summarise(records, plan.seed)
+    return tables.summarize(records, plan.seed)
 
 
 def test_accuracy_cost_and_judge_error_equal_values_computed_by_hand(locomo: Path) -> None:

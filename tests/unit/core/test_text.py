@@ -15,8 +15,8 @@ from sakti.core.text import (
     cut_middle,
     encode_json_line,
     remove_invisible,
-    sanitise_typed,
     sanitize_text,
+    sanitize_typed,
     to_one_line,
 )
 
@@ -97,7 +97,7 @@ def test_what_nobody_sees_is_shown(text: str, shown: str) -> None:
 
 
 def test_typed_text_keeps_what_has_no_width() -> None:
-    assert sanitise_typed("a\u200bb\u200c \u200e\u200dc\u202ed\x1b\r\n") == "a\u200bb\u200c \u200e\u200dcd␛\n"
+    assert sanitize_typed("a\u200bb\u200c \u200e\u200dc\u202ed\x1b\r\n") == "a\u200bb\u200c \u200e\u200dcd␛\n"
 
 
 def assert_harmless(text: str) -> None:

@@ -37,7 +37,7 @@ def made(talk: tuple[tuple[str, Part], ...] = TALK) -> list[Message]:
 
 
 def test_a_summary_names_what_matters_in_the_messages_own_words() -> None:
-    found = summaries.summarise(made(), 1)
+    found = summaries.summarize(made(), 1)
     text, _, code = found.text.partition("\n```\n")
     assert text == (
         "Done: I added the form in src/login.tsx; files: src/auth.ts, src/login.tsx."
@@ -48,7 +48,7 @@ def test_a_summary_names_what_matters_in_the_messages_own_words() -> None:
     assert code.split("\n")[:-1] == ["export const LoginSchema = z.object({", "function signIn() {"]
     assert found.taken["m1"].endswith("export const LoginSchema = z.object({")
     assert "m5" in found.taken
-    short = summaries.summarise(made(), 2)
+    short = summaries.summarize(made(), 2)
     assert len(short.text) < len(found.text) * 0.75
     assert "```" not in short.text
     assert "src/login.tsx" in short.text
@@ -59,13 +59,13 @@ def test_of_what_says_nothing_the_tools_are_named() -> None:
         ("assistant", ToolCallPart("c", "bash", {"command": "ls"})),
         ("tool", ToolResultPart("c", "bash", "a b c")),
     )
-    assert summaries.summarise(made(talk), 1).text == "Tools: bash."
+    assert summaries.summarize(made(talk), 1).text == "Tools: bash."
 
 
 def test_what_the_program_said_itself_is_no_part_of_a_summary() -> None:
     said = [*made(), structs.replace(made()[0], id="p", role="user", metadata={"synthetic": True})]
     said[-1] = structs.replace(said[-1], parts=(TextPart("I prefer tabs in program.py."),))
-    assert summaries.summarise(said, 1) == summaries.summarise(made(), 1)
+    assert summaries.summarize(said, 1) == summaries.summarize(made(), 1)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["user", "assistant"]), st.text(max_size=300)), max_size=12))
@@ -76,7 +76,7 @@ def test_nothing_is_invented(talk: list[tuple[str, str]]) -> None:
     ]
     whole = " ".join(" ".join(clean_surrogates(text).split()) for _, text in talk)
     for level in (1, 2):
-        found = summaries.summarise(messages, level)
+        found = summaries.summarize(messages, level)
         assert found.text
         for taken in found.taken.values():
             for line in taken.split("\n"):

@@ -169,7 +169,7 @@ async def test_what_is_said_and_removed_meanwhile(old: Path, when: int, monkeypa
     await store.write(messages.append, Message("new", "n0", "/new", "user", (TextPart("a curlew at last"),), 50))
     await store.write(thread_removal.delete_messages, "n0-5", 60)
     await store.write(thread_removal.delete_messages, "n0-0", 60)
-    await store.write(search_index.summarise, "message", "n0-8", "it was about an ostrich")
+    await store.write(search_index.summarize, "message", "n0-8", "it was about an ostrich")
     assert await found(store, "curlew") == ["new"]
     assert await found(store, "Straße") == [] and await found(store, "getUserId") == []
     await upkeep.pack(store)

@@ -381,14 +381,14 @@ async def test_a_call_goes_with_its_result_and_a_summary_with_its_message(tmp_pa
     store = driver.store
     call = next(m for m in driver.said if m.tool_calls)
 
-    def summarise(db) -> None:
+    def summarize(db) -> None:
         db.execute_sql(
             "UPDATE messages SET injection_text = ?, metadata = json_set(metadata, '$.summary',"
             ' json(\'{"last": 9, "message_tokens": 5000}\')) WHERE message_index = 0',
             (f"all about the {WORD}",),
         )
 
-    await store.write(summarise)
+    await store.write(summarize)
     result = driver.said[call.index + 1]
     gone = await store.write(thread_removal.delete_messages, result.id, driver.clock.now())
     assert gone.message_ids == (call.id, result.id)

@@ -129,7 +129,7 @@ def _iter_pieces(db: Database, thread_id: str, request: Json) -> Iterator[Piece]
     texts = messages.read_request_texts(db, thread_id)
     if "tools" in request:
         listed = json.loads(texts.get(request["tools"], "[]"))
-        yield Piece("tools", "\n".join(f"{t['name']}: {t['description']}" for t in listed) or GONE)
+        yield Piece("tools", "\n\n".join(map(_format_tool, listed)) or GONE)
     for kind, name in request["blocks"]:
         yield Piece(kind, texts.get(name, GONE))
     for first, last in request["messages"]:
@@ -140,6 +140,10 @@ def _iter_pieces(db: Database, thread_id: str, request: Json) -> Iterator[Piece]
                 yield _convert_message(message)
     if "tail" in request:
         yield Piece("tail", texts.get(request["tail"], GONE))
+
+
+def _format_tool(tool: Json) -> str:
+    return f"{tool['name']}: {tool['description']}\n{json.dumps(tool['parameters'], ensure_ascii=False)}"
 
 
 def _convert_message(message: Message) -> Piece:

@@ -251,7 +251,7 @@ class BoardScreen(Panel[None]):
         if not self._matches:
             self._change("dep", card.id, matches[0].handle if matches else text)
             return
-        names = ", ".join(f"{n} {to_one_line(each.title, 40)}" for n, each in enumerate(self._matches, 1))
+        names = ", ".join(f"{n} {c.handle} {to_one_line(c.title, 40)}" for n, c in enumerate(self._matches, 1))
         more = ", …" if len(matches) > MATCHES else ""
         self._show_result(f"“{to_one_line(text, 20)}” could be {names}{more}: type its number, or more of its title")
         self.line.ask("depend", PROMPTS["depend"])
@@ -312,11 +312,13 @@ class BoardScreen(Panel[None]):
 
 
 def find_cards(cards: Iterable[BoardTask], text: str) -> list[BoardTask]:
-    """Return the card with the handle `text`, else the one with that title, else those with all its words."""
-    cards, words = list(cards), text.lower().split()
-    if exact := [c for c in cards if text.lower() in (c.handle.lower(), to_one_line(c.title, 300).lower())][:1]:
-        return exact
-    return [c for c in cards if all(w in c.title.lower() for w in words)]
+    """Return the card with the handle `text`, else those with that title, else those with all its words."""
+    distinct, text = list({c.id: c for c in cards}.values()), text.lower()
+    return (
+        [c for c in distinct if c.handle.lower() == text]
+        or [c for c in distinct if to_one_line(c.title, 300).lower() == text]
+        or [c for c in distinct if all(w in c.title.lower() for w in text.split())]
+    )
 
 
 def _make_heading(title: str, count: int, shown: int, containers: int, containers_shown: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,11 @@ async def test_each_step_is_shown_as_it_was_sent(run, store):
             *(join_plain_text(m.parts) for m in request.messages),
             *([request.tail] if request.tail else []),
         ]
-        assert past.pieces[0].kind == "tools" and all(f"{t.name}: " in past.pieces[0].text for t in request.tools)
+        assert past.pieces[0].kind == "tools"
+        definitions = [
+            f"{t.name}: {t.description}\n{json.dumps(t.parameters, ensure_ascii=False)}" for t in request.tools
+        ]
+        assert past.pieces[0].text == "\n\n".join(definitions)
         assert past.step.number == number
     assert (await store.read(history.read_request, thread)).step.number == 3
     assert await store.read(history.read_request, thread, 4) is None

@@ -34,7 +34,6 @@ class Completer:
 
     def __init__(self, session: Session, prompt: Prompt, view: Completions) -> None:
         self._session, self._prompt, self._view = session, prompt, view
-        self._files = session.workspace.file_list
         self._query: CompletionQuery | None = None
         self._models: list[ModelInfo] | None = None  # loaded once while a name is typed
 
@@ -58,7 +57,8 @@ class Completer:
             case "skill":
                 return list_skill_choices(query.text, (s for s in self._list_skills() if s.folder), "$")
             case "file":
-                return list_file_choices(query.text, [*await self._files.paths(), *self._session.resources()])
+                paths = await self._session.workspace.file_list.paths()  # its module is loaded at the first `@`
+                return list_file_choices(query.text, [*paths, *self._session.resources()])
 
     def _list_command_choices(self, text: str) -> list[Choice]:
         """Return commands, skills and prompts; a single match that is already complete has no preview."""

@@ -50,7 +50,7 @@ async def test_a_server_is_waited_for_and_lives_through_turns(store: Store, tmp_
     [job] = run.session.list_jobs().values()
     assert job.exit_code is None and not notices(run)
     (tmp_path / "w/stop").touch()
-    await until(lambda: not run.session.background_commands())
+    await until(lambda: not run.session.background_commands() and job.exit_code is not None)
     assert run.of(JobsChanged)
     await run.ask("four")
     [notice] = notices(run)

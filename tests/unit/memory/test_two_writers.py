@@ -201,7 +201,7 @@ class TwoWriters(RuleBasedStateMachine):
                 error
                 for error in failed
                 if not any(
-                    known in error for known in (*expected, "has changed", "corrected meanwhile", "ready already")
+                    known in error for known in (*expected, "has changed", "corrected meanwhile", "already prepared")
                 )
             ]
             assert not strange, strange

@@ -1,4 +1,4 @@
-"""Recall raw messages, page by page from an observation group or a message.
+"""Recall raw messages: pages from an observation group or a message, or the passage around one.
 
 Observed messages stay stored.
 """
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import to_one_line
+from sakti.core.text import format_minute, to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import (
     ContextPart,
@@ -31,14 +31,18 @@ from sakti.core.types import (
 )
 from sakti.memory.observe.transcript import cut
 from sakti.memory.shared import make_thread_alias
+from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.log import lines as memory_log
 from sakti.store.threads import messages as message_store
+from sakti.store.threads import removal
 
 PAGE_MESSAGES = 20
 PAGE_TOKENS = 4_000
 PART_TOKENS = 2_000
 LOW_CHARACTERS = 240
+PASSAGE_TOKENS = 200  # of a message and its neighbours; ten such results are about what other memories send
+REACH = 6  # messages on each side at most
 
 
 class AskingThread(Struct, frozen=True):
@@ -164,7 +168,7 @@ def _make_row(message: Message, detail: str, counter: Counter) -> Json:
         "id": message.id,
         "index": message.index,
         "role": message.role,
-        "time": message.created_at,
+        "time": format_minute(message.created_at),
         "parts": parts,
     }
 
@@ -207,3 +211,27 @@ def _read_part(messages: list[Message], index: int, offset: int, counter: Counte
     if end < len(text):
         out["next_offset"] = end
     return out
+
+
+def list_passage(db: Database, thread_id: str, index: int) -> list[Message]:
+    """Return a short message and those around it, in order.
+
+    Neighbours come whole, the nearest first, until one does not fit on that side. Empty if the message has more than
+    `PASSAGE_TOKENS`.
+    """
+    near = message_store.list_between(db, thread_id, index - REACH, index + REACH, most_tokens=PASSAGE_TOKENS)
+    short = {m.index: m for m in removal.skip_deleted(near) if m.state == "saved"}
+    if index not in short:
+        return []
+    passage = [short[index]]
+    room = PASSAGE_TOKENS - short[index].tokens
+    sides = [-1, 1]
+    for distance in range(1, REACH + 1):
+        for side in list(sides):
+            message = short.get(index + side * distance)
+            if message is None or message.tokens > room:
+                sides.remove(side)
+                continue
+            passage.append(message)
+            room -= message.tokens
+    return sorted(passage, key=lambda message: message.index)

@@ -12,8 +12,9 @@ from sakti.agent.tools.actions import ActionTool, Field, Run, make_action_tool
 from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.task_mutate import MISSING, QUERY, list_schema, make_integer_schema, make_text_schema
 from sakti.core.errors import MemoryFailure
+from sakti.core.text import format_minute
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, join_plain_text
+from sakti.core.types import Json, Message, join_plain_text
 from sakti.memory import recall as recall_module
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -40,24 +41,26 @@ class MessageRange(Struct, frozen=True):
 
 
 class HitRequest(Struct, frozen=True):
-    """One call of the search action."""
+    """One call of the search action; `around`: None extends a short message to a passage."""
 
     query: str
     scope: Scope
     limit: int
-    offset: int
-    around: MessageRange
+    offset: int = 0
+    around: MessageRange | None = None
 
 
 def find_hits(db: Database, request: HitRequest, counter: Counter, in_window: set[str]) -> Json:
     """Return `limit` hits that are not in the window, from the `offset`-th on.
 
-    Short texts are returned in full, long ones as the passage around the match. Ends early above 8,000 tokens: `next`
-    is where to continue, `notes` what else there is to know of the search.
+    Short texts are returned in full, long ones as the passage around the match; short messages come with those around
+    them. A message is shown once. Ends early above 8,000 tokens: `next` is where to continue, `notes` what else there
+    is to know of the search.
     """
     results: list[Json] = []
+    shown = set[str]()
     room = ALL_HITS_TOKENS
-    new = shown_already = 0
+    new = named = 0
     at = request.offset
     total = 0
     notes: Sequence[str] = ()
@@ -67,19 +70,18 @@ def find_hits(db: Database, request: HitRequest, counter: Counter, in_window: se
         for hit in page.hits:
             if new == request.limit:
                 break
-            entry, cost = (
-                _build_short_entry(hit) if hit.id in in_window else _build_entry(db, hit, request.around, counter, room)
-            )
-            if cost > room:
-                return _build_result(results, total, at, notes)
-            at += 1
             if hit.id in in_window:
-                shown_already += 1
-                results += [entry] if shown_already <= NAMED else []
-                continue
-            new += 1
-            room -= cost
-            results.append(entry)
+                named += 1
+                results += [_name_hit(hit)] if named <= NAMED else []
+            elif hit.id not in shown:
+                entry, cost, neighbours = _build_entry(db, hit, request.around, counter, room, in_window | shown)
+                if cost > room:
+                    return _build_result(results, total, at, notes)
+                new += 1
+                room -= cost
+                results.append(entry)
+                shown |= neighbours
+            at += 1
         if at >= total or not page.hits:
             break
     return _build_result(results, total, at, notes)
@@ -95,7 +97,7 @@ def _make_head(hit: Hit) -> Json:
         "id": hit.id,
         "source": hit.source,
         "score": hit.score,
-        "time": hit.time,
+        "time": format_minute(hit.time),
         "thread": hit.thread_title or hit.thread_id,
         "role": hit.role,
     }
@@ -103,12 +105,30 @@ def _make_head(hit: Hit) -> Json:
     return entry | ({"task": hit.task_id} if hit.task_id else {})
 
 
-def _build_short_entry(hit: Hit) -> tuple[Json, int]:
-    return _make_head(hit) | {"text": "[already in the conversation above]"}, 0
+def _name_hit(hit: Hit) -> Json:
+    return _make_head(hit) | {"text": "[already in the conversation above]"}
 
 
-def _build_entry(db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int) -> tuple[Json, int]:
-    """Return a hit for the model, and its tokens, no more than all hits may have."""
+class _Neighbour(Struct, frozen=True):
+    """Message beside a hit, and as much of its text as is shown."""
+
+    message: Message
+    text: str
+    tokens: int
+    is_cut: bool
+
+    def describe(self, position: int) -> Json:
+        entry: Json = {"position": self.message.index - position, "role": self.message.role, "text": self.text}
+        return entry | ({"id": self.message.id, "cut": True} if self.is_cut else {})
+
+
+def _build_entry(
+    db: Database, hit: Hit, around: MessageRange | None, counter: Counter, room: int, shown: set[str]
+) -> tuple[Json, int, set[str]]:
+    """Return a hit for the model, its tokens and the ids of its complete neighbours.
+
+    It has no more tokens than all hits may have. `shown` messages are not repeated as neighbours.
+    """
     entry = _make_head(hit)
     text = hit.text
     if len(text) > FULL_HIT_TOKENS * 6 or counter.count(text) > min(FULL_HIT_TOKENS, room):
@@ -117,37 +137,37 @@ def _build_entry(db: Database, hit: Hit, around: MessageRange, counter: Counter,
         entry["charOffset"] = start
     entry["text"] = text
     cost = counter.count(text)
-    if hit.kind == "message" and hit.thread_id and (around.before or around.after):
-        entry["neighbours"], more = _list_neighbours(db, hit, around, counter, ALL_HITS_TOKENS - cost)
-        cost += more
-    return entry, cost
+    near = [m for m in _list_near(db, hit, around) if m.id not in shown and m.id != hit.id]
+    neighbours = _cut_neighbours(near, hit.position, counter, ALL_HITS_TOKENS - cost)
+    if neighbours:
+        entry["neighbours"] = [n.describe(hit.position) for n in neighbours]
+    cost += sum(n.tokens for n in neighbours)
+    return entry, cost, {n.message.id for n in neighbours if not n.is_cut}
 
 
-def _list_neighbours(
-    db: Database, hit: Hit, around: MessageRange, counter: Counter, room: int
-) -> tuple[list[Json], int]:
-    """Return the messages around a hit in their order, and their tokens.
+def _list_near(db: Database, hit: Hit, around: MessageRange | None) -> list[Message]:
+    if hit.kind != "message" or not hit.thread_id:
+        return []
+    if around is None:
+        return recall_module.list_passage(db, hit.thread_id, hit.position)
+    rows = messages.list_between(db, hit.thread_id, hit.position - around.before, hit.position + around.after)
+    return [row for row in rows if row.state == "saved"]
 
-    The farthest are left out if there is no room.
-    """
-    rows = messages.list_between(db, hit.thread_id or "", hit.position - around.before, hit.position + around.after)
-    entries: list[Json] = []
-    remaining = room
-    for row in sorted(rows, key=lambda row: abs(row.index - hit.position)):
-        full_text = join_plain_text(row.parts)
-        if row.id == hit.id or row.state != "saved" or not full_text.strip():
+
+def _cut_neighbours(near: Sequence[Message], position: int, counter: Counter, room: int) -> list[_Neighbour]:
+    """Return the messages around a position in their order; the farthest are left out if there is no room."""
+    neighbours: list[_Neighbour] = []
+    for message in sorted(near, key=lambda m: abs(m.index - position)):
+        full_text = join_plain_text(message.parts)
+        if not full_text.strip():
             continue
         text = _cut_text(full_text, NEIGHBOUR_TOKENS, counter)
-        remaining -= (size := counter.count(text))
-        if remaining < 0:
-            return sorted(entries, key=_get_position), room - remaining - size
-        one: Json = {"id": row.id, "position": row.index - hit.position, "role": row.role, "text": text}
-        entries.append(one | ({"cut": True} if text != full_text else {}))
-    return sorted(entries, key=_get_position), room - remaining
-
-
-def _get_position(told: Json) -> int:
-    return told["position"]
+        size = counter.count(text)
+        if size > room:
+            break
+        room -= size
+        neighbours.append(_Neighbour(message, text, size, text != full_text))
+    return sorted(neighbours, key=lambda n: n.message.index)
 
 
 def _cut_text(text: str, tokens: int, counter: Counter) -> str:
@@ -216,7 +236,7 @@ def _make_search(store: Store, resource_id: str, counter: Counter, in_window: Ca
         offset: int = 0,
         kinds: Sequence[str] = (),
         scope: str = "workspace",
-        messageRange: MessageRange = MessageRange(),  # noqa: B008
+        messageRange: MessageRange | None = None,
     ) -> Json:
         if not query.strip():
             raise MemoryFailure(

@@ -266,8 +266,12 @@ def list_states_after(db: Database, thread_id: str, index: int) -> list[tuple[st
     ).fetchall()
 
 
-def list_between(db: Database, thread_id: str, first: int, last: int) -> list[Message]:
+def list_between(
+    db: Database, thread_id: str, first: int, last: int, *, most_tokens: int | None = None
+) -> list[Message]:
     here = (MessageRow.thread_id == thread_id) & MessageRow.message_index.between(first, last)
+    if most_tokens is not None:
+        here &= MessageRow.token_count <= most_tokens
     return list(MESSAGE.select().where(here).order_by(MessageRow.message_index).execute(db))
 
 

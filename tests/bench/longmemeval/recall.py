@@ -1,11 +1,14 @@
-"""Measure which evidence of a question is in reach: in the context, or among the first results of search."""
+"""Measure which evidence of a question is in reach: in the context, or in the first results of search."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence, Set
 
 from msgspec import Struct
 
+from sakti.agent.tools.memory_search import HitRequest, find_hits
+from sakti.core.tokens import Counter
 from sakti.store.search import search
 from tests.bench.longmemeval.formats import BenchConversation, BenchQuestion, BenchTurn
 from tests.bench.longmemeval.ingest import WORKSPACE, Ingested
@@ -27,6 +30,18 @@ class TurnPlaces(Struct, frozen=True):
     raw: frozenset[str]
     quoted: frozenset[str]
     in_range: frozenset[str]
+
+
+class SearchedTurns(Struct, frozen=True):
+    """Ids of the turns that a search brings.
+
+    `hits`: the best ten. `shown`: all turns in the first ten results of memory-search, which leave out what the
+    context has raw and bring the turns around short ones; `tokens`: of these results as sent.
+    """
+
+    hits: frozenset[str]
+    shown: frozenset[str]
+    tokens: int
 
 
 def place_turns(conversation: BenchConversation, ingested: Ingested) -> TurnPlaces:
@@ -58,19 +73,28 @@ def _flat(text: str) -> str:
     return " ".join(text.split())
 
 
-async def search_turns(question: BenchQuestion, ingested: Ingested) -> frozenset[str]:
-    """Return the ids of the turns among the first results of a search for the question."""
-    page = await ingested.store.read(
-        search.search, question.text, search.Scope(WORKSPACE), limit=HITS, now=question.asked_at
-    )
+async def search_turns(question: BenchQuestion, ingested: Ingested, counter: Counter) -> SearchedTurns:
+    """Search for the words of a question."""
+    scope = search.Scope(WORKSPACE)
+    page = await ingested.store.read(search.search, question.text, scope, limit=HITS, now=question.asked_at)
+    sent = {m.id for m in ingested.messages}
+    answer = await ingested.store.read(find_hits, HitRequest(question.text, scope, HITS), counter, sent)
     turns = {message: turn for turn, message in ingested.stored.items()}
-    return frozenset(turns[h.id] for h in page.hits if h.id in turns)
+    index = {id: n for n, id in enumerate(ingested.order)}
+    shown = {hit["id"] for hit in answer["results"]}
+    for hit in answer["results"]:
+        shown |= {ingested.order[index[hit["id"]] + n["position"]] for n in hit.get("neighbours", ()) if "cut" not in n}
+    return SearchedTurns(
+        frozenset(turns[h.id] for h in page.hits if h.id in turns),
+        frozenset(turns[id] for id in shown if id in turns),
+        counter.count(json.dumps(answer, ensure_ascii=False)),
+    )
 
 
 def measure(
-    question: BenchQuestion, places: TurnPlaces, hits: Set[str] | None, *, by_quotes: bool, by_range: bool
+    question: BenchQuestion, places: TurnPlaces, searched: SearchedTurns | None, *, by_quotes: bool, by_range: bool
 ) -> Mapping[str, Reach]:
-    """Return the reach of a question's evidence by place; `hits`: None where nothing is searched.
+    """Return the reach of a question's evidence by place; `searched`: None if nothing is searched.
 
     `by_quotes`: a quotation in the log counts as in the context. `by_range`: there is a column for evidence behind a
     line of the log, whose words no check of texts can find.
@@ -79,8 +103,9 @@ def measure(
     reach: dict[str, Set[str]] = {"context": context}
     if by_range:
         reach |= {"source_range": places.in_range | places.raw}
-    if hits is not None:
-        reach |= {"search": hits, "either": context | hits}
+    if searched is not None:
+        reach |= {"search": searched.hits, "either": context | searched.hits}
+        reach |= {"results": searched.shown, "in_reach": context | searched.shown}
     return {name: _reach(question.evidence, ids) for name, ids in reach.items()}
 
 

@@ -136,9 +136,10 @@ class _ArmRun:
         self, question: BenchQuestion, conversation: BenchConversation, ingested: Ingested,
         places: recall.TurnPlaces, folder: Path,
     ) -> Json:  # fmt: skip
-        hits = None if self._arm == FULL_CONTEXT else await recall.search_turns(question, ingested)
+        alone = self._arm == FULL_CONTEXT
+        searched = None if alone else await recall.search_turns(question, ingested, self._counter)
         reach = recall.measure(
-            question, places, hits, by_quotes=self._arm == EXTRACTIVE, by_range=self._observer_model is not None
+            question, places, searched, by_quotes=self._arm == EXTRACTIVE, by_range=self._observer_model is not None
         )
         record: Json = {
             "kind": "question", "arm": self._arm, "id": question.id, "conversation": conversation.id,
@@ -146,7 +147,7 @@ class _ArmRun:
             "models": self._models, "row": question.hash,
             "settings": key_of(to_builtins(self._plan.memory)), "prompts": prompts.hashes(),
             "recall": to_builtins(reach), "log_tokens": ingested.log_tokens, "window_tokens": ingested.window_tokens,
-            "usage": {},
+            "results_tokens": searched.tokens if searched else 0, "usage": {},
         }  # fmt: skip
         if self._answer_model is not None:
             record |= await self._answer(self._answer_model, question, ingested, folder, record["usage"])

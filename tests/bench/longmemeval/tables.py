@@ -14,8 +14,9 @@ from tests.bench.longmemeval.formats import FIRST_TYPES
 from tests.bench.retrieval import percentile
 
 RESAMPLES = 10_000
-PLACES = ("context", "source_range", "search", "either")
+PLACES = ("context", "source_range", "search", "either", "results", "in_reach")
 SHARES = ("any", "all")
+SIZES = ("log", "window", "results")
 WORKS = ("answer", "observer", "judge")
 
 
@@ -142,7 +143,7 @@ def _judge_error(pairs: Sequence[Json]) -> float | None:
 
 def _tokens(questions: Sequence[Json], conversations: Sequence[Json]) -> Json:
     """Return means per question; the Observer's work is shared by the questions of a conversation."""
-    out: Json = {name: round(statistics.fmean(q[f"{name}_tokens"] for q in questions), 1) for name in ("log", "window")}
+    out: Json = {s: round(statistics.fmean(q.get(f"{s}_tokens", 0) for q in questions), 1) for s in SIZES}
     for work in WORKS:
         used = [u for r in (*questions, *conversations) if (u := r["usage"].get(work))]
         out[work] = {
@@ -212,7 +213,10 @@ def _say_answers(arm: Json) -> None:
 
 def _say_cost(arm: Json) -> None:
     tokens, usd, latency = arm["tokens"], arm["usd_per_question"], arm["latency_ms"]
-    common.say(f"{arm['name']:<28} log {tokens['log']:,.0f}, window {tokens['window']:,.0f} tokens")
+    common.say(
+        f"{arm['name']:<28} log {tokens['log']:,.0f}, window {tokens['window']:,.0f}, ten results of a search"
+        f" {tokens['results']:,.0f} tokens"
+    )
     for work in WORKS:
         used = tokens[work]
         if any(used.values()):

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from sakti.agent.tools.memory_search import ALL_HITS_TOKENS, HitRequest, MessageRange, find_hits
+from sakti.core.text import format_minute
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, Role, TextPart, Thread
 from sakti.store.connection import Database
@@ -36,7 +37,7 @@ async def filled(store: Store) -> Store:
 
 async def ask(store: Store, query: str, **values: Any) -> Any:
     in_window = values.pop("in_window", set[str]())
-    request = HitRequest(query, Scope("/w"), **{"limit": 5, "offset": 0, "around": MessageRange(), **values})
+    request = HitRequest(query, Scope("/w"), **{"limit": 5, "around": MessageRange(), **values})
     return await store.read(find_hits, request, COUNTER, in_window)
 
 
@@ -69,10 +70,29 @@ async def test_pages_follow_on_each_other(filled: Store) -> None:
 async def test_neighbours_come_whole_and_in_order(filled: Store) -> None:
     found = await ask(filled, '"number 20"', limit=1, around=MessageRange(before=2, after=1))
     (hit,) = found["results"]
-    assert [(n["id"], n["position"]) for n in hit["neighbours"]] == [("m18", -2), ("m19", -1), ("m21", 1)]
-    assert hit["neighbours"][0]["text"].startswith("number 18")
+    told = [(n["position"], n["text"].split(" ", 2)[1]) for n in hit["neighbours"]]
+    assert told == [(-2, "18"), (-1, "19"), (1, "21")]
     first = await ask(filled, '"number 0"', limit=1, around=MessageRange(before=10))
-    assert first["results"][0]["neighbours"] == []
+    assert "neighbours" not in first["results"][0]
+
+
+async def test_a_short_message_comes_with_those_around_it(filled: Store) -> None:
+    found = await ask(filled, '"number 20"', limit=1, around=None)
+    (hit,) = found["results"]
+    assert hit["time"] == format_minute(20 * 60_000 + 1)
+    assert [n["position"] for n in hit["neighbours"]] == [*range(-6, 0), *range(1, 7)]
+    at_the_window = await ask(filled, '"number 20"', limit=1, around=None, in_window={f"m{i}" for i in range(21, 40)})
+    assert [n["position"] for n in at_the_window["results"][0]["neighbours"]] == [*range(-6, 0)]
+
+
+async def test_a_message_that_an_earlier_result_shows_takes_no_place(filled: Store) -> None:
+    found = await ask(filled, "queue midnight", limit=3, around=None)
+    shown: list[str] = []
+    for hit in found["results"]:
+        texts = [hit["text"], *(n["text"] for n in hit.get("neighbours", ()))]
+        shown += texts
+    assert len(found["results"]) == 3 and len(shown) == len(set(shown))
+    assert found["next"] > 3  # hits that were shown as neighbours are passed over
 
 
 async def test_a_long_text_is_a_passage_with_the_place_it_begins_at(filled: Store) -> None:
@@ -86,10 +106,10 @@ async def test_a_long_text_is_a_passage_with_the_place_it_begins_at(filled: Stor
 async def test_all_hits_together_are_bounded(filled: Store) -> None:
     found = await ask(filled, "number", limit=20, around=MessageRange(before=10, after=10))
     tokens = sum(
-        COUNTER.count(r["text"]) + sum(COUNTER.count(n["text"]) for n in r["neighbours"]) for r in found["results"]
+        COUNTER.count(r["text"]) + sum(COUNTER.count(n["text"]) for n in r.get("neighbours", ()))
+        for r in found["results"]
     )
     assert 0 < tokens <= ALL_HITS_TOKENS
-    assert found["next"] == len(found["results"])
 
 
 @pytest.mark.parametrize("wrong", [{"before": 11}, {"after": -1}, {"around": 3}])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sakti.agent.tools.memory_search import HitRequest, find_hits
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
 from sakti.core.errors import ProviderError
 from sakti.core.tokens import Estimator, O200k
@@ -151,7 +152,8 @@ def test_recall_equals_brute_force(tmp_path: Path, format: str) -> None:
     for place, shares in expected.items():
         assert {s: arm["recall"][place][s] for s in ("any", "all")} == pytest.approx(shares, abs=1e-4), place
     assert 0 < expected["context"]["any"] < 1
-    assert 0 < expected["search"]["all"] <= expected["either"]["all"]
+    assert 0 < expected["search"]["all"] <= expected["either"]["all"] <= expected["in_reach"]["all"]
+    assert arm["tokens"]["results"] > 0
 
 
 async def _check_by_brute_force(conversation: BenchConversation, folder: Path) -> dict[str, dict[str, float]]:
@@ -181,8 +183,13 @@ async def _places(
         search.search, question.text, search.Scope(WORKSPACE), limit=10, now=question.asked_at
     )
     texts = {h.text for h in page.hits if h.kind == "message"}
+    request = HitRequest(question.text, search.Scope(WORKSPACE), 10)
+    answer = await memory.store.read(find_hits, request, O200k(), {m.id for m in memory.messages})
+    named = {m.id: join_plain_text(m.parts) for m in memory.messages}
+    results = {named.get(r["id"], r["text"]) for r in answer["results"]}
+    results |= {n["text"] for r in answer["results"] for n in r.get("neighbours", ())}
     by_id = {t.id: t for t in conversation.turns}
-    there: dict[str, list[bool]] = {"context": [], "search": [], "either": []}
+    there: dict[str, list[bool]] = {"context": [], "search": [], "either": [], "results": [], "in_reach": []}
     for (id,) in question.evidence:
         turn = by_id[id]
         size = min(60, len(turn.spoken))
@@ -191,6 +198,9 @@ async def _places(
         there["context"].append(quoted or turn.text in raw)
         there["search"].append(in_search)
         there["either"].append(quoted or turn.text in raw or in_search)
+        in_results = any(turn.text in text for text in results)
+        there["results"].append(in_results)
+        there["in_reach"].append(quoted or turn.text in raw or in_results)
     return {place: (any(hits), all(hits)) for place, hits in there.items()}
 
 

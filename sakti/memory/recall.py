@@ -41,7 +41,7 @@ PAGE_MESSAGES = 20
 PAGE_TOKENS = 4_000
 PART_TOKENS = 2_000
 LOW_CHARACTERS = 240
-PASSAGE_TOKENS = 200  # of a message and its neighbours; ten such results are about what other memories send
+PASSAGE_TOKENS = 200  # of a message and its neighbours: .github/decisions has the measurements
 REACH = 6  # messages on each side at most
 
 

@@ -114,7 +114,6 @@ class _Rollout:
         self._path, self._findings = path, findings
         self.thread = ThreadInfo(path.stem[-36:], file=str(path))
         self._step = 0  # number of the current run of lines by the model
-        self._names: dict[str, str] = {}  # tool names by the id of an open call
         self.head = self._read_head()
 
     @property
@@ -196,13 +195,9 @@ class _Rollout:
             if text.strip():
                 yield self._make_entry(line, value, "assistant", (ThinkingPart(text),))
         elif kind in _CALLS:
-            call = _read_call(payload)
-            self._names[call.id] = call.name
-            yield self._make_entry(line, value, "assistant", (call,))
+            yield self._make_entry(line, value, "assistant", (_read_call(payload),))
         elif kind in _RESULTS:
-            call_id = inputs.as_text(payload, "call_id")
-            result = _read_result(payload, self._names.pop(call_id, ""))
-            yield self._make_entry(line, value, "tool", (result,))
+            yield self._make_entry(line, value, "tool", (_read_result(payload),))
         elif kind not in _IGNORED:
             yield from self._report_unknown(line, payload, f"item {kind}")
 
@@ -237,7 +232,7 @@ def _read_call(payload: Json) -> ToolCallPart:
     return inputs.call_part(payload.get("call_id"), payload.get("name"), arguments)
 
 
-def _read_result(payload: Json, name: str) -> Part:
+def _read_result(payload: Json) -> Part:
     output = payload.get("output")
     if isinstance(output, str) and output.startswith('{"output":'):  # older versions wrap it
         try:
@@ -248,4 +243,4 @@ def _read_result(payload: Json, name: str) -> Part:
     inner = inputs.as_dict(output)
     failed = inner.get("success") is False
     content = inner.get("content", inner.get("output", output)) if inner else output
-    return inputs.make_result_part(payload.get("call_id"), name, content, failed)
+    return inputs.make_result_part(payload.get("call_id"), "", content, failed)

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from sakti.agent.titles import make_first_title
 from sakti.core.clock import Ids
 from sakti.core.tokens import Counter, count_parts, sum_message_tokens
-from sakti.core.types import MarkerPart, Message, Part, Thread
+from sakti.core.types import MarkerPart, Message, Part, Thread, ToolResultPart
 from sakti.importers.entries import Entry, ThreadInfo
 from sakti.store import imports
 from sakti.store.connection import Database
@@ -22,6 +22,7 @@ from sakti.store.imports import IMPORTED, ORIGIN, THREAD, EntryOrigin
 from sakti.store.threads import fork, messages, threads
 
 BATCH = 200  # entries in one transaction
+CALLS_WITHIN = 4  # messages before a result: its call is among them
 
 
 class Counts(Struct):
@@ -232,7 +233,7 @@ class _Batch:
 
     def _append(self, thread: Thread, group: Sequence[Entry]) -> Message:
         first = group[0]
-        parts = tuple(part for entry in group for part in entry.parts)
+        parts = self._name_results(thread.id, tuple(part for entry in group for part in entry.parts))
         part_tokens = count_parts(self._writer.counter, parts)
         time = max(first.time, self._times[thread.id])
         message = Message(
@@ -254,6 +255,16 @@ class _Batch:
         if first.role == "user" and not thread.title and (title := make_first_title(stored.text)):
             self._rename(replace(thread, updated_at=time), title)
         return stored
+
+    def _name_results(self, thread_id: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
+        """Give results that their program stores without the name of the tool that of their call."""
+        if all(part.name for part in parts if isinstance(part, ToolResultPart)):
+            return parts
+        before = messages.list_page(self._db, thread_id, limit=CALLS_WITHIN)
+        names = {call.id: call.name for message in before for call in message.tool_calls}
+        return tuple(
+            replace(p, name=p.name or names.get(p.call_id, "")) if isinstance(p, ToolResultPart) else p for p in parts
+        )
 
 
 def _list_thread_keys(info: ThreadInfo) -> Iterable[str]:

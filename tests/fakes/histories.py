@@ -38,8 +38,8 @@ class ClaudeSession:
         content = [{"type": "text", "text": text}]
         return self._answer(content, "end_turn")
 
-    def call(self, call_id: str, command: str) -> str:
-        return self._answer([{"type": "tool_use", "id": call_id, "name": "Bash", "input": {"command": command}}])
+    def call(self, call_id: str, command: str, name: str = "Bash") -> str:
+        return self._answer([{"type": "tool_use", "id": call_id, "name": name, "input": {"command": command}}])
 
     def _answer(self, content: list[Any], stop: str = "tool_use") -> str:
         message_id = f"msg_{self.name}_{self.number + 1}"

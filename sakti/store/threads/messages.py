@@ -22,8 +22,19 @@ from msgspec import Struct, structs
 from peewee import fn
 
 from sakti.core.errors import StoreError
+from sakti.core.lazy import lazy_pattern
 from sakti.core.text import compile_phrase
-from sakti.core.types import Json, Message, ModelCall, Request, ToolSpec, join_plain_text
+from sakti.core.types import (
+    Json,
+    Message,
+    ModelCall,
+    Part,
+    Request,
+    ToolCallPart,
+    ToolResultPart,
+    ToolSpec,
+    join_plain_text,
+)
 from sakti.store.connection import Database
 from sakti.store.models import MessageRow, RequestBlockRow, StepRow
 from sakti.store.rows import Shape, fetch_first, insert, insert_many, update
@@ -33,6 +44,8 @@ from sakti.store.tasks import rows
 from sakti.store.threads import codec, threads
 
 HASH = 16  # characters of a SHA-256
+# tools of sakti, and those that other agents call over MCP
+_READS_MEMORY = lazy_pattern(r"memory-search|task-query|.*sakti.*(memory_search|memory_read|task_query)")
 
 MESSAGE = Shape(MessageRow, Message, index="message_index", tokens="token_count")
 _SELECT = f"SELECT {MESSAGE.columns} FROM messages WHERE"
@@ -166,10 +179,14 @@ def read_request_texts(db: Database, thread_id: str) -> dict[str, str]:
 def append(db: Database, message: Message, *, index_text: str | None = None, paths: Sequence[str] = ()) -> Message:
     """Append `message` to its thread and index it; return it with its index.
 
-    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index.
+    A provisional message is stored but not indexed until `confirm`. `index_text` replaces the plain text in the index;
+    calls and results of tools that read memory are left out of it, or a search would find earlier searches first.
     Raises `StoreError` (gone) if the thread does not exist.
     """
     message = codec.mask_message(message)
+    if index_text is None:
+        own = [part for part in message.parts if not _reads_memory(part)]
+        index_text = join_plain_text(own) if len(own) < len(message.parts) else None
     # SQL: each step runs it; building a query takes 80-300 µs
     index, exists = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
     if not exists:
@@ -184,6 +201,10 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     if message.state == "saved":
         _index(db, message, index, pk, index_text, paths)
     return structs.replace(message, index=index)
+
+
+def _reads_memory(part: Part) -> bool:
+    return isinstance(part, (ToolCallPart, ToolResultPart)) and _READS_MEMORY.fullmatch(part.name) is not None
 
 
 def add_context(db: Database, message: Message) -> bool:

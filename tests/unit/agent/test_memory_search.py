@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,10 +12,12 @@ from sakti.agent.tools.memory_search import ALL_HITS_TOKENS, HitRequest, Message
 from sakti.core.text import format_minute
 from sakti.core.tokens import Estimator
 from sakti.core.types import Message, Role, TextPart, Thread
+from sakti.providers.scripted import Answer, Call
 from sakti.store.connection import Database
 from sakti.store.database import Store
-from sakti.store.search.search import Scope
+from sakti.store.search.search import Scope, search
 from sakti.store.threads import messages, threads
+from tests.fakes.session import start
 
 COUNTER = Estimator()
 
@@ -141,3 +144,17 @@ async def test_the_model_is_told_what_a_person_sees_beside_the_hits(filled: Stor
     found = await ask(filled, "queue midnihgt")
     assert found["notes"] == ["did you mean “queue midnight”?"]
     assert "notes" not in await ask(filled, "queue midnight")
+
+
+async def test_results_of_earlier_searches_are_not_found(store: Store, tmp_path: Path) -> None:
+    searches = Answer("Let me look.", calls=(Call("memory-search", {"query": "pelican"}), Call("task-query", {})))
+    for answers in ([Answer("The pelican is teal.")], [searches, Answer("Teal, says an earlier thread.")]):
+        run = await start(store, tmp_path / "w", answers)
+        await run.ask("Which colour?")
+        await run.session.close()
+    results = run.provider.requests[-1].messages[-1].tool_results[0]
+    assert "The pelican is teal." in results.content
+    found = await store.read(search, "pelican", Scope(str(tmp_path / "w")))
+    assert [hit.text for hit in found.hits] == ["The pelican is teal."]
+    (look,) = (await store.read(search, "look", Scope(str(tmp_path / "w")))).hits
+    assert look.text == "Let me look."

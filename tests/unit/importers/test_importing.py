@@ -226,11 +226,27 @@ async def test_parallel_calls_and_their_results_are_no_branches(store: Store, ro
     session.answer("both done")
     await run(store, "claude-code", root)
 
-    def read(db: Database) -> list[tuple[str, int, int]]:
+    def read(db: Database) -> list[tuple[str, int, list[str]]]:
         (i,) = db.execute_sql("SELECT id FROM threads").fetchone()
-        return [(m.role, len(m.tool_calls), len(m.tool_results)) for m in messages.list_after(db, i, -1)]
+        return [(m.role, len(m.tool_calls), [r.name for r in m.tool_results]) for m in messages.list_after(db, i, -1)]
 
-    assert await store.read(read) == [("user", 0, 0), ("assistant", 2, 0), ("tool", 0, 2), ("assistant", 0, 0)]
+    assert await store.read(read) == [
+        ("user", 0, []),
+        ("assistant", 2, []),
+        ("tool", 0, ["Bash", "Bash"]),
+        ("assistant", 0, []),
+    ]
+
+
+async def test_answers_of_our_own_memory_server_are_not_searched(store: Store, root: Path) -> None:
+    session = ClaudeSession(root, "a")
+    session.prompt("which colour?")
+    session.call("c1", "pelican", name="mcp__sakti__memory_search")
+    session.result("c1", "[sakti · birds · 2026-01-01] The pelican is teal.")
+    session.answer("teal")
+    await run(store, "claude-code", root)
+    assert await found(store, "pelican") == []
+    assert await found(store, "teal") == ["teal"]
 
 
 async def test_a_forked_session_is_a_fork_and_no_message_comes_twice(store: Store, root: Path) -> None:

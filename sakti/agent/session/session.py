@@ -359,6 +359,10 @@ class Session:
         """
         await self.turns.submit(text)
 
+    async def send_program_text(self, kind: str, text: str, label: str) -> None:
+        """Start a turn with a text that the user did not write, shown as `label`. Raises as `submit`."""
+        await self.turns.send_program_text(kind, text, label)
+
     async def retry(self) -> None:
         """Send the unchanged conversation again after a failed model call. Raises as `submit`."""
         await self.turns.retry()

@@ -156,7 +156,7 @@ class Titling:
         thread, idle = self._open.thread, self._task is None or self._task.done()
         if not self._open.workspace.config.title_model or thread is None or _is_named(thread):
             return
-        if idle and answer.strip():
+        if idle and prompt.strip() and answer.strip():
             self._task = asyncio.create_task(self._run(thread, prompt, answer))
 
     async def end(self) -> None:

@@ -17,7 +17,18 @@ from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFin
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, sum_message_tokens
-from sakti.core.types import BY_AGENT, PREFIX, FilePart, Json, Message, Part, TextPart, Usage
+from sakti.core.types import (
+    BY_AGENT,
+    PREFIX,
+    ContextPart,
+    FilePart,
+    Json,
+    MarkerPart,
+    Message,
+    Part,
+    TextPart,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
@@ -119,6 +130,10 @@ class Turns:
         if self.hooks is not None and not self._open.workspace.changes_prompts:
             parts = await self.hooks.extend_prompt(text, parts)
         return parts
+
+    async def send_program_text(self, kind: str, text: str, label: str) -> None:
+        """Start a turn with a text that the user did not write, shown as `label`. Raises as `submit`."""
+        await self._begin((ContextPart({kind: text}), MarkerPart(kind, label)))
 
     async def _begin_goal(self, parts: tuple[Part, ...]) -> None:
         """Start a turn of a goal; the text that sets it is a prompt like any other. Raises as `submit`."""

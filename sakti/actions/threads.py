@@ -213,7 +213,8 @@ async def delete_message(scope: Scope, message: str) -> Value:
     text = "Removed" if len(removed.message_ids) == 1 else "Removed, the call with its result"
     text += ", from the database and its copies; undo and time travel do not show it."
     if removed.lines:
-        text += f" {removed.lines} log lines were made from it and the messages around it:"
+        lines = format_count(removed.lines, "log line was", "log lines were")
+        text += f" {lines} made from it and the messages around it:"
         text += " `sakti memory log` shows them, `sakti memory forget` removes one."
     return Done(text, json=to_builtins(removed))
 

@@ -305,16 +305,16 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
 def _describe_import(done: ImportResult) -> Value:
     edges = format_count(done.dependencies, "dependency", "dependencies")
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
-    were = "was" if done.known == 1 else "were"
-    belong = "belongs" if done.elsewhere == 1 else "belong"
-    others = f"skipped: {format_count(done.elsewhere, 'task')} that {belong} to another workspace of this database"
+    present = f"{format_count(done.known, 'was', 'were')} already there"
+    belong = format_count(done.elsewhere, "task that belongs", "tasks that belong")
+    others = f"skipped: {belong} to another workspace of this database"
     return Text(
         (
             *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
             *(f"skipped: {d.task}: {d.reason}" for d in done.differing),
             *[others] * bool(done.elsewhere),
             *(f"reopened: {epic}: it has open children" for epic in done.reopened),
-            f"{format_count(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
+            f"{format_count(done.tasks, 'task')} and {edges}; {updated}{present}",
         ),
         json={
             "success": True,

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import to_one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.tokens import count_part
 from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec, join_plain_text
 
@@ -338,7 +338,7 @@ class Views:
         if self._tools[0] is not tools:
             self._tools = tools, "\n\n".join(map(_format_tool, tools))
         counted = self._open.toolbox.count(counter, tools)
-        out = [ContextBlock("tools", f"{len(tools)} tools", counted, self._tools[1], True)]
+        out = [ContextBlock("tools", format_count(len(tools), "tool"), counted, self._tools[1], True)]
         for block in (*self._open.system(), *prepared.blocks):
             tokens = block.tokens or counter.count(block.text)
             label = block.kind.replace("_", " ")
@@ -347,7 +347,7 @@ class Views:
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
         if processors := ws.processors():
             listed = "\n".join(map(base.get_title, processors))
-            out.append(ContextBlock("processors", f"{len(processors)} processors", 0, listed, False))
+            out.append(ContextBlock("processors", format_count(len(processors), "processor"), 0, listed, False))
         out += map(_make_message_block, prepared.messages)
         for describe in (memory_report.describe_unsent, memory_report.describe_unsent_observations):
             if text := describe(prepared.status):

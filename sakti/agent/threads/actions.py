@@ -230,5 +230,6 @@ class OneMessage:
             raise SaktiError("The agent is working; stop it with Esc first.", title="Delete a message")
         gone = await ThreadActions(self._session).delete_message(named.id)
         await self._session.open_thread(thread.id)
-        lines = f" {gone.lines} log lines were made from it and the messages around it; they stay until they are"
-        return "Deleted for good." + (f"{lines} forgotten." if gone.lines else "")
+        lines = format_count(gone.lines, "log line was", "log lines were")
+        rest = f" {lines} made from it and the messages around it: /observations forget removes them."
+        return "Deleted for good." + (rest if gone.lines else "")

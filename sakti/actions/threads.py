@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -226,7 +226,8 @@ async def restore(scope: Scope, thread: str) -> Value:
     """Restore a deleted thread."""
     async with _open_actions(scope) as actions:
         if thread:
-            matches = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
+            deleted = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
+            matches = thread_titles.narrow_matches(thread, deleted)
         else:
             last = await actions.find_last_deleted()
             if last is None:
@@ -341,7 +342,7 @@ async def resume(scope: Scope, thread: str) -> Value | None:
     return None
 
 
-async def _find_threads(scope: Scope, text: str) -> list[Thread]:
+async def _find_threads(scope: Scope, text: str) -> Sequence[Thread]:
     """Return the selected threads, newest first; in a chat also by list number. Raises Refused."""
     if scope.live is None:
         matches = await scope.store.read(stored_threads.find, scope.resource, text)
@@ -354,7 +355,7 @@ async def _find_threads(scope: Scope, text: str) -> list[Thread]:
         listing = "/threads" if scope.live is not None else "`sakti threads list`"
         elsewhere = await scope.store.read(stored_threads.find, None, text)
         raise Refused(thread_titles.explain_missing(text, elsewhere, listing))
-    return matches
+    return thread_titles.narrow_matches(text, matches)
 
 
 async def _find_thread(scope: Scope, text: str) -> Thread:

@@ -125,7 +125,8 @@ async def find_undoing(scope: Scope, thread: str) -> Undoing:
     if scope.live is not None:
         return undoing.make_undoing(scope.live)
     if thread:
-        threads = await scope.store.read(stored_threads.find, scope.resource, thread)
+        matches = await scope.store.read(stored_threads.find, scope.resource, thread)
+        threads = thread_titles.narrow_matches(thread, matches)
     else:
         threads = await scope.store.read(stored_threads.list_recent, scope.resource, 1)
     if thread and not threads:

@@ -286,11 +286,11 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     text = read_input().decode("utf-8", "replace") if update == "-" else update
     pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.board), ""
     if thread:
-        threads = await scope.store.read(stored_threads.find, scope.resource, thread)
-        if not threads:
+        matches = await scope.store.read(stored_threads.find, scope.resource, thread)
+        if not matches:
             elsewhere = await scope.store.read(stored_threads.find, None, thread)
             raise Refused(thread_titles.explain_missing(thread, elsewhere))
-        owner = threads[0].id
+        owner = thread_titles.narrow_matches(thread, matches)[0].id
     where = "thread" if thread else "resource"
     if text is None:
         page, changed = await pages.read(owner or None), ()

@@ -237,6 +237,11 @@ def choose_tools(agent: AgentSpec, words: Iterable[str], offered: Collection[str
     return _merge_rules(pair for pairs in read.values() for pair in pairs)
 
 
+def is_named(tools: NamedTools, name: str) -> bool:
+    """Return whether a tool is one of those that a call names."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in tools)
+
+
 def _merge_rules(pairs: Iterable[tuple[str, str]]) -> NamedTools:
     """Return the rules of each tool or pattern, () for those without."""
     out: NamedTools = {}

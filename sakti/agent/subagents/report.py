@@ -267,7 +267,7 @@ _PARAMETERS = {
     "context": Parameter(str, "", "facts it needs"),
     "tools": Parameter(list[str] | None, None, "fewer tools than the mode's"),
     "model": Parameter(str, "", "provider/name"),
-    "background": Parameter(bool, False, "continue meanwhile; read-only modes only"),
+    "background": Parameter(bool, False, "continue meanwhile; only if none of its tools needs approvals"),
     "resume": Parameter(str, "", "id of a child to continue"),
 }
 

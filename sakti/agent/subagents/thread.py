@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from sakti.agent.project.hooks.fire import FACT, make_hold_message
 from sakti.agent.session import prompt
 from sakti.agent.session.turn import Stop, Turn
 from sakti.agent.session.turns import Turns
-from sakti.agent.subagents import NoChildren
+from sakti.agent.subagents import NoChildren, files
 from sakti.agent.subagents.files import AgentSpec, NamedTools
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError
@@ -138,7 +137,7 @@ class ChildThread(OpenThread):
 
     def _is_named(self, tool: str) -> bool:
         """Return whether its call leaves it a tool that it may have."""
-        return self._named is None or any(fnmatch.fnmatchcase(tool, name) for name in self._named)
+        return self._named is None or files.is_named(self._named, tool)
 
 
 class ChildTurns(Turns):

@@ -18,6 +18,7 @@ from sakti.agent.session import lifecycle
 from sakti.agent.session.lifecycle import observe_on_exit
 from sakti.agent.session.session import Options, Session
 from sakti.core import terminal
+from sakti.core.calls import summarize_call
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
@@ -59,8 +60,8 @@ from sakti.core.events import (
 )
 from sakti.core.streams import print_document
 from sakti.core.text import encode_json_line, format_count, sanitize_text, to_one_line
-from sakti.core.types import Json, Usage, display_name, join_values
-from sakti.store.secrets import MaskedStream, mask_output, mask_secrets
+from sakti.core.types import Json, Usage, display_name, unwrap_call
+from sakti.store.secrets import MaskedStream, mask_output
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
@@ -385,8 +386,8 @@ def _print_progress(event: Event) -> None:
     """Print progress for a person on standard error."""
     match event:
         case ToolStarted(call):
-            what = to_one_line(mask_secrets(join_values(call.arguments or {})), 100)
-            line = f"▸ {display_name(call.name)}  {what}"
+            call = mask_output(unwrap_call(call))
+            line = f"▸ {display_name(call.name)}  {to_one_line(summarize_call(call), 100)}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {to_one_line(denied, 200)}' if denied else ''}"
         case ToolFinished(result, duration):

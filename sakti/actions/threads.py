@@ -28,6 +28,7 @@ with lazy_imports:
     from sakti.agent.threads import actions as thread_actions
     from sakti.agent.threads import export as thread_export
     from sakti.agent.threads import history
+    from sakti.core import calls
     from sakti.core import types as core_types
     from sakti.store import imports, secrets, user_state
     from sakti.store.log import lines as memory_log
@@ -132,8 +133,7 @@ async def show(scope: Scope, thread: str) -> Value:
     shown = (await _find_threads(scope, thread))[0]
     rows = thread_removal.skip_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
     lines = tuple(
-        f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{core_types.join_plain_text(m.parts)}\n"
-        for m in rows
+        f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{calls.format_parts(m.parts)}\n" for m in rows
     )
     messages = [thread_export.message_to_json(m) for m in rows]
     return Text(lines, json={"thread": to_builtins(shown), "messages": messages})

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.judge.policy import describe_rule
 from sakti.agent.reports.memory_report import describe_compaction, describe_event, describe_uncompaction
+from sakti.core import calls
 from sakti.core import types as core_types
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
@@ -56,7 +57,6 @@ DIFF_LINES = 60
 TARGET_LINES = 12
 TAIL_LINES = 10
 _EXIT = lazy_pattern(r"\[exit code \d+\]")
-_MAIN = ("path", "command", "pattern", "query", "url", "id")
 _ABOUT = lazy_pattern(r"~(?=\$?\d)")
 _PLACE = lazy_pattern(r"\+(\d+)")
 _SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
@@ -76,13 +76,9 @@ def spell_duration(ms: int) -> str:
 def describe_call(part: ToolCallPart) -> str:
     """Format a call's tool and target: `read src/a.py`."""
     part = core_types.unwrap_call(part)
-    values = part.arguments
-    if values is None:
+    if part.arguments is None:
         return f"{to_one_line(part.name, 40)} with arguments that cannot be read"
-    main = next((str(values[k]) for k in _MAIN if values.get(k)), None)
-    if main is None:
-        main = ", ".join(str(v) for v in values.values() if isinstance(v, str | int))
-    return to_one_line(f"{core_types.display_name(part.name)} {main}", 200)
+    return to_one_line(f"{core_types.display_name(part.name)} {calls.summarize_call(part)}", 200)
 
 
 def describe_result(

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from sakti.core.calls import format_parts
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import format_count, to_one_line
 from sakti.core.tokens import count_part
-from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec, join_plain_text
+from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -115,7 +116,7 @@ def _format_tool(tool: ToolSpec) -> str:
 
 def _make_message_block(message: Message) -> ContextBlock:
     who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
-    text = join_plain_text(message.parts)
+    text = format_parts(message.parts)
     label = f"{who}  {to_one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
     return ContextBlock("message", label, message.tokens, text, False)
 

@@ -16,6 +16,7 @@ from sakti.agent.subagents.files import AgentSpec, NamedTools
 from sakti.agent.subagents.report import ChildReport, make_report
 from sakti.agent.subagents.thread import ChildThread, ChildTurns
 from sakti.agent.tools.context import Outcome
+from sakti.core.calls import summarize_call
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
     AgentFinished,
@@ -36,9 +37,9 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import to_one_line
-from sakti.core.types import ChildState, Json, RunState, Usage, describe_state, join_values
+from sakti.core.types import ChildState, Json, RunState, ToolCallPart, Usage, describe_state, display_name, unwrap_call
 from sakti.memory import modes
-from sakti.store.secrets import mask_secrets
+from sakti.store.secrets import mask_output
 from sakti.store.threads import runs
 from sakti.store.threads.runs import ChildRun
 
@@ -355,7 +356,8 @@ def _describe_activity(event: Event) -> str:
     if isinstance(event, TextDelta):
         return "writing"
     if isinstance(event, ToolStarted):
-        return to_one_line(f"{event.call.name} {mask_secrets(join_values(event.call.arguments or {}))}", 60)
+        call: ToolCallPart = mask_output(unwrap_call(event.call))
+        return to_one_line(f"{display_name(call.name)} {summarize_call(call)}", 60)
     return f"the model failed, attempt {event.attempt}" if isinstance(event, RetryScheduled) else ""
 
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sakti.core.calls import format_parts
 from sakti.core.text import sanitize_text
-from sakti.core.types import Json, Message, join_plain_text
+from sakti.core.types import Json, Message
 from sakti.store.connection import Database
 from sakti.store.threads import messages
 from sakti.store.threads.messages import ModelStep
@@ -147,4 +148,4 @@ def _format_tool(tool: Json) -> str:
 
 
 def _convert_message(message: Message) -> Piece:
-    return Piece(message.role, join_plain_text(message.parts), message.index)
+    return Piece(message.role, format_parts(message.parts), message.index)

@@ -141,8 +141,8 @@ class Children:
         if spec.is_read_only:
             return []
         parent = self._parent
-        own = spec.select_tools(parent.toolbox.tools)
-        asking = [n for n, t in parent.toolbox.tools.items() if n in own and t.effect not in ("read", "own")]
+        offered = spec.select_tools(parent.toolbox.tools)
+        asking = [n for n, t in parent.toolbox.tools.items() if n in offered and t.effect not in ("read", "own")]
         named = spec.tools.names if tools is None else tuple(tools)
         servers = [n for n in named or () if n.startswith(("*", PREFIX))]
         if named is None and parent.workspace.has_servers:

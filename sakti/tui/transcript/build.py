@@ -194,7 +194,7 @@ def _make_own_command(message: Message) -> ToolBlock:
 
 
 def _make_program_notice(message: Message) -> NoticeBlock | None:
-    """Return the notice for a message of a goal, of a repaired answer, or of a hook that kept a turn running."""
+    """Return the notice for a message of a goal, of a repair, or of a hook that kept a turn running."""
     marks = [p for p in message.parts if isinstance(p, MarkerPart)]
     if "hook" in message.metadata:
         return NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(p.text for p in marks))

@@ -67,7 +67,7 @@ class ThreadSummary(Struct, frozen=True):
 
     @property
     def below(self) -> tuple[ThreadSummary, ...]:
-        """Return what lists show indented under it."""
+        """Return the threads that lists show indented under it."""
         return (*self.children, *self.undone)
 
     @staticmethod
@@ -115,7 +115,7 @@ def _format_tool(tool: ToolSpec) -> str:
 
 
 def _make_message_block(message: Message) -> ContextBlock:
-    who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
+    who = str(message.metadata.get("synthetic") or message.role)  # a reminder has no author
     text = format_parts(message.parts)
     label = f"{who}  {to_one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
     return ContextBlock("message", label, message.tokens, text, False)
@@ -138,7 +138,7 @@ class Views:
         return self._open.workspace.resource_id
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
-        """Return `limit` messages of a thread before index `before` (the newest where None), oldest first."""
+        """Return `limit` messages of a thread before index `before` (the newest if None), oldest first."""
         return await self._store.read(stored_messages.list_page, thread_id, before=before, limit=limit)
 
     async def version(self) -> int:
@@ -161,7 +161,7 @@ class Views:
         return [] if thread is None else await ws.store.read(memory_log.read_waiting_lines, self._open.engine.record_id)
 
     async def carried_lines(self) -> list[CarriedLine]:
-        """Return what requests of this thread say of earlier ones of the workspace, line by line."""
+        """Return the lines about earlier threads of the workspace in requests of this one."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None or not await ws.store.read(memory_log.has_earlier, ws.resource_id, thread.id):
             return []
@@ -175,7 +175,7 @@ class Views:
         return await self._store.read(memory_log.find_group_of_line, line_id)
 
     async def warm_windows(self) -> None:
-        """Make what `windows` counts with, unless nothing was said yet."""
+        """Load the tools that `windows` counts, unless nothing was said yet."""
         if self._open.status is not None and self._open.engine.preview().messages:
             await self._open.warm_toolbox()
 
@@ -191,7 +191,7 @@ class Views:
         return Windows(prepared.status, tokens, thread.running.estimate.tokens)
 
     async def moments(self) -> list[LogChange]:
-        """Return when this thread's log changed by itself, oldest first."""
+        """Return the times at which this thread's log changed by itself, oldest first."""
         ws, thread = self._open.workspace, self._open.thread
         return [] if thread is None else await ws.store.read(memory_events.list_changes, self._open.engine.record_id)
 
@@ -207,7 +207,7 @@ class Views:
         return await ws.store.read(memory_log.compute_figures, self._open.engine.record_id)
 
     async def memory_events(self) -> list[MemoryEvent]:
-        """Return what happened to this thread's memory, newest first."""
+        """Return the events of this thread's memory, newest first."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
             return []
@@ -218,7 +218,7 @@ class Views:
         return await self._store.read(stored_memory.get_groups, group_ids)
 
     async def spent(self) -> Spent:
-        """Return what this thread has used so far, by its stored calls."""
+        """Return the usage of this thread so far, by its stored calls."""
         return await self._load_spending(self._open.thread.id) if self._open.thread is not None else Spent()
 
     async def _load_spending(self, thread_id: str) -> Spent:
@@ -316,7 +316,7 @@ class Views:
         return await self._store.read(stored_messages.list_between, thread_id, index - before, index + after)
 
     async def origin(self, line_id: str) -> Origin | None:
-        """Return where a line of the log comes from."""
+        """Return the origin of a line of the log."""
         return await self._store.read(group_rows.find_origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
@@ -397,7 +397,7 @@ class Views:
         return await ws.store.write(user_state.take_unsent, ws.resource_id, self._open.inbox.window, ws.clock.now())
 
     async def keep_unsent(self, draft: str, queued: Sequence[str], *, left: bool = False) -> None:
-        """Keep what this window holds unsent, if anything can be written; `left`: it closes."""
+        """Store the unsent texts of this window, if anything can be written; `left`: it closes."""
         ws = self._open.workspace
         if self._open.inbox.window and not ws.store.read_only_reason:
             await ws.store.write(

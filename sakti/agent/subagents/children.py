@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.01  # of the model's window, for the list of custom agents
 RUNNING = "children"  # the fact that names running children
-_SHARED = (prompt.OVERVIEW, prompt.CATALOG, "instructions")  # what a child's prompt has of its parent's
+_SHARED = (prompt.OVERVIEW, prompt.CATALOG, "instructions")  # parts of its parent's prompt in a child's
 
 
 class ListedChild(Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Define what a child may be (a mode or a custom agent), and load custom agents from `agents/*.md`.
+"""Define the agents of children (modes and custom agents), and load custom agents from `agents/*.md`.
 
 The files have the fields of claude-code. Nothing in one is fatal: unused and unknown fields, unmapped tools and models
 are named in a note.

@@ -77,7 +77,7 @@ class ChildThread(OpenThread):
 
     @property
     def recorder(self) -> TurnRecorder | None:
-        return None  # what it changes belongs to the parent's turn, which has begun
+        return None  # its changes belong to the parent's turn, which has begun
 
     def _send(self, event: Event) -> None:
         self._sink(event)
@@ -143,8 +143,8 @@ class ChildThread(OpenThread):
 class ChildTurns(Turns):
     """Turns of a child, with its limits, its report, and the author of its prompts.
 
-    `has_reported` and `limit` are asked after each step: whether it is done, and which limit it has reached. `hold`
-    returns the texts of hooks that continue a child without a report.
+    `has_reported` and `limit` are asked after each step whether it is done, and for the limit that it has reached.
+    `hold` returns the texts of hooks that continue a child without a report.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Show the past of a thread: its last compaction, and what a past step sent."""
+"""Show the past of a thread: its last compaction, and the request of a past step."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class LastCompaction(Struct, frozen=True):
 
     @property
     def doubtful(self) -> int:
-        """New lines that claim what their source does not have."""
+        """New lines whose claims are not in their source."""
         old = {x.id for x in self.before}
         return sum(bool(x.flags) for x in self.after if x.id not in old)
 
@@ -108,9 +108,9 @@ class PastRequest(Struct, frozen=True):
 
 
 def read_request(db: Database, thread_id: str, number: int | None = None) -> PastRequest | None:
-    """Return the request of a thread's step by its number from 1, the newest where None.
+    """Return the request of a thread's step by its number from 1, the newest if None.
 
-    None where there is no such step, or where it was made before requests were kept.
+    None if there is no such step, or if it was made before requests were kept.
     """
     steps = messages.list_steps(db, thread_id)
     at = len(steps) if number is None else number

@@ -1,4 +1,4 @@
-"""Search messages, observations and tasks with memory-search, and open the messages behind a hit."""
+"""Search messages, observations and tasks with memory-search, and open the messages of a hit."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def find_hits(db: Database, request: HitRequest, counter: Counter, in_window: se
     """Return `limit` hits that are not in the window, from the `offset`-th on.
 
     Short texts are returned in full, long ones as the passage around the match. Ends early above 8,000 tokens: `next`
-    is where to continue, `notes` what else there is to know of the search.
+    is the offset to continue at, `notes` are remarks on the search.
     """
     results: list[Json] = []
     room = ALL_HITS_TOKENS

@@ -33,7 +33,7 @@ _PLAIN = lazy_pattern(r"[\w\s,|-]*")
 _RULE = lazy_pattern(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _ASSIGNMENT = lazy_pattern(r"(?:[A-Za-z_]\w*=\S*\s+)+")
 
-# The names of a tool for patterns: ours, and what others call it.
+# The names of a tool for patterns: ours, and those of other programs.
 NAMES = {
     "bash": ("Bash",),
     "bash_output": ("BashOutput",),
@@ -52,7 +52,7 @@ NAMES = {
 
 
 class HookSubject(Struct, frozen=True):
-    """What the pattern of a hook is compared with: names of a tool, or what an event says of itself.
+    """Subject of a hook's pattern: names of a tool, or a field of an event.
 
     `command` is that of a call, `paths` the files in it, absolute and relative to the workspace.
     """
@@ -72,7 +72,7 @@ def choose_hooks(
 ) -> list[Hook]:
     """Return the hooks that an event starts, each command once.
 
-    `commands` gives the single commands in a command line, None where it cannot be read.
+    `commands` gives the single commands in a command line, None if it cannot be read.
     """
     out: dict[tuple[str, tuple[str, ...] | None], Hook] = {}
     for hook in hooks:
@@ -127,11 +127,11 @@ log = logging.getLogger(__name__)
 
 TITLE = "Hook"
 HELD = 3  # times in a row that hooks may keep a turn, or a child, from ending
-FACT = "hook"  # the name of what hooks tell the model, in the message that it comes with
+FACT = "hook"  # the name of hook texts for the model, in the message that they come with
 
 
 class HookHost(Protocol):
-    """What hooks need of a session."""
+    """Part of a session that hooks need."""
 
     @property
     def session_id(self) -> str: ...

@@ -99,7 +99,7 @@ def _format_row(summary: ThreadSummary, title: str, with_workspace: bool) -> str
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{format_count(summary.messages, 'message'):>14} {summary.tokens:>8} tokens"
     undone = f"  ↶ {format_count(len(summary.undone), 'undone branch', 'undone branches')}" if summary.undone else ""
-    indent = f"  └ {core_types.SIGNS[summary.state]} " if summary.state else "  └ " if thread.parent_id else ""
+    indent = f"  └ {core_types.STATE_SYMBOLS[summary.state]} " if summary.state else "  └ " if thread.parent_id else ""
     state = f"  ({core_types.describe_state(summary.state)})" if summary.state else ""
     return f"{thread.id[-8:]}  {format_minute(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
 

@@ -59,7 +59,7 @@ TAIL_LINES = 10
 _EXIT = lazy_pattern(r"\[exit code \d+\]")
 _ABOUT = lazy_pattern(r"~(?=\$?\d)")
 _PLACE = lazy_pattern(r"\+(\d+)")
-_SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
+_DIFF_WORDS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
 _SPEAKERS = {"assistant": "sakti", "user": "you"}
 _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
 
@@ -258,8 +258,8 @@ def spell_diff(text: str, limit: int | None = None) -> list[str]:
         if line.startswith("@@"):
             place = _PLACE.search(line)
             out.append(f"at line {place[1]}:" if place else "further down:")
-        elif line[:1] in _SIGNS:
-            out.append(_SIGNS[line[0]] + line[1:])
+        elif line[:1] in _DIFF_WORDS:
+            out.append(_DIFF_WORDS[line[0]] + line[1:])
     if limit is not None and len(out) > limit:
         hidden = len(out) - limit
         out = [*out[:limit], f"and {format_count(hidden, 'more line')} of the change; /output shows all of it"]

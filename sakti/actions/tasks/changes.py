@@ -40,7 +40,7 @@ META = option("--meta", many=True, metavar="KEY=VALUE",
               help="Metadata; may be repeated; an empty value removes the key.")  # fmt: skip
 TYPES = ("bug", "feature", "task", "epic", "chore")
 TYPE_HELP = f"{', '.join(TYPES[:-1])} or {TYPES[-1]}."
-SIGNS = {"open": "·", "in_progress": "▶", "closed": "✓"}
+STATUS_SYMBOLS = {"open": "·", "in_progress": "▶", "closed": "✓"}
 
 
 def read_metadata(pairs: Sequence[str]) -> dict[str, str]:
@@ -63,7 +63,7 @@ def format_task(task: Json) -> str:
     if task.get("claimedBy"):
         more += f"  {task['claimedBy']}{', claim ended' if task.get('claimEnded') else ''}"
     urgent = f", for P{task['forPriority']} {task['for']}" if "for" in task else ""
-    head = f"{SIGNS[task['status']]} {task['handle']}  P{task['priority']}{urgent} {task['type']:<7}"
+    head = f"{STATUS_SYMBOLS[task['status']]} {task['handle']}  P{task['priority']}{urgent} {task['type']:<7}"
     return f"{head} {task['title']}{more}"
 
 

@@ -75,7 +75,7 @@ _LESS = "Landlock only keeps commands from writing outside, from hidden folders 
 _REFUSED = "The system may deny it user namespaces; the distribution's bubblewrap usually has them."
 _LOCAL = r"(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\b)"
 NO_LISTENER = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
-_SIGNS = (
+_REFUSALS = (
     (NO_LISTENER, lazy_pattern(
         rf"failed to connect to {_LOCAL}|{_LOCAL}[^\n]*refused|(?:refused|ECONNREFUSED)[^\n]*{_LOCAL}", re.IGNORECASE)),
     ("The sandbox has no network", lazy_pattern(
@@ -514,4 +514,4 @@ def explain_failure(output: str, *, by_rules: bool = False) -> str:
     end = output[-LOOKED_AT:]
     if by_rules and _CONNECTION_REFUSED.search(end):
         return "The sandbox does not permit this"
-    return next((sentence for sentence, pattern in _SIGNS if pattern.search(end)), "")
+    return next((sentence for sentence, pattern in _REFUSALS if pattern.search(end)), "")

@@ -226,7 +226,7 @@ def normalize_ends(text: str) -> str:
 
 LARGEST = 4_000_000  # pairs of lines that are compared; beyond it only the common beginning and end are kept
 
-_SIGNS = str.maketrans(
+_PLAIN_CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′", "'"),
         **dict.fromkeys("“”„‟″«»", '"'),
@@ -261,7 +261,7 @@ def fold_text(text: str) -> str:
 
 
 def _fold(cluster: str) -> str:
-    return unicodedata.normalize("NFC", cluster).translate(_SIGNS)
+    return unicodedata.normalize("NFC", cluster).translate(_PLAIN_CHARACTERS)
 
 
 def _map_boundaries(text: str) -> dict[int, int]:

@@ -171,7 +171,7 @@ def remove_repeats(text: str) -> str:
 
 
 def _format_line(row: lines.LogRow) -> str:
-    sign = next((sign for sign, name in lines.SIGNS.items() if name == row.priority), "")
+    sign = next((sign for sign, name in lines.PRIORITY_SYMBOLS.items() if name == row.priority), "")
     return " ".join(part for part in ("*", sign, f"({row.time})" if row.time else "", row.content) if part)
 
 

@@ -293,7 +293,7 @@ class ToolBlock(Block, eq=False):
 
     def _get_sign(self, palette: Palette) -> tuple[str, Style]:
         if self.child_state is not None:
-            return types.SIGNS[self.child_state], get_child_style(self.child_state, palette)
+            return types.STATE_SYMBOLS[self.child_state], get_child_style(self.child_state, palette)
         if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {

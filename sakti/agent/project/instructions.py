@@ -58,7 +58,7 @@ class InstructionReader(Struct):
     def plain(self, path: Path) -> str | None:
         """Return the text of a file as it is, clean for a screen and secrets masked; None without one.
 
-        A link may give a file with secrets another name, so it is judged where it leads.
+        A link may give a file with secrets another name, so its target is judged.
         """
         try:
             real = path.resolve()
@@ -132,7 +132,7 @@ def cut(text: str, limit: int) -> str:
 
 KEY = "instructions"  # in a thread's metadata
 MOST_RULES = 200  # of a project, or of the user
-MOST_PATTERNS = 64  # that one with braces stands for
+MOST_PATTERNS = 64  # that one with braces expands to
 _BRACES = lazy_pattern(r"\{([^{}]*,[^{}]*)\}")
 _COMMA = lazy_pattern(r",(?![^{}]*\})")
 LIMIT = 32 * 1024  # bytes of all of them
@@ -143,7 +143,7 @@ LIMIT_BRIEF = 4 * 1024  # for a model with a small window
 class InstructionSource(Struct, frozen=True):
     """A file of instructions or a rule: its name as people write it, and its text with imports.
 
-    `paths` are patterns as in .gitignore; a rule with some holds for matching files only.
+    `paths` are patterns as in .gitignore; a rule with some applies to matching files only.
     """
 
     name: str

@@ -177,7 +177,7 @@ _PLACE = lazy_pattern(
 )
 _NAMED = lazy_pattern(r"\$(?:ARGUMENTS(?:\[(\d{1,4})\])?|([1-9](?!\d)))")
 _PLAIN = lazy_pattern(r"[\w%+=:,./@-]*")
-_QUOTING = lazy_pattern(r"[\"'`\\]|\$[({'\"]|<<")  # where a quoted argument could end up inside other quotes
+_QUOTING = lazy_pattern(r"[\"'`\\]|\$[({'\"]|<<")  # places at which a quoted argument could be inside other quotes
 
 Shell = Callable[[str], Awaitable[str]]
 

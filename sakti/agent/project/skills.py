@@ -246,7 +246,7 @@ def _list_line(skill: Skill) -> str:
 
 
 def find_similar(library: Library, words: str) -> Sequence[Skill]:
-    """Return the skills that `words` may mean: those whose name or description holds most of them."""
+    """Return the skills that `words` may mean: those whose name or description has most of them."""
     query_words = set(words.lower().replace("-", " ").split())
     scored = [(len(query_words & _collect_words(s)), s) for s in library.offered]
     ranked = [s for n, s in sorted(scored, key=lambda e: -e[0]) if n]

@@ -320,7 +320,7 @@ def _format_filter(path: Path, kind: str) -> str:
 
 
 def _escape(c: str) -> str:
-    # the pattern stands between quotes in which nothing can be escaped
+    # the pattern is between quotes, in which nothing can be escaped
     return "." if c in '"\n\r' else re.escape(c) if c in r".^$*+?()[]{}|\\" else c
 
 

@@ -40,7 +40,7 @@ PROTECTED = (
 TEMPORARY = (Path("/tmp"), Path("/run"))
 _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
 
-WALKED = 20_000  # entries of a workspace that are looked at
+WALKED = 20_000  # entries of a workspace that are scanned
 MASKED = 2_000  # files that a command line can hide
 REPOSITORIES = 100  # below the workspace; each takes some mounts
 TEXTS = 500  # files and folders of instructions below the workspace; each takes a mount
@@ -260,8 +260,8 @@ class Masks(Struct):
 
     `repositories` are the paths that git takes for one: a folder or file `.git`, or a folder with the contents of one.
     `texts` are the files and folders below the workspace that instruct an agent, or run code for one. `is_complete`:
-    all of the workspace was looked at. Folders of dependencies are passed over, but for `dependency_texts`: texts for
-    an agent in them. No thread reads these; they only must not appear there.
+    all of the workspace was scanned. Folders of dependencies are passed over, but for `dependency_texts`: texts for an
+    agent in them. No thread reads these; they only must not appear there.
     """
 
     place: WorkspaceView
@@ -302,7 +302,7 @@ class Masks(Struct):
         self._dependencies = seen
 
     def _walk(self, root: str) -> tuple[dict[str, ScannedFolder], list[Path], bool]:
-        """Return the folders that were looked at, those of credentials, and whether these are all."""
+        """Return the folders that were scanned, those of credentials, and whether these are all."""
         is_secret = make_secret_filter(self.place.workspace, self.place)
         seen, entries = dict[str, ScannedFolder](), 0
         waiting, hidden = [root], list[Path]()
@@ -382,7 +382,7 @@ def _sort_entries(
 ) -> tuple[list[str], list[str], list[str], list[tuple[int, str]]]:
     """Return folders, folders of dependencies, secret files and the inodes of files.
 
-    Without `is_secret` only folders are looked at.
+    Without `is_secret` only folders are scanned.
     """
     folders, passed, secret, inodes = list[str](), list[str](), list[str](), list[tuple[int, str]]()
     for e in entries:

@@ -70,7 +70,7 @@ def copy(source: _socket.socket, goal: _socket.socket) -> None:
 
 
 def _replace_port(port: str, now: str) -> None:
-    """Tell the command by its environment where the relay listens instead."""
+    """Put the relay's port into the environment of the command."""
     for name, value in os.environ.items():
         if value == f"http://127.0.0.1:{port}":
             os.environ[name] = f"http://127.0.0.1:{now}"

@@ -334,7 +334,7 @@ class SystemSandbox(Struct, dict=True):
         return Level("unsandboxed", why, remedy)
 
     def _find_seatbelt_level(self) -> Level:
-        """Return what Seatbelt holds: all, or nothing."""
+        """Return the level of Seatbelt: complete, or none."""
         if not self.seatbelt.is_file():
             return Level("unsandboxed", f"{self.seatbelt} is not there")
         if result := self._run_self_test(self._enclose_by_seatbelt, "seatbelt.json", str(self.seatbelt)):

@@ -175,7 +175,7 @@ def make_parts(goal: Goal, check: ToolResultPart | None) -> tuple[Part, ...]:
 
 
 class _CheckApprovals(Approvals):
-    """Asks about the check of a goal once; the same answer holds for its later runs."""
+    """Asks about the check of a goal once; the same answer applies to its later runs."""
 
     def __init__(self, approvals: Approvals) -> None:
         super().__init__(lambda _event: None, interactive=approvals.interactive)

@@ -38,7 +38,7 @@ async def settle_trust(
     if review.asks and use:
         try:
             await asyncio.to_thread(trust.save, review)
-        except ConfigError as e:  # it holds for this run, and is asked about again in the next
+        except ConfigError as e:  # it applies to this run, and is asked about again in the next
             workspace.emit(Notice("warning", "Trust", e.message))
     workspace.settle_trust(review, use=use)
     if allow is not None and workspace.files.may_have_servers():

@@ -65,9 +65,9 @@ from sakti.tasks.describe import describe
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
 
-IDLE_S = 60.0  # seconds after a turn until hooks hear that sakti waits
+IDLE_S = 60.0  # seconds after a turn until hooks are told that sakti waits
 END_S = 5.0  # seconds that a hook may take at the end of a session
-MOST_CLOSED = 50  # closings of tasks that are looked at
+MOST_CLOSED = 50  # closings of tasks that are read
 
 
 def begin(thread: OpenThread) -> SessionHooks | None:

@@ -150,7 +150,7 @@ class Turn(Struct):
     purpose: str = "actor"  # of its model calls: "side" if nothing of it is stored
     left_out: dict[str, str] = field(default_factory=dict[str, str])  # pieces of the thread that were refused
     usual_model: tuple[Provider, ModelInfo] | None = None  # answers again after a step with another model
-    refused: Message | None = None  # of the user, while processors look at it: not stored yet
+    refused: Message | None = None  # of the user, while processors handle it: not stored yet
     written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
 
     def emit(self, event: Event) -> None:

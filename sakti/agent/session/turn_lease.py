@@ -122,7 +122,7 @@ class TurnLease:
             ) from e
 
     async def _renew(self) -> None:
-        # real seconds, as in memory's own leases: other processes look at this row
+        # real seconds, as in memory's own leases: other processes read this row
         while True:
             await asyncio.sleep(leases.HEARTBEAT_S)
             with contextlib.suppress(SaktiError):

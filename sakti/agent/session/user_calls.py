@@ -186,7 +186,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
 
     Its outcome becomes a user message.
 
-    `during`: an answer streams, which is stored later than this and stands above it.
+    `during`: an answer streams, which is stored later than this and shown above it.
     """
     ws, tools = thread.workspace, thread.toolbox.state
     store = ws.store

@@ -323,7 +323,7 @@ class ToolState(Struct):
                 pass
 
     def save_output(self, text: str, call_id: str) -> Path:
-        """Write a long output, secrets masked, where the model can read it; return the file."""
+        """Write a long output, secrets masked, to a file that the model can read; return the file."""
         self.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.output_folder / self.make_output_name(call_id)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:

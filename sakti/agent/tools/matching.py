@@ -61,7 +61,7 @@ class FileLines:
         """
         folded = "\n".join(map(fold, old.split("\n")))
         if fold is not str and (not folded.strip() or folded.endswith("\n") != old.endswith("\n")):
-            return []  # nothing is left to look for, or no line where one was
+            return []  # nothing remains to look for, or its last line became empty
         matches = self._find(folded, [fold(line.body) for line in self.lines], back)
         if old[-1:] not in " \t" or fold is str:
             return matches
@@ -93,7 +93,7 @@ class FileLines:
         return out
 
     def _find_end_column(self, number: int, end: int, folded_body: str, back: Callable[[str, int], int]) -> int:
-        """Return the column where a match ends in the line itself, with trailing blanks that were folded away."""
+        """Return the end column of a match in the line itself, with trailing blanks that were folded away."""
         body = self.lines[number].body
         if end > len(folded_body):
             return len(body) + 1

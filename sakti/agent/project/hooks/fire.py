@@ -179,8 +179,8 @@ class Hooks(Struct):
     ) -> HookDecision:
         """Run the hooks that an event starts and return their combined decision.
 
-        Several `fields` are several things that happen at once: every hook hears of each. `limit` is the longest that
-        a hook may take, in seconds. Raises nothing but a cancellation.
+        Several `fields` are several things that happen at once: every hook gets each. `limit` is the longest that a
+        hook may take, in seconds. Raises nothing but a cancellation.
         """
         if not self.listens(event):
             return HookDecision()
@@ -189,7 +189,7 @@ class Hooks(Struct):
         try:
             hooks = choose_hooks(self.listed.hooks, event, subject, _split_commands)
             decision = await self._run(event, hooks, several, limit) if hooks else HookDecision()
-        except Exception as e:  # the worker's root: a fault of hooks is told, the chat goes on
+        except Exception as e:  # the worker's root: a fault of hooks becomes a notice, the chat goes on
             log.exception("hooks of %s failed", event)
             self.host.emit(Notice("warning", TITLE, f"{event}: {to_one_line(f'{type(e).__name__}: {e}', 200)}"))
             return HookDecision()
@@ -303,7 +303,7 @@ class Hooks(Struct):
     async def _await_background(
         self, event: str, runs: Sequence[Awaitable[HookRun]], watch: quarantine.Watch | None
     ) -> None:
-        """Wait for a hook that runs in the background; only its failures and messages are told."""
+        """Wait for a hook that runs in the background; only its failures and messages are shown."""
         ran = await asyncio.gather(*runs)
         self._set_aside(watch)
         for text in answers.merge_decisions([answers.read(event, r) for r in ran]).notices:

@@ -59,7 +59,7 @@ _FOLDERS = ("ls", "glob", "grep")
 
 
 class HookCall(Struct, frozen=True):
-    """A call as hooks are told of it: the tool's name, its input, the files in it."""
+    """A call as hooks get it: the tool's name, its input, the files in it."""
 
     name: str
     input: Json

@@ -288,7 +288,7 @@ class Masks(Struct):
         self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
 
     def dependency_texts(self) -> Iterator[Path]:
-        """Yield the texts that would instruct an agent in folders of dependencies, as far as these are scanned."""
+        """Yield texts that would instruct an agent in folders of dependencies, as far as scanned."""
         waiting = [f"{folder}/{name}" for folder, listing in self._known.items() for name in listing.passed]
         seen, entries = dict[str, ScannedFolder](), 0
         while waiting and entries < WALKED:

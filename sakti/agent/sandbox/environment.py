@@ -61,7 +61,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def choose_variables(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
-    """Return the variables of `env` for a command: known names, locales, and those that the user named in `more`."""
+    """Return a command's variables: known names, locales, and those that the user named in `more`."""
     named = frozenset(more)
     return {
         name: value

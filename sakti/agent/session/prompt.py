@@ -89,7 +89,7 @@ def describe(root: Path, added: Sequence[Path] = ()) -> str:
 
 
 def collect_moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:
-    """Return the facts that change from step to step, by name; `folder` as people write it in the workspace."""
+    """Return the facts that change from step to step, by name; `folder` is the one shown to people."""
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
     facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
     if git is not None:
@@ -187,7 +187,7 @@ _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
 
 
 def list_nearby_names(thread: Thread | None) -> list[str]:
-    """Return the names of instructions that a thread was shown when a tool touched their part of the project."""
+    """Return the names of instructions shown when a tool touched their part of the project."""
     names: Any = thread.metadata.get(instructions.NEARBY_KEY) if thread is not None else None
     return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
 

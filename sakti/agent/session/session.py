@@ -368,7 +368,7 @@ class Session:
         await self.turns.retry()
 
     async def send_queued(self) -> None:
-        """Begin a turn with the messages that an ended turn left in the queue, oldest first. Raises as `submit`."""
+        """Begin a turn with messages that an ended turn left queued, oldest first. Raises as `submit`."""
         await self.turns.send_queued()
 
     def unqueue(self, index: int) -> str | None:

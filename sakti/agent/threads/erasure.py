@@ -182,7 +182,7 @@ class Redacted(Struct):
 
 
 async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redacted:
-    """Count the texts with secrets; `do`: mask them, and remove copies of the database, which hold them, too.
+    """Count the texts with secrets; `do`: mask them, and remove copies of the database.
 
     Raises `StoreError` (read_only) if `do` is set and nothing can be written.
     """

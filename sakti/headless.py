@@ -18,6 +18,7 @@ from sakti.agent.session import lifecycle
 from sakti.agent.session.lifecycle import observe_on_exit
 from sakti.agent.session.session import Options, Session
 from sakti.core import terminal
+from sakti.core.calls import summarize_call
 from sakti.core.config import AgentSettings
 from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
@@ -59,8 +60,8 @@ from sakti.core.events import (
 )
 from sakti.core.streams import print_document
 from sakti.core.text import encode_json_line, format_count, sanitize_text, to_one_line
-from sakti.core.types import Json, Usage, display_name, join_values
-from sakti.store.secrets import MaskedStream, mask_output, mask_secrets
+from sakti.core.types import Json, Usage, display_name, unwrap_call
+from sakti.store.secrets import MaskedStream, mask_output
 
 _Delta: TypeAlias = TextDelta | ThinkingDelta | ToolOutput
 
@@ -245,7 +246,7 @@ class _Run:
             if repair == program_io.REPAIRS:
                 why = to_one_line("; ".join(checked.problems), 300)
                 return self._fail("limit", f"The answer does not match the JSON Schema after 2 repairs: {why}")
-            status = await self._turn(program_io.AGAIN.format(problems="\n".join(checked.problems)))
+            status = await self._turn("", program_io.AGAIN.format(problems="\n".join(checked.problems)))
             if status not in CONTINUES_AFTER:
                 break
         return self._end(status, self._last.text)
@@ -254,8 +255,8 @@ class _Run:
     def _last(self) -> TurnFinished:
         return self._finished[-1]
 
-    async def _turn(self, prompt: str) -> str:
-        """Run one turn within the remaining limits of the run; return its status."""
+    async def _turn(self, prompt: str, repair: str = "") -> str:
+        """Run one turn within the remaining limits of the run, of a prompt or a repair; return its status."""
         session = self._session
         limits = self._limits.limit_turn(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:
@@ -265,7 +266,10 @@ class _Run:
             print(f"sakti: {text}", file=sys.stderr)
             return "limit"
         session.workspace.config = replace(session.workspace.config, agent=limits)
-        await session.submit(prompt)
+        if repair:
+            await session.send_program_text(program_io.REPAIR, repair, "the answer did not match the JSON Schema")
+        else:
+            await session.submit(prompt)
         await session.wait()
         self._untrusted_files = await lifecycle.settle_new_files(session.workspace, None)
         for sentence in self._untrusted_files.values():
@@ -382,8 +386,8 @@ def _print_progress(event: Event) -> None:
     """Print progress for a person on standard error."""
     match event:
         case ToolStarted(call):
-            what = to_one_line(mask_secrets(join_values(call.arguments or {})), 100)
-            line = f"▸ {display_name(call.name)}  {what}"
+            call = mask_output(unwrap_call(call))
+            line = f"▸ {display_name(call.name)}  {to_one_line(summarize_call(call), 100)}"
         case ToolFinished(result) if isinstance(denied := result.details.get("denied"), str):
             line = f"  ⊘ denied{f': {to_one_line(denied, 200)}' if denied else ''}"
         case ToolFinished(result, duration):

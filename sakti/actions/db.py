@@ -54,7 +54,7 @@ async def recover(scope: Scope) -> Value:
     """Copy every readable row of a damaged database into a new one; the damaged file is kept beside it."""
     recovered = recovery.recover(scope.database, clock.SystemClock())
     out = [
-        f"{table:<22} {came:>9,} {'row' if came == 1 else 'rows'}" + (f", {lost:,} could not be read" if lost else "")
+        f"{table:<22} {format_count(came, 'row'):>14}" + (f", {lost:,} could not be read" if lost else "")
         for table, (came, lost) in recovered.rows.items()
         if came or lost
     ]
@@ -90,7 +90,7 @@ async def stats(scope: Scope) -> Value:
 async def rebuild_index(scope: Scope) -> Value:
     """Rebuild the search index."""
     done = await upkeep.rebuild_index(scope.store)
-    missing = f", {done['added']:,} {'was' if done['added'] == 1 else 'were'} missing" if done["added"] else ""
+    missing = f", {format_count(done['added'], 'was', 'were')} missing" if done["added"] else ""
     return Done(f"{format_count(done['texts'], 'text')} indexed{missing}", json=done)
 
 

@@ -162,8 +162,8 @@ def _describe_figures(source: SourceReport, dry_run: bool) -> str:
     notes = {
         format_count(source.tasks, "task"): source.tasks,
         f"{source.raw} not recognized, kept as text": source.raw,
-        f"{source.masked} with masked secrets": source.masked,
-        f"{source.dropped_thinking} encrypted reasoning blocks skipped": source.dropped_thinking,
+        f"{source.masked:,} with masked secrets": source.masked,
+        f"{format_count(source.dropped_thinking, 'encrypted reasoning block')} skipped": source.dropped_thinking,
     }
     parts += [note for note, count in notes.items() if count]
     threads = format_count(source.threads + source.child_threads, "thread")

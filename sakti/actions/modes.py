@@ -9,7 +9,7 @@ from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, V
 from sakti.core.config import APPROVAL_MODES
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import to_one_line
-from sakti.core.types import RUNS_ELSEWHERE, SIGNS
+from sakti.core.types import RUNS_ELSEWHERE, STATE_SYMBOLS
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -145,7 +145,7 @@ async def agents(scope: Scope) -> Value:
 
 def describe_child(child: ListedChild) -> str:
     """Return a child in a line: its agent, its goal, and its state."""
-    return f"{SIGNS[child.state]} {child.run.name}  {to_one_line(child.run.goal, 120)}  {child.in_words}"
+    return f"{STATE_SYMBOLS[child.state]} {child.run.name}  {to_one_line(child.run.goal, 120)}  {child.in_words}"
 
 
 @action(

@@ -165,7 +165,8 @@ async def new(scope: Scope, name: str, user: bool) -> Value:
     if name in registry.chat_commands():
         raise Refused(f"/{name} is a built-in command: choose another name.", code=USAGE)
     path = skill_files.create_skill(scope.workspace, name, user=user)
-    return Done(f"Written: {path}. Fill in description and text; /skills lists it.", json={"file": str(path)})
+    then = "; /skills lists it." if user else ", then run `sakti trust --yes`: until then it is left out."
+    return Done(f"Written: {path}. Fill in description and text{then}", json={"file": str(path)})
 
 
 @action(chat="init", needs="session", summary="have the model write a first AGENTS.md")

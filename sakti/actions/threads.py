@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ with lazy_imports:
     from sakti.agent.threads import actions as thread_actions
     from sakti.agent.threads import export as thread_export
     from sakti.agent.threads import history
+    from sakti.core import calls
     from sakti.core import types as core_types
     from sakti.store import imports, secrets, user_state
     from sakti.store.log import lines as memory_log
@@ -98,7 +99,7 @@ def _format_row(summary: ThreadSummary, title: str, with_workspace: bool) -> str
     where = f"  ({thread.resource_id})" if with_workspace else ""
     size = f"{format_count(summary.messages, 'message'):>14} {summary.tokens:>8} tokens"
     undone = f"  ↶ {format_count(len(summary.undone), 'undone branch', 'undone branches')}" if summary.undone else ""
-    indent = f"  └ {core_types.SIGNS[summary.state]} " if summary.state else "  └ " if thread.parent_id else ""
+    indent = f"  └ {core_types.STATE_SYMBOLS[summary.state]} " if summary.state else "  └ " if thread.parent_id else ""
     state = f"  ({core_types.describe_state(summary.state)})" if summary.state else ""
     return f"{thread.id[-8:]}  {format_minute(thread.updated_at)}  {size}  {indent}{run}{title}{state}{undone}{where}"
 
@@ -132,8 +133,7 @@ async def show(scope: Scope, thread: str) -> Value:
     shown = (await _find_threads(scope, thread))[0]
     rows = thread_removal.skip_deleted(await scope.store.read(stored_messages.list_after, shown.id, -1))
     lines = tuple(
-        f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{core_types.join_plain_text(m.parts)}\n"
-        for m in rows
+        f"── {m.role} · {format_minute(m.created_at)} · {m.id[-8:]}\n{calls.format_parts(m.parts)}\n" for m in rows
     )
     messages = [thread_export.message_to_json(m) for m in rows]
     return Text(lines, json={"thread": to_builtins(shown), "messages": messages})
@@ -213,7 +213,8 @@ async def delete_message(scope: Scope, message: str) -> Value:
     text = "Removed" if len(removed.message_ids) == 1 else "Removed, the call with its result"
     text += ", from the database and its copies; undo and time travel do not show it."
     if removed.lines:
-        text += f" {removed.lines} log lines were made from it and the messages around it:"
+        lines = format_count(removed.lines, "log line was", "log lines were")
+        text += f" {lines} made from it and the messages around it:"
         text += " `sakti memory log` shows them, `sakti memory forget` removes one."
     return Done(text, json=to_builtins(removed))
 
@@ -225,7 +226,8 @@ async def restore(scope: Scope, thread: str) -> Value:
     """Restore a deleted thread."""
     async with _open_actions(scope) as actions:
         if thread:
-            matches = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
+            deleted = await scope.store.read(thread_removal.find_deleted, scope.resource, thread)
+            matches = thread_titles.narrow_matches(thread, deleted)
         else:
             last = await actions.find_last_deleted()
             if last is None:
@@ -340,7 +342,7 @@ async def resume(scope: Scope, thread: str) -> Value | None:
     return None
 
 
-async def _find_threads(scope: Scope, text: str) -> list[Thread]:
+async def _find_threads(scope: Scope, text: str) -> Sequence[Thread]:
     """Return the selected threads, newest first; in a chat also by list number. Raises Refused."""
     if scope.live is None:
         matches = await scope.store.read(stored_threads.find, scope.resource, text)
@@ -353,7 +355,7 @@ async def _find_threads(scope: Scope, text: str) -> list[Thread]:
         listing = "/threads" if scope.live is not None else "`sakti threads list`"
         elsewhere = await scope.store.read(stored_threads.find, None, text)
         raise Refused(thread_titles.explain_missing(text, elsewhere, listing))
-    return matches
+    return thread_titles.narrow_matches(text, matches)
 
 
 async def _find_thread(scope: Scope, text: str) -> Thread:

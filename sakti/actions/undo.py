@@ -24,7 +24,7 @@ with lazy_imports:
     from sakti.core import clock
     from sakti.store.threads import threads as stored_threads
 
-SIGNS = {"create": "A", "change": "M", "delete": "D"}
+ACTION_LETTERS = {"create": "A", "change": "M", "delete": "D"}
 SCOPES = {"both": "messages and files", "conversation": "messages", "files": "files"}
 SHOWN = 40  # maximum number of paths in a preview
 WORDS = ("yes", "files", "conversation", "all")
@@ -125,7 +125,8 @@ async def find_undoing(scope: Scope, thread: str) -> Undoing:
     if scope.live is not None:
         return undoing.make_undoing(scope.live)
     if thread:
-        threads = await scope.store.read(stored_threads.find, scope.resource, thread)
+        matches = await scope.store.read(stored_threads.find, scope.resource, thread)
+        threads = thread_titles.narrow_matches(thread, matches)
     else:
         threads = await scope.store.read(stored_threads.list_recent, scope.resource, 1)
     if thread and not threads:
@@ -151,7 +152,7 @@ def describe_preview(preview: UndoPreview) -> tuple[str, ...]:
         out = [f"Undo {format_count(len(turns), 'turn')}, from {format_title(turns[0])!r} on: {preview.in_words()}."]
     else:
         out = []
-    rows = [f"{SIGNS[i.action]} {to_one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
+    rows = [f"{ACTION_LETTERS[i.action]} {to_one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
             for i in plan.rows]  # fmt: skip
     out += rows[:SHOWN]
     if len(rows) > SHOWN:

@@ -204,7 +204,7 @@ def format_project(paths: Sequence[str], readme: str, readme_text: str, manifest
     if not files:
         return ""
     shown = files[:FILES]
-    more = [f"and {len(files) - FILES:,} more files"] if len(files) > FILES else []
+    more = [f"and {format_count(len(files) - FILES, 'more file')}"] if len(files) > FILES else []
     facts = _list_facts(manifest, manifest_text)
     parts = ["\n".join([*(to_one_line(f, 120) for f in shown), *more])]
     if starts := _find_entry_points(files, facts):

@@ -21,6 +21,7 @@ from sakti.core.errors import ConfigError
 from sakti.core.text import to_one_line
 
 REPAIRS = 2  # times that the model is asked again
+REPAIR = "repair"  # kind of the messages that ask for another answer
 PROBLEMS = 8  # problems of an answer that the model is told
 WANTED = (
     "A program reads your final answer: give one JSON value that matches this JSON Schema, with nothing before "

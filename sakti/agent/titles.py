@@ -81,13 +81,17 @@ def choose_thread(text: str, matches: Sequence[Thread]) -> Thread | None:
 
     Raises `ConfigError` if several do.
     """
+    matches = narrow_matches(text, matches)
+    if len(matches) > 1:
+        raise ConfigError(_explain_ambiguous(text, matches))
+    return next(iter(matches), None)
+
+
+def narrow_matches(text: str, matches: Sequence[Thread]) -> Sequence[Thread]:
+    """Return the one match by its id, else those whose entire title is `text`, else all matches."""
     by_id = [t for t in matches if t.id.startswith(text) or t.id.endswith(text)]
     by_title = [t for t in matches if t.title.casefold() == text.casefold()]
-    if one := next((named[0] for named in (matches, by_id, by_title) if len(named) == 1), None):
-        return one
-    if not matches:
-        return None
-    raise ConfigError(_explain_ambiguous(text, matches))
+    return by_id if len(by_id) == 1 else by_title or matches
 
 
 def _explain_ambiguous(text: str, matches: Sequence[Thread]) -> str:

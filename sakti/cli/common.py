@@ -67,16 +67,21 @@ def say_markdown(text: str) -> None:
     screen.print(markdown.Markdown(sanitize_text(text), code_theme="ansi_dark"), width=min(screen.width, WIDEST))
 
 
-_SIGNS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red
+_COLOURS = {"✓": "32", "!": "33", "✗": "31"}  # SGR: green, yellow, red
 
 
 def say_finding(text: str) -> None:
     """Print a line that begins with ✓, ! or ✗, with that symbol coloured if the terminal has colours."""
     sign, _, rest = text.partition(" ")
-    if sign not in _SIGNS or not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+    if (
+        sign not in _COLOURS
+        or not sys.stdout.isatty()
+        or os.environ.get("NO_COLOR")
+        or os.environ.get("TERM") == "dumb"
+    ):
         say(text)
     else:
-        print(f"\x1b[{_SIGNS[sign]}m{sign}\x1b[0m {sanitize_text(rest)}")
+        print(f"\x1b[{_COLOURS[sign]}m{sign}\x1b[0m {sanitize_text(rest)}")
 
 
 def say_document(text: str) -> None:

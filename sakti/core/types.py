@@ -397,7 +397,13 @@ def join_plain_text(parts: Sequence[Part]) -> str:
 RunState: TypeAlias = Literal["running", "finished", "partial", "interrupted"]  # as it is stored
 ChildState: TypeAlias = Literal["waiting", RunState]
 
-SIGNS: Mapping[ChildState, str] = {"waiting": "◌", "running": "▸", "finished": "✓", "partial": "◐", "interrupted": "✗"}
+STATE_SYMBOLS: Mapping[ChildState, str] = {
+    "waiting": "◌",
+    "running": "▸",
+    "finished": "✓",
+    "partial": "◐",
+    "interrupted": "✗",
+}
 RUNS_ELSEWHERE = "This child thread runs in another window: stop it there."
 _WORDS: Mapping[ChildState, str] = {
     "waiting": "waiting for a free slot",

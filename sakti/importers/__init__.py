@@ -1,7 +1,7 @@
 """Import the history of other programs: one file per program, one writer.
 
-`entries` defines what an importer yields, `inputs` reads files and values of any shape, `writer` turns
-entries into threads and messages, `service` drives an import. Here is the table of programs.
+`entries` defines what an importer yields, `inputs` reads files and values of any shape, `writer` turns entries into
+threads and messages, `service` runs an import. `READERS` lists the programs.
 
 To add a program, write a class with the methods of `Importer`, name it in `READERS` and in `PROGRAMS` of
 `actions.import_`, and describe its files in `help/import.md`. Ids of entries must be unique within the program; text

@@ -171,9 +171,9 @@ class Pages:
     async def update(
         self, thread_id: str, content: str, *, scope: Scope | None = None, replace: bool = False, actor: str
     ) -> tuple[str, tuple[str, ...]]:
-        """Update a page as `WorkingPage.update` does: that of the settings' scope unless `scope` names one.
+        """Merge `content` into the page of `scope` (default: that of the settings), or replace the page.
 
-        Raises `MemoryFailure` also for off and read_only.
+        Return the page and the changed headings. Raises `MemoryFailure` as `WorkingPage.update`, and: off, read_only.
         """
         self.must_write()
         scope = scope or self.settings.working_memory.scope

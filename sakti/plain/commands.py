@@ -230,7 +230,7 @@ MESSAGE_LINES = 40  # lines of each message behind a log line
 BESIDE_LINES = 6  # lines of a neighbour of a search hit
 SHOWN = 60  # number of newest log lines
 _FINDINGS = {"✓ ": "good: ", "✗ ": "problem: "}
-_SIGNS = {"●": "high", "○": "work", "·": "minor", "✓": "done", "⚑": "pinned"}
+_SYMBOL_WORDS = {"●": "high", "○": "work", "·": "minor", "✓": "done", "⚑": "pinned"}
 
 
 def format_value(value: Value, thread_id: str = "") -> list[str]:
@@ -241,7 +241,7 @@ def format_value(value: Value, thread_id: str = "") -> list[str]:
         case Card(_, rows):
             return words.format_rows(rows)
         case Text(text, _, "diff"):
-            return words.spell_diff("".join(_SIGNS.get(c, c) for c in "\n".join(text)))
+            return words.spell_diff("".join(_SYMBOL_WORDS.get(c, c) for c in "\n".join(text)))
         case Text((page,), _, "markdown"):
             return format_all(page)
         case Text(text):

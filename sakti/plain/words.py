@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from sakti.agent.judge.policy import describe_rule
 from sakti.agent.reports.memory_report import describe_compaction, describe_event, describe_uncompaction
+from sakti.core import calls
 from sakti.core import types as core_types
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
@@ -56,10 +57,9 @@ DIFF_LINES = 60
 TARGET_LINES = 12
 TAIL_LINES = 10
 _EXIT = lazy_pattern(r"\[exit code \d+\]")
-_MAIN = ("path", "command", "pattern", "query", "url", "id")
 _ABOUT = lazy_pattern(r"~(?=\$?\d)")
 _PLACE = lazy_pattern(r"\+(\d+)")
-_SIGNS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
+_DIFF_WORDS = {"+": "add: ", "-": "remove: ", " ": "keep: "}
 _SPEAKERS = {"assistant": "sakti", "user": "you"}
 _WHY = {"threshold": "the window was full", "idle": "after a pause", "provider_change": "another model"}
 
@@ -76,13 +76,9 @@ def spell_duration(ms: int) -> str:
 def describe_call(part: ToolCallPart) -> str:
     """Format a call's tool and target: `read src/a.py`."""
     part = core_types.unwrap_call(part)
-    values = part.arguments
-    if values is None:
+    if part.arguments is None:
         return f"{to_one_line(part.name, 40)} with arguments that cannot be read"
-    main = next((str(values[k]) for k in _MAIN if values.get(k)), None)
-    if main is None:
-        main = ", ".join(str(v) for v in values.values() if isinstance(v, str | int))
-    return to_one_line(f"{core_types.display_name(part.name)} {main}", 200)
+    return to_one_line(f"{core_types.display_name(part.name)} {calls.summarize_call(part)}", 200)
 
 
 def describe_result(
@@ -262,8 +258,8 @@ def spell_diff(text: str, limit: int | None = None) -> list[str]:
         if line.startswith("@@"):
             place = _PLACE.search(line)
             out.append(f"at line {place[1]}:" if place else "further down:")
-        elif line[:1] in _SIGNS:
-            out.append(_SIGNS[line[0]] + line[1:])
+        elif line[:1] in _DIFF_WORDS:
+            out.append(_DIFF_WORDS[line[0]] + line[1:])
     if limit is not None and len(out) > limit:
         hidden = len(out) - limit
         out = [*out[:limit], f"and {format_count(hidden, 'more line')} of the change; /output shows all of it"]

@@ -15,7 +15,7 @@ from sakti.core.lazy import lazy_pattern
 
 LEAST = 8  # characters of a secret
 
-SIGNS = ("pass", "secret", "token", "key", "credential", "pwd")
+SECRET_PARTS = ("pass", "secret", "token", "key", "credential", "pwd")
 SECRET_NAME = lazy_pattern(r"pass|secret|token|key|credential|pwd", re.IGNORECASE)
 _REST = lazy_pattern(
     r"(?P<rest>[\w-]{0,40}+)(?P<after>\\?[\"'`]?\]?)"
@@ -186,7 +186,7 @@ def is_secret_value(name: str, value: str) -> bool:
 
 def find_assigned_secrets(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
     """Yield the secrets assigned to names; `lower` is the text in lower case, same positions."""
-    for sign in SIGNS:
+    for sign in SECRET_PARTS:
         at = lower.find(sign)
         while at >= 0:
             match = _REST.match(text, at + len(sign))
@@ -391,7 +391,7 @@ def is_random(value: str, low: str, *, quoted: bool) -> bool:
 def find_apart(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
     """Yield the secrets apart from their names; `lower` is the text in lower case, same positions."""
     yield from _find_pairs(text, lower)
-    for sign in SIGNS:
+    for sign in SECRET_PARTS:
         at = lower.find(sign)
         while at >= 0:
             end = at + len(sign)
@@ -421,7 +421,7 @@ def _find_pairs(text: str, lower: str) -> Iterator[tuple[str, int, int]]:
 def _find_name(text: str, lower: str, at: int) -> re.Match[str] | None:
     """Return the name before a value, whose key is at `at`."""
     first = max(0, at - _LONGEST_PAIR)
-    if not any(sign in lower[first:at] for sign in SIGNS):
+    if not any(sign in lower[first:at] for sign in SECRET_PARTS):
         return None
     for key in ("name", "key"):
         begin = lower.rfind(key, first, at)

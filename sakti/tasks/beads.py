@@ -111,9 +111,10 @@ def import_issues(
     source: str = SOURCE,
     batch: str = "",
 ) -> Report:
-    """Add new issues and update changed ones, in the caller's transaction. With `dry_run` raises `DryRun`.
+    """Add new issues and update changed ones, in the caller's transaction.
 
-    `source`: the program that they are from; `batch`: the id of the import in the log of changes.
+    `source` is the program of the issues, `batch` the id of the import in the log of changes. Raises `DryRun` with the
+    report if `dry_run` is set, so that the caller rolls back.
     """
     state = _Import(db, actor, ids, Report(), batch or ids.new(), source)
     imported = rows.map_by_source(db, actor.resource_id, source)

@@ -52,6 +52,14 @@ def test_text_json_stream_and_stdin(place: Place) -> None:
     place.sound()
 
 
+def test_a_call_is_shown_with_its_main_argument_and_booleans_only_with_their_names(place: Place) -> None:
+    edits = {"path": "notes.txt", "edits": [{"old": "not there", "new": "x"}], "all": True}
+    place.model.play("change them", Reply("", calls=(("edit", edits),)), "Done.")
+    assert "▸ edit  notes.txt\n" in place.run("run", "change them", "--model", "openai/bench").stderr
+    shown = place.run("threads", "show", place.threads()[0]).stdout
+    assert "path: notes.txt\n" in shown and "all: true" in shown
+
+
 def test_no_save_reads_all_and_keeps_nothing(place: Place) -> None:
     place.model.play("the notes", "It drains at midnight.")
     place.model.play("what did", "You asked about the notes.")

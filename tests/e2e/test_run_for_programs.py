@@ -50,6 +50,16 @@ def test_an_answer_is_repaired_twice_and_then_refused(place: Place) -> None:
     assert "does not match the JSON Schema after 2 repairs" in done.stderr.splitlines()[-1]
 
 
+def test_a_repair_gives_its_thread_no_title_and_is_not_a_message_of_the_user(place: Place) -> None:
+    place.model.play("ok", "three")
+    place.model.play("It is not JSON", '{"n": 3}')
+    done = place.run("run", "ok", "--json-schema", schema(place), *NAMED)
+    assert (done.returncode, done.stdout) == (0, '{"n": 3}\n'), done.stderr
+    assert [title for (title,) in place.rows("SELECT title FROM threads")] == ["ok"]
+    assert [text for role, text in place.messages() if role == "user"] == ["ok", ""]
+    assert "the answer did not match the JSON Schema" in place.run("threads", "export", place.threads()[0]).stdout
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [

@@ -47,5 +47,5 @@ WALKS: dict[str, str] = {
     "SELECT id FROM threads WHERE deleted_at IS NOT NULL": "by an index of those that are deleted",
     "WHERE ((((threads.deleted_at IS NULL) AND (threads.parent_id IS NULL)) AND NOT": "`threads list` of all, by hand",
     "WHERE ((threads.deleted_at IS NULL) AND ((coalesce(": "`threads list --all-workspaces`, by hand",
-    "(threads.deleted_at IS NULL)) ORDER BY threads.updated_at": "for an error: a thread of that name elsewhere",
+    "(threads.deleted_at IS NULL)) ORDER BY (lower(": "for an error: a thread of that name elsewhere",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -30,6 +31,29 @@ def list_references(text: str) -> Iterator[tuple[str, str]]:
         yield from ((module, name.partition(" as ")[0]) for name in names.split(", "))
     for mention in MENTION.findall(text):
         yield "".join(mention), ""
+
+
+def list_code(path: Path) -> Iterator[str]:
+    """Yield source that imports sakti from strings: those of a Python file, or an entire script."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        yield text
+        return
+    for node in ast.walk(ast.parse(text)):
+        parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+        code = "".join(str(p.value) if isinstance(p, ast.Constant) else "_" for p in parts)
+        if re.search(r"(?:from|import) sakti\b", code):
+            yield code
+
+
+def list_attributes(code: str) -> Iterator[tuple[str, str]]:
+    """Yield the names that source reads from the modules of sakti that it imports."""
+    for module, names in IMPORT.findall(code):
+        for name, _, alias in (n.partition(" as ") for n in names.split(", ")):
+            if read_module(f"{module}.{name}") is not None:
+                used = re.findall(rf"(?<![\w./]){alias or name}\.((?!__)\w+)", code)
+                yield from ((f"{module}.{name}", attribute) for attribute in used)
+    yield from ((name, "") for name in re.findall(rf"(?<![\w./]){DOTTED}", code))
 
 
 @cache
@@ -62,6 +86,25 @@ def test_every_mentioned_module_and_name_exists() -> None:
         if path != Path(__file__) and not exists(module, name)
     ]
     assert missing == []
+
+
+def test_every_attribute_in_source_that_is_run_from_strings_exists() -> None:
+    paths = [ROOT / ".ci/run", *(p for p in ROOT.glob("tests/**/*.py") if p != Path(__file__))]
+    missing = [
+        f"{path.relative_to(ROOT)}: {module} {name}"
+        for path in paths
+        for code in list_code(path)
+        for module, name in set(list_attributes(code))
+        if not exists(module, name)
+    ]
+    assert missing == []
+
+
+def test_an_attribute_of_a_module_in_source_is_checked(tmp_path: Path) -> None:
+    path = tmp_path / "test_x.py"
+    path.write_text("""run(f'from sakti.core import text as t, events; {t.a}; t.gone(t.to_one_line(x.t.y))')""")
+    names = {pair for code in list_code(path) for pair in list_attributes(code)}
+    assert {name for module, name in names if not exists(module, name)} == {"gone"}
 
 
 def test_a_reference_to_a_renamed_function_is_found() -> None:

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from sakti.core.calls import summarize_call
 from sakti.core.events import (
     StepStarted,
     TextDelta,
@@ -21,7 +22,6 @@ from sakti.core.types import ToolCallPart, ToolResultPart, Usage
 from sakti.tui.chat.stop_control import QUIT_HINT, StopControl
 from sakti.tui.chat.thread_view import PAGE, ThreadView
 from sakti.tui.desktop import LONG_TURN_S, Notifier
-from sakti.tui.transcript.tool import summarize
 from tests.tui.conftest import screen_text, settle
 from tests.tui.fakes import FakeSession, user
 
@@ -341,12 +341,14 @@ async def test_a_visit_that_is_cancelled_leaves_no_thread_unloaded(host):
         ("wait", {"job": "3", "text": "ready"}, "3"),
         ("edit", {"path": "a.py", "edits": [{"old": "x", "new": "y"}]}, "a.py"),
         ("custom", {"x": [{"deep": {"a": 1}}], "flag": True}, "x=1, flag=True"),
+        ("custom", {"path": True, "x": [True, "y"]}, "path=True, x=y"),
+        ("edit", {"path": "a.py", "all": True}, "a.py"),
         ("grep", {"pattern": "x", "path": "src"}, "x  in src"),
         ("read", {"path": "a", "offset": 3, "limit": 9}, "a  (3-9)"),
     ],
 )
 def test_the_line_of_a_call_shows_text_and_no_raw_arguments(tool, arguments, text):
-    assert summarize(ToolCallPart("c", tool, arguments)) == text
+    assert summarize_call(ToolCallPart("c", tool, arguments)) == text
 
 
 async def test_the_limit_of_the_window_is_seen_in_80_columns_while_an_answer_streams(running, session):

@@ -58,7 +58,7 @@ async def log(scope: Scope, thread: str | None, category: str | None, overrides:
     async with scope.memory(thread, overrides) as session:
         every = await session.views.observations() if session.thread else []
     lines = [x for x in every if not x.forgotten]
-    if category is not None:
+    if category is not None and lines:
         _require_category(category, every if scope.json else lines)
     shown = [x for x in lines if category in (None, x.category)]
     described = [to_builtins(x) for x in every if category in (None, x.category)]
@@ -69,7 +69,8 @@ def _require_category(category: str, lines: Sequence[LogLine]) -> None:
     """Raise `Refused` if no line is in that section of the log."""
     categories = sorted({x.category for x in lines if x.category})
     if category not in categories:
-        raise Refused(f"No line is in the section {category!r}; there are: {', '.join(categories) or 'none'}.")
+        others = f"the log has lines in {', '.join(categories)}" if categories else "no line of this log is in one"
+        raise Refused(f"No line is in the section {category!r}; {others}.")
 
 
 def format_log(lines: Sequence[LogLine]) -> tuple[str, ...]:
@@ -286,11 +287,11 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     text = read_input().decode("utf-8", "replace") if update == "-" else update
     pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.board), ""
     if thread:
-        threads = await scope.store.read(stored_threads.find, scope.resource, thread)
-        if not threads:
+        matches = await scope.store.read(stored_threads.find, scope.resource, thread)
+        if not matches:
             elsewhere = await scope.store.read(stored_threads.find, None, thread)
             raise Refused(thread_titles.explain_missing(thread, elsewhere))
-        owner = threads[0].id
+        owner = thread_titles.narrow_matches(thread, matches)[0].id
     where = "thread" if thread else "resource"
     if text is None:
         page, changed = await pages.read(owner or None), ()

@@ -217,7 +217,8 @@ async def undo(scope: Scope, what: str, generation: int | None, **where: Any) ->
             gone = await session.current.engine.undo_reflection(generation)
             tokens = session.current.engine.status().observations.tokens
             groups = f"{format_count(gone.groups, 'group')} of observations"
-            lost = f" {gone.corrected} corrected lines were undone with it." if gone.corrected else ""
+            corrected = format_count(gone.corrected, "corrected line was", "corrected lines were")
+            lost = f" {corrected} undone with it." if gone.corrected else ""
             text = f"Generation {gone.generation} is undone: {groups}, {tokens} tokens in the log.{lost}"
             return Done(text, json={**to_builtins(gone), "observation_tokens": tokens})
         done = await session.current.engine.undo_compaction()

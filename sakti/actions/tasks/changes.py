@@ -14,7 +14,7 @@ from sakti.actions.spec import Action, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document, read_input
-from sakti.core.text import encode_json_line, format_count
+from sakti.core.text import encode_json_line, format_count, to_one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -40,7 +40,7 @@ META = option("--meta", many=True, metavar="KEY=VALUE",
               help="Metadata; may be repeated; an empty value removes the key.")  # fmt: skip
 TYPES = ("bug", "feature", "task", "epic", "chore")
 TYPE_HELP = f"{', '.join(TYPES[:-1])} or {TYPES[-1]}."
-SIGNS = {"open": "·", "in_progress": "▶", "closed": "✓"}
+STATUS_SYMBOLS = {"open": "·", "in_progress": "▶", "closed": "✓"}
 
 
 def read_metadata(pairs: Sequence[str]) -> dict[str, str]:
@@ -63,7 +63,7 @@ def format_task(task: Json) -> str:
     if task.get("claimedBy"):
         more += f"  {task['claimedBy']}{', claim ended' if task.get('claimEnded') else ''}"
     urgent = f", for P{task['forPriority']} {task['for']}" if "for" in task else ""
-    head = f"{SIGNS[task['status']]} {task['handle']}  P{task['priority']}{urgent} {task['type']:<7}"
+    head = f"{STATUS_SYMBOLS[task['status']]} {task['handle']}  P{task['priority']}{urgent} {task['type']:<7}"
     return f"{head} {task['title']}{more}"
 
 
@@ -85,11 +85,16 @@ def describe_notes(card: BoardTask) -> str:
 FEW = 5
 
 
-def report_change(task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "") -> Done:
-    """Report a changed task and the tasks that it unblocked; `more` ends the sentence."""
+def report_change(
+    task: Task, sentence: str = "", freed: tuple[Task, ...] | None = None, *, more: str = "", line: str = ""
+) -> Done:
+    """Report a changed task and the tasks that it unblocked.
+
+    `more` ends the sentence; a shell prints `line` instead of the task.
+    """
     values = secrets.mask_output(task_queries.describe(task))
     handles = ", ".join(t.handle for t in freed or ())
-    shell = (format_task(values), *([f"unblocked: {handles}"] if freed else []))
+    shell = (line or format_task(values), *([f"unblocked: {handles}"] if freed else []))
     unblocked = {} if freed is None else {"unblocked": [secrets.mask_output(task_queries.describe(t)) for t in freed]}
     sentences = (sentence or f"{task.handle} was changed.", f"Unblocked: {handles}." if freed else "", more)
     return Done(" ".join(s for s in sentences if s), shell=shell, json={"success": True, "task": values, **unblocked})
@@ -224,7 +229,9 @@ async def label(scope: Scope, task: str, labels: list[str], remove: bool, force:
 async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
     """Delete a task; `restore` or `undo` restores it."""
     gone, freed = await scope.change(task_service.delete, as_, task, force=force)
-    return report_change(gone, f"{gone.handle} was deleted.", freed, more="Undo restores it.")
+    sentence = f"{gone.handle} {to_one_line(secrets.mask_secrets(gone.title))!r} was deleted."
+    how = f"{sentence} `sakti tasks restore {gone.handle}` restores it."
+    return report_change(gone, sentence, freed, more="Undo restores it.", line=how)
 
 
 @action(TASK, AS, shell="tasks restore", chat="tasks restore")
@@ -277,7 +284,8 @@ async def read_tree(session: Session, task_id: str) -> tuple[Branch, ...]:
         shell="tasks export", json=False)  # fmt: skip
 async def export(scope: Scope, path: Path | None) -> Value | None:
     """Export all tasks as JSON Lines."""
-    text = "".join(f"{encode_json_line(line)}\n" for line in await scope.ask(task_transfer.export))
+    lines = await scope.ask(task_transfer.export)
+    text = "".join(f"{encode_json_line(line)}\n" for line in lines)
     if path is None:
         if text:
             print_document(text.removesuffix("\n"))
@@ -286,7 +294,7 @@ async def export(scope: Scope, path: Path | None) -> Value | None:
         path.write_text(text, "utf-8")
     except OSError as e:
         raise Refused(f"{path} cannot be written: {e.strerror}.") from e
-    return None
+    return Done(f"{format_count(len(lines), 'task')} written to {path}.")
 
 
 @action(arg("path", "JSON Lines; - for standard input.", metavar="FILE", kind="path"), AS, shell="tasks import")
@@ -305,16 +313,16 @@ async def import_(scope: Scope, path: Path, as_: str | None) -> Value:
 def _describe_import(done: ImportResult) -> Value:
     edges = format_count(done.dependencies, "dependency", "dependencies")
     updated = f"{done.updated:,} replaced by newer versions; " if done.updated else ""
-    were = "was" if done.known == 1 else "were"
-    belong = "belongs" if done.elsewhere == 1 else "belong"
-    others = f"skipped: {format_count(done.elsewhere, 'task')} that {belong} to another workspace of this database"
+    present = f"{format_count(done.known, 'was', 'were')} already there"
+    belong = format_count(done.elsewhere, "task that belongs", "tasks that belong")
+    others = f"skipped: {belong} to another workspace of this database"
     return Text(
         (
             *(f"skipped: {e.task} {e.type} {e.on}: {e.reason}" for e in done.left_out),
             *(f"skipped: {d.task}: {d.reason}" for d in done.differing),
             *[others] * bool(done.elsewhere),
             *(f"reopened: {epic}: it has open children" for epic in done.reopened),
-            f"{format_count(done.tasks, 'task')} and {edges}; {updated}{done.known:,} {were} already there",
+            f"{format_count(done.tasks, 'task')} and {edges}; {updated}{present}",
         ),
         json={
             "success": True,

@@ -22,7 +22,7 @@ _GROUPS = frozenset(
     {"program", "list", "pipeline", "negated_command", "subshell", "compound_statement", "do_group", "if_statement"}
     | {"elif_clause", "else_clause"}
 )
-_SIGNS = frozenset(
+_SYNTAX_TOKENS = frozenset(
     {";", "&&", "||", "|", "&", "\n", "!", "(", ")", "{", "}", "do", "done", "if", "then", "elif", "else", "fi"}
 )
 _UNSURE = frozenset({"pipeline", "subshell", "do_group", "if_statement", "compound_statement", "negated_command"})
@@ -159,7 +159,7 @@ class SyntaxReader:
         """Account for an operator between commands, or note that it cannot be read."""
         if node.type == "!" and self._source[node.end_byte : node.end_byte + 1] not in (b" ", b"\t"):
             self._note("cannot be parsed")
-        elif node.type in _SIGNS:
+        elif node.type in _SYNTAX_TOKENS:
             self._account(node)
         else:
             self._note("contains shell syntax")
@@ -425,7 +425,7 @@ class SyntaxReader:
         for child in node.children:
             if child.is_named:
                 self._walk(child, sure=False)
-            elif child.type in ("$(", "`", "<(", ")", *_SIGNS):
+            elif child.type in ("$(", "`", "<(", ")", *_SYNTAX_TOKENS):
                 self._account(child)
         self._is_substituted = outer
 

@@ -27,7 +27,7 @@ from sakti.core import resources
 from sakti.core import types as core_types
 from sakti.core.errors import ToolError
 from sakti.core.events import McpServerChanged, Notice
-from sakti.core.text import to_one_line
+from sakti.core.text import format_count, to_one_line
 
 if TYPE_CHECKING:
     from sakti.agent.tools.approvals import Approvals
@@ -301,7 +301,7 @@ def _describe_tools(tools: Sequence[McpTool], shown: int) -> str:
     names = [core_types.clean_name(t.original_name) for t in tools]
     more = f"{', ' if shown else ''}and {len(names) - shown} more" if len(names) > shown else ""
     if not shown and names:
-        more = f"{len(names)} tools"
+        more = format_count(len(names), "tool")
     return ", ".join(names[:shown]) + more
 
 

@@ -1,7 +1,8 @@
-"""Discover the files with which a workspace changes what sakti does.
+"""Discover the files by which a workspace changes the behaviour of sakti.
 
-`TABLE` is the one list of them: trust, the sandbox and the readers of each kind take names and folders from it. What a
-workspace holds may be hostile: names and sizes are bounded, links are judged by their target, nothing waits for a FIFO.
+`TABLE` is the one list of them: trust, the sandbox and the readers of each kind take names and folders from it. The
+contents of a workspace may be hostile: names and sizes are bounded, links are judged by their target, nothing waits for
+a FIFO.
 """
 
 from __future__ import annotations

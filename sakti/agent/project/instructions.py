@@ -58,7 +58,7 @@ class InstructionReader(Struct):
     def plain(self, path: Path) -> str | None:
         """Return the text of a file as it is, clean for a screen and secrets masked; None without one.
 
-        A link may give a file with secrets another name, so it is judged where it leads.
+        A link may give a file with secrets another name, so its target is judged.
         """
         try:
             real = path.resolve()
@@ -132,7 +132,7 @@ def cut(text: str, limit: int) -> str:
 
 KEY = "instructions"  # in a thread's metadata
 MOST_RULES = 200  # of a project, or of the user
-MOST_PATTERNS = 64  # that one with braces stands for
+MOST_PATTERNS = 64  # that one with braces expands to
 _BRACES = lazy_pattern(r"\{([^{}]*,[^{}]*)\}")
 _COMMA = lazy_pattern(r",(?![^{}]*\})")
 LIMIT = 32 * 1024  # bytes of all of them
@@ -143,7 +143,7 @@ LIMIT_BRIEF = 4 * 1024  # for a model with a small window
 class InstructionSource(Struct, frozen=True):
     """A file of instructions or a rule: its name as people write it, and its text with imports.
 
-    `paths` are patterns as in .gitignore; a rule with some holds for matching files only.
+    `paths` are patterns as in .gitignore; a rule with some applies to matching files only.
     """
 
     name: str
@@ -196,7 +196,7 @@ def user_has_rules() -> bool:
 
 
 def cut_to_limit(sources: Sequence[InstructionSource], notes: Sequence[str], limit: int) -> Instructions:
-    """Return as much as fits `limit` bytes with its headings, cut at a line, with a note of what does not."""
+    """Return as much as fits `limit` bytes with its headings, cut at a line, with a note on the rest."""
     fitting: list[InstructionSource] = []
     notes, room = [*notes], limit
     for source in sources:
@@ -211,7 +211,7 @@ def cut_to_limit(sources: Sequence[InstructionSource], notes: Sequence[str], lim
 
 
 def _iter_user_files() -> Iterator[tuple[Path, str]]:
-    """Yield the user's own file, the first there is, with its name."""
+    """Yield the user's own file, the first that exists, with its name."""
     for root in files.list_user_folders():
         for name in NAMES[1:]:
             if (path := root / name).is_file():
@@ -310,7 +310,7 @@ def block(source: InstructionSource, limit: int = LIMIT) -> str:
 
 
 def describe_changes(before: Sequence[InstructionSource], now: Sequence[InstructionSource]) -> dict[str, str]:
-    """Say which instructions are other than at the thread's beginning, and how they read now, by name."""
+    """Return the instructions that changed since the thread's beginning, as they are now, by name."""
     old, new = {s.name: s for s in before}, {s.name: s for s in now}
     out = {
         name: f"{name} has changed since this thread began. Its text is now:\n{new[name].text}"
@@ -320,7 +320,7 @@ def describe_changes(before: Sequence[InstructionSource], now: Sequence[Instruct
     return out | {name: f"{name} was removed: its instructions no longer apply." for name in old if name not in new}
 
 
-NEARBY_LIMIT = 32 * 1024  # bytes of all that is kept for a thread; what was touched first is left out first
+NEARBY_LIMIT = 32 * 1024  # bytes kept for a thread; texts touched first are left out first
 NEARBY_KEY = "nearby"  # in a thread's metadata: names of what was shown, in order
 
 
@@ -384,7 +384,7 @@ class Nearby:
         return call
 
     async def after(self, call: ToolCallPart, outcome: Outcome) -> Outcome:
-        """Note what holds for the paths of the call; return the outcome as it is."""
+        """Note the instructions for the paths of the call; return the outcome as it is."""
         paths = [p for p in self._touched(call) if not p.startswith(("/", "~", ".."))]
         if outcome.is_error or not paths:
             return outcome

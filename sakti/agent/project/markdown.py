@@ -91,7 +91,7 @@ def _check(yaml: Any, text: str) -> None:
 LONGEST_FILE = 1_000_000  # bytes of a file that is read
 DEEPEST_IMPORT = 5  # imports below one another
 MOST_IMPORTS = 100  # imports of one file, all in all
-# A name that ends like a text is meant as an import; any other word behind an @ is one where such a file is there.
+# A name that ends like a text is meant as an import; any other word after an @ is one if that file exists.
 _IMPORT = lazy_pattern(r"(?<![\w`@/.])@((?:~/|(?:\.{1,2}/)+)?\w(?:[\w./-]*\w)?)(?![\w/])")
 TEXT = (".md", ".markdown", ".txt")
 _FENCE = lazy_pattern(r"^ {0,3}(`{3,}|~{3,})")
@@ -99,9 +99,9 @@ _CODE = lazy_pattern(r"(`+)(?:(?!\1).)*\1(?!`)")
 
 
 def list_imports(sources: Iterable[Path], root: Path) -> Iterator[Path]:
-    """Yield the files in a folder that texts import, and what these import, each once; links are followed.
+    """Yield the files in a folder that texts import, and their own imports, each once; links are followed.
 
-    Only those that are there and hold no secrets. The bounds are those of reading them.
+    Only existing ones without secrets. The bounds are those of reading them.
     """
     root = Path(os.path.realpath(root))
     place = WorkspaceView(root, root)
@@ -177,7 +177,7 @@ _PLACE = lazy_pattern(
 )
 _NAMED = lazy_pattern(r"\$(?:ARGUMENTS(?:\[(\d{1,4})\])?|([1-9](?!\d)))")
 _PLAIN = lazy_pattern(r"[\w%+=:,./@-]*")
-_QUOTING = lazy_pattern(r"[\"'`\\]|\$[({'\"]|<<")  # where a quoted argument could end up inside other quotes
+_QUOTING = lazy_pattern(r"[\"'`\\]|\$[({'\"]|<<")  # places at which a quoted argument could be inside other quotes
 
 Shell = Callable[[str], Awaitable[str]]
 
@@ -197,8 +197,8 @@ def lacks_argument(body: str, argument: str) -> bool:
 async def fill_template(body: str, argument: str, shell: Shell) -> str:
     """Return the text with its arguments and the outputs of its commands; `shell` runs one.
 
-    Arguments that it has no place for stand at its end. Raises `SaktiError` for an argument that a command cannot take,
-    and what `shell` raises.
+    Arguments that it has no place for are at its end. Raises `SaktiError` for an argument that a command cannot take,
+    and the errors of `shell`.
     """
     values = split_arguments(argument)
     out: list[str] = []
@@ -219,7 +219,7 @@ async def fill_template(body: str, argument: str, shell: Shell) -> str:
 
 
 def split_arguments(argument: str) -> list[str]:
-    """Split arguments as a shell does; by blanks where a quote is not closed."""
+    """Split arguments as a shell does; by blanks if a quote is not closed."""
     try:
         return shlex.split(argument)
     except ValueError:
@@ -235,7 +235,7 @@ def _get_argument(at: str | None, number: str | None, argument: str, values: Seq
 
 
 def _find_argument_index(at: str | None, number: str | None) -> int | None:
-    """Return which argument is meant, counted from 0; None for all of them."""
+    """Return the index of the argument, counted from 0; None for all of them."""
     if at is not None:
         return int(at)
     return int(number) - 1 if number is not None else None

@@ -71,7 +71,7 @@ class Skill(Struct, frozen=True):
 
 
 class Library(Struct, frozen=True):
-    """Skills and commands by name; `shadowed` ones come behind another of their name."""
+    """Skills and commands by name; `shadowed` ones come after another of their name."""
 
     skills: tuple[Skill, ...] = ()
     notes: tuple[str, ...] = ()
@@ -246,7 +246,7 @@ def _list_line(skill: Skill) -> str:
 
 
 def find_similar(library: Library, words: str) -> Sequence[Skill]:
-    """Return the skills that `words` may mean: those whose name or description holds most of them."""
+    """Return the skills that `words` may mean: those whose name or description has most of them."""
     query_words = set(words.lower().replace("-", " ").split())
     scored = [(len(query_words & _collect_words(s)), s) for s in library.offered]
     ranked = [s for n, s in sorted(scored, key=lambda e: -e[0]) if n]
@@ -272,7 +272,7 @@ def format_skill(skill: Skill, body: str) -> str:
 
 
 def describe_changes(before: str, now: str) -> str:
-    """Say which skills are new or other than at the thread's beginning; empty for none."""
+    """Describe the skills that are new or changed since the thread's beginning; empty for none."""
     if before == now:
         return ""
     old = set(before.splitlines())

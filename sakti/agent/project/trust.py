@@ -81,7 +81,7 @@ class TrustReview(Struct, frozen=True):
 
     @property
     def adds_only_texts(self) -> bool:
-        """Return whether all that is new since then is texts for the model: the rest is as it was trusted."""
+        """Return whether only texts for the model are new: the rest is as it was trusted."""
         texts = {f.name for f in self.project.files if f.is_text}
         return self.state == "changed" and all(c.how == "new" and c.name in texts for c in self.changes)
 
@@ -135,7 +135,7 @@ def review(workspace: Path) -> TrustReview:
 def review_new(workspace: Path, seen: Container[str], moved: Iterable[tuple[str, str]] = ()) -> TrustReview:
     """Review only files that are new since the workspace was trusted and whose names are not in `seen`.
 
-    `moved` are old and new names of what was set aside: its files are reviewed under their old names.
+    `moved` are old and new names of files that were set aside: its files are reviewed under their old names.
     """
     current = review(workspace)
     new = {c.name for c in current.changes if c.how == "new" and c.name not in seen}
@@ -240,7 +240,7 @@ def save(review: TrustReview) -> None:
 
 
 def read_answers(workspace: Path) -> Mapping[str, bool]:
-    """Return what the user answered to needs of the project's MCP servers, by their keys."""
+    """Return the user's answers to needs of the project's MCP servers, by their keys."""
     record = _load(workspace.resolve())
     return record.answers if record is not None else {}
 

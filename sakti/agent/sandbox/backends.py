@@ -1,6 +1,6 @@
 """Express a boundary for the mechanism that enforces it: bubblewrap, Landlock or sandbox-exec.
 
-Landlock, for machines without user namespaces, only allows: what lies in a folder that may be written can be neither
+Landlock, for machines without user namespaces, only allows: a file in a folder that may be written can be neither
 hidden nor kept from changes. Rights and structures are those of the kernel's documentation, `userspace-api/landlock`.
 The filter of system calls is BPF, made without a library.
 
@@ -74,7 +74,7 @@ def list_bwrap_options(
     *,
     shares_network: bool = False,
 ) -> list[str]:
-    """Return bubblewrap's options for a boundary; a later one lies over an earlier one.
+    """Return bubblewrap's options for a boundary; a later one covers an earlier one.
 
     `opened` are descriptors of paths that a background command could meanwhile replace by links. The environment is not
     among the options: bubblewrap is started with the one that the command gets, because its environment can be read
@@ -131,7 +131,7 @@ def open_bound_paths(boundary: Boundary) -> Generator[dict[Path, int]]:
 
 
 def _open_below(root: Path, parts: Sequence[str]) -> int:
-    """Open a path below a folder. Raises `OSError` where a link is on the way."""
+    """Open a path below a folder. Raises `OSError` if a link is on the way."""
     here = os.open(root, _PLACE | os.O_DIRECTORY)
     for at, part in enumerate(parts):
         above, flags = here, _PLACE | os.O_NOFOLLOW | (os.O_DIRECTORY if at < len(parts) - 1 else 0)
@@ -241,7 +241,7 @@ def list_readable(boundary: Boundary) -> Iterator[Path | str]:
     away = {path for path in away if not any(path.is_relative_to(root) for root in boundary.write)}
     hidden, above = {str(p) for p in away}, {str(above) for p in away for above in p.parents}
     yield from _list_entries_without(hidden, above, "/")
-    # what lies in a folder that may be written is readable, and a command could have put a link in its place meanwhile
+    # a file in a folder that may be written is readable, and a command could have put a link in its place
     for path in (*boundary.read_only, *boundary.shown):
         if not any(map(path.is_relative_to, boundary.write)):
             yield from _list_entries_without(hidden, above, str(path)) if str(path) in above else (path,)
@@ -298,7 +298,7 @@ def make_seatbelt_profile(boundary: Boundary, temporary: Path, proxy: Path | Non
     out = [_HEAD.rstrip("\n")]
     out += _format_rule("allow", "file-write*", "subpath", (*boundary.write, temporary))
     out += _format_rule("deny", "file-write*", "subpath", boundary.read_only)
-    # what keeps its place is neither renamed nor deleted
+    # a path that keeps its place is neither renamed nor deleted
     out += _format_rule("deny", "file-write-unlink", "literal", (*boundary.write, *boundary.pinned))
     out += _format_rule("deny", "file-read* file-write*", "subpath", boundary.hidden)
     out += _format_rule("deny", "file-read* file-write*", "literal", (*boundary.masked, *boundary.emptied))
@@ -320,7 +320,7 @@ def _format_filter(path: Path, kind: str) -> str:
 
 
 def _escape(c: str) -> str:
-    # the pattern stands between quotes in which nothing can be escaped
+    # the pattern is between quotes, in which nothing can be escaped
     return "." if c in '"\n\r' else re.escape(c) if c in r".^$*+?()[]{}|\\" else c
 
 
@@ -406,7 +406,7 @@ def make_call_filter(machine: str, families: Sequence[int] = _FAMILIES) -> bytes
 
 
 def _test_argument(number: int, place: int, tests: Sequence[bytes]) -> list[bytes]:
-    """Return the steps that test an argument of one call, and allow the call where no test refuses it."""
+    """Return the steps that test an argument of one call, and allow the call if no test refuses it."""
     body = [_pack_step(_LOAD, _ARGUMENTS + 8 * place), *tests, _pack_step(_RETURN, _ALLOW)]
     return [_pack_step(_EQUAL, number, 0, len(body)), *body]
 

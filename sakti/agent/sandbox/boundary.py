@@ -40,7 +40,7 @@ PROTECTED = (
 TEMPORARY = (Path("/tmp"), Path("/run"))
 _KERNEL = (Path("/dev"), Path("/proc"), Path("/sys"))
 
-WALKED = 20_000  # entries of a workspace that are looked at
+WALKED = 20_000  # entries of a workspace that are scanned
 MASKED = 2_000  # files that a command line can hide
 REPOSITORIES = 100  # below the workspace; each takes some mounts
 TEXTS = 500  # files and folders of instructions below the workspace; each takes a mount
@@ -216,7 +216,7 @@ def _list_parents(paths: Sequence[Path], opened: Sequence[Path]) -> list[Path]:
 
 
 def _list_existing(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield those of the protected paths that are there and lie where a command may write, links followed."""
+    """Yield the existing protected paths in folders that a command may write, links followed."""
     for path in paths:
         if os.path.lexists(path):
             resolved = Path(os.path.realpath(path))
@@ -225,7 +225,7 @@ def _list_existing(paths: Iterable[Path], roots: Sequence[Path]) -> Iterator[Pat
 
 
 def _list_own_paths(places: Sequence[Path], roots: Sequence[Path]) -> Iterator[Path]:
-    """Yield Python, sakti and its data where a command could change or would miss them."""
+    """Yield Python, sakti and its data if a command could change or would miss them."""
     ours = (Path(sys.prefix), Path(sys.base_prefix), resources.PACKAGE, *map(Path, _list_data_folders()))
     for path in dict.fromkeys(Path(os.path.realpath(p)) for p in ours):
         if any(r.is_relative_to(path) for r in roots):
@@ -243,7 +243,7 @@ _TEXT_NAMES = frozenset(location.path.partition("/")[0] for location in TABLE)
 
 
 class ScannedFolder(Struct, frozen=True):
-    """What a folder held when it was last changed."""
+    """Contents of a folder when it was last changed."""
 
     changed: tuple[int, int]  # st_mtime_ns and st_ctime_ns: a command can set the first one back
     entries: int
@@ -258,10 +258,10 @@ class ScannedFolder(Struct, frozen=True):
 class Masks(Struct):
     """Secret files, folders of credentials and nested repositories of a workspace.
 
-    `repositories` are what git takes for one: a folder or file `.git`, or a folder that holds what such a one holds.
-    `texts` are the files and folders below the workspace that instruct an agent, or run code for one.
-    `is_complete`: all of the workspace was looked at. Folders of dependencies are passed over, but for
-    `dependency_texts`: texts for an agent in them. No thread reads these; they only must not appear there.
+    `repositories` are the paths that git takes for one: a folder or file `.git`, or a folder with the contents of one.
+    `texts` are the files and folders below the workspace that instruct an agent, or run code for one. `is_complete`:
+    all of the workspace was scanned. Folders of dependencies are passed over, but for `dependency_texts`: texts for an
+    agent in them. No thread reads these; they only must not appear there.
     """
 
     place: WorkspaceView
@@ -274,7 +274,7 @@ class Masks(Struct):
     _dependencies: dict[str, ScannedFolder] = field(default_factory=dict[str, ScannedFolder])
 
     def refresh(self) -> None:
-        """Look at the folders that changed since; all of them at first."""
+        """Scan the folders that changed since the last scan; all of them at first."""
         root = str(self.place.workspace)
         seen, hidden, self.is_complete = self._walk(root)
         self._known, self.folders = seen, tuple(sorted(hidden))
@@ -288,7 +288,7 @@ class Masks(Struct):
         self.files, self.texts = self.files[:MASKED], self.texts[:TEXTS]
 
     def dependency_texts(self) -> Iterator[Path]:
-        """Yield what would instruct an agent in folders of dependencies, as far as they are looked at."""
+        """Yield texts that would instruct an agent in folders of dependencies, as far as scanned."""
         waiting = [f"{folder}/{name}" for folder, listing in self._known.items() for name in listing.passed]
         seen, entries = dict[str, ScannedFolder](), 0
         while waiting and entries < WALKED:
@@ -302,7 +302,7 @@ class Masks(Struct):
         self._dependencies = seen
 
     def _walk(self, root: str) -> tuple[dict[str, ScannedFolder], list[Path], bool]:
-        """Return the folders that were looked at, those of credentials, and whether these are all."""
+        """Return the folders that were scanned, those of credentials, and whether these are all."""
         is_secret = make_secret_filter(self.place.workspace, self.place)
         seen, entries = dict[str, ScannedFolder](), 0
         waiting, hidden = [root], list[Path]()
@@ -323,7 +323,7 @@ class Masks(Struct):
     def _scan_folder(
         self, folder: str, relative: str, is_secret: Callable[[str], bool] | None, known: ScannedFolder | None
     ) -> ScannedFolder | None:
-        """Look at a folder unless it is as `known`; without `is_secret` only for folders and texts."""
+        """Scan a folder unless it is unchanged since `known`; without `is_secret` only for folders and texts."""
         try:
             status = os.stat(folder)  # noqa: PTH116 - thousands of them
             changed = status.st_mtime_ns, status.st_ctime_ns
@@ -351,7 +351,7 @@ class Masks(Struct):
             except OSError:
                 continue
             if not target.is_file() or any(target.is_relative_to(k) for k in _KERNEL):
-                continue  # nothing can lie over what the kernel makes
+                continue  # nothing can be mounted over files of the kernel
             out.add(target)
             if seen.st_nlink > 1:
                 several.add((seen.st_dev, seen.st_ino))
@@ -382,7 +382,7 @@ def _sort_entries(
 ) -> tuple[list[str], list[str], list[str], list[tuple[int, str]]]:
     """Return folders, folders of dependencies, secret files and the inodes of files.
 
-    Without `is_secret` only folders are looked at.
+    Without `is_secret` only folders are scanned.
     """
     folders, passed, secret, inodes = list[str](), list[str](), list[str](), list[tuple[int, str]]()
     for e in entries:

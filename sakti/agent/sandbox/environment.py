@@ -61,7 +61,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def choose_variables(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
-    """Return what a command gets of `env`: known names, locales, and those that the user named in `more`."""
+    """Return a command's variables: known names, locales, and those that the user named in `more`."""
     named = frozenset(more)
     return {
         name: value
@@ -77,7 +77,7 @@ def drop_loaders(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def choose_loaders(env: Mapping[str, str], more: Iterable[str] = ()) -> dict[str, str]:
-    """Return what a command gets besides, but not the program that encloses it: where libraries are."""
+    """Return the library paths that a command gets, but not the program that encloses it."""
     named = {"LD_LIBRARY_PATH", *(name for name in more if name.startswith(LISTS.loaders))}
     return {name: env[name] for name in sorted(named) if env.get(name)}
 
@@ -88,14 +88,14 @@ def choose_network_variables(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def make_proxy_variables(port: int) -> dict[str, str]:
-    """Return what tells a command in the sandbox that it reaches hosts by a proxy there."""
+    """Return the variables by which a command in the sandbox reaches hosts through a proxy."""
     at = f"http://127.0.0.1:{port}"
     names = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
     return {**dict.fromkeys(names, at), "no_proxy": "localhost,127.0.0.1,::1", "NO_PROXY": "localhost,127.0.0.1,::1"}
 
 
 def make_git_variables(env: Mapping[str, str], folder: Path, workspace: Path, *, reads: bool) -> dict[str, str]:
-    """Return what a command that starts in `folder` gets for git; `reads`: it only reads.
+    """Return the variables for git of a command that starts in `folder`; `reads`: it only reads.
 
     `env` is the user's environment.
     """
@@ -139,7 +139,7 @@ def _make_lfs_settings(env: Mapping[str, str], workspace: Path) -> dict[str, str
 
 
 def _make_repository_settings(folder: Path) -> dict[str, str]:
-    """Return what switches off what the repository around a folder names.
+    """Return the settings that switch off programs named by the repository around a folder.
 
     git takes an empty `diff.external` for a program and fails, so that it is set only against one.
     """

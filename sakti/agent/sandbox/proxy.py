@@ -23,7 +23,7 @@ from sakti.core.text import to_one_line
 
 log = logging.getLogger(__name__)
 
-HEAD_LIMIT, HEAD_S = 16_384, 10.0  # bytes and seconds of what comes before a body
+HEAD_LIMIT, HEAD_S = 16_384, 10.0  # bytes and seconds of the part before a body
 CONNECT_S, IDLE_S = 15.0, 300.0  # seconds until a host answers; without a byte in either direction
 MOST = 64  # connections at once
 MOST_ADDRESSES = 8  # of a name that are tried
@@ -47,7 +47,7 @@ class RefusedRequest(Exception):
 class ProxyRequest(Struct, frozen=True):
     """Request of a client: the host, and the first bytes sent to it (none for a tunnel).
 
-    `body` is the length of what follows in bytes, None for chunks, which state their own. No second request follows: it
+    `body` is the length of the body in bytes, None for chunks, which state their own. No second request follows: it
     could name another host to a server that has several.
     """
 
@@ -162,7 +162,7 @@ async def _connect(public: Sequence[str], port: int) -> tuple[asyncio.StreamRead
 
 
 async def _read_request(reader: asyncio.StreamReader) -> ProxyRequest:
-    """Read what a client asks for. Raises `RefusedRequest`."""
+    """Read the request of a client. Raises `RefusedRequest`."""
     try:
         async with asyncio.timeout(HEAD_S):
             head = await reader.readuntil(b"\r\n\r\n")
@@ -273,7 +273,7 @@ def _make_answer(status: int, message: str) -> bytes:
 
 
 class _Activity(Struct):
-    """When something last went through a connection, in either direction (s of the loop's clock)."""
+    """Time of the last data on a connection, in either direction (s of the loop's clock)."""
 
     at: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
@@ -281,7 +281,7 @@ class _Activity(Struct):
         self.at = asyncio.get_running_loop().time()
 
     async def wait_end(self) -> None:
-        """Wait until nothing went through for `IDLE_S`."""
+        """Wait until no data went through for `IDLE_S`."""
         while (remaining := self.at + IDLE_S - asyncio.get_running_loop().time()) > 0:  # noqa: ASYNC110 - no event each byte
             await asyncio.sleep(remaining)
 
@@ -321,7 +321,7 @@ async def _copy(source: asyncio.StreamReader, goal: asyncio.StreamWriter, alive:
 async def _send_body(
     source: asyncio.StreamReader, goal: asyncio.StreamWriter, length: int | None, alive: _Activity
 ) -> None:
-    """Copy the body of one request; what follows it is dropped."""
+    """Copy the body of one request; the rest is dropped."""
     if length is None:
         while (size := await _copy_chunk_size(source, goal)) > 0:
             await _copy_part(source, goal, size, alive)

@@ -21,8 +21,8 @@ from sakti.agent.sandbox.boundary import PROTECTED
 from sakti.core.errors import SaktiError
 
 NAMES = (".git", *PROTECTED)
-MOST = 100  # names that are tried for what is set aside
-_BARE = ("HEAD", "objects", "refs")  # what makes git take a folder for a repository
+MOST = 100  # names that are tried for a path that is set aside
+_BARE = ("HEAD", "objects", "refs")  # contents by which git takes a folder for a repository
 
 # For each protected name: None if missing, the target of a link, "" for anything else.
 Seen: TypeAlias = Mapping[str, str | None]
@@ -37,10 +37,10 @@ def _list_none() -> tuple[Path, ...]:
 class Watch(Struct):
     """Files under the protected names of a workspace while commands run there.
 
-    `gits` finds the `.git` of repositories in the folders below it, and what `texts` returns then: the files and
-    folders there that instruct an agent. A command in the background may leave something at any time, so what was seen
-    before it holds until it has ended. `compares`: commands could change the hooks and the configuration of a
-    repository that was there, so that their contents are compared, and put back.
+    `gits` finds the `.git` of repositories in the folders below it; `texts` returns the files and folders there that
+    instruct an agent. A command in the background may leave something at any time, so the list from before it applies
+    until it has ended. `compares`: commands could change the hooks and the configuration of a repository that was
+    there, so that their contents are compared, and put back.
     """
 
     workspace: Path
@@ -70,7 +70,7 @@ class Watch(Struct):
         return moved
 
     def look(self) -> list[tuple[str, str]]:
-        """Set aside what appeared since `begin`; return old and new names."""
+        """Set aside paths that appeared since `begin`; return old and new names."""
         if self._before is None:
             return []
         moved = set_aside(self.workspace, self._before)

@@ -2,7 +2,7 @@
 
     python -I -S relay.py SOCKET PORT PROGRAM ARGUMENT…
 
-Or it hands what arrives at a listening socket, a descriptor of outside, to a local port until its input ends:
+Or it passes connections of a listening socket, a descriptor from outside, to a local port until its input ends:
 
     python -I -S relay.py DESCRIPTOR PORT
 
@@ -11,14 +11,14 @@ Only the standard library is here: it is started for a command.
 
 from __future__ import annotations
 
-import _socket  # a command waits for this program: what is in C alone takes a third of the time
+import _socket  # a command waits for this program: modules in C alone take a third of the time
 import _thread
 import os
 import sys
 import time
 
 CHUNK = 65_536
-PAUSE = 0.05  # seconds until it is tried again where there are too many connections
+PAUSE = 0.05  # seconds until the next try if there are too many connections
 
 
 def serve(listener: _socket.socket, goal: str | int) -> None:
@@ -70,14 +70,14 @@ def copy(source: _socket.socket, goal: _socket.socket) -> None:
 
 
 def _replace_port(port: str, now: str) -> None:
-    """Tell the command by its environment where the relay listens instead."""
+    """Put the relay's port into the environment of the command."""
     for name, value in os.environ.items():
         if value == f"http://127.0.0.1:{port}":
             os.environ[name] = f"http://127.0.0.1:{now}"
 
 
 def forward(descriptor: str, port: str) -> None:
-    """Hand connections to a local port until the input ends: whoever started this is gone then."""
+    """Pass connections to a local port until the input ends, with the program that started this."""
     _thread.start_new_thread(serve, (_socket.socket(fileno=int(descriptor)), int(port)))
     while os.read(0, CHUNK):
         pass

@@ -28,7 +28,7 @@ def main(rules: str, filters: str, folder: str, *command: str) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     with os.fdopen(int(filters), "rb") as file:
         steps = file.read()
-    for number in range(CAPABILITIES):  # root would have them again in what it executes
+    for number in range(CAPABILITIES):  # root would have them again in programs that it executes
         libc.prctl(DROP_CAPABILITY, number, 0, 0, 0)
     program = SocketFilter(len(steps) // 8, steps)
     for failed in (

@@ -48,7 +48,7 @@ from sakti.core.text import to_one_line
 LIMIT = 10.0  # seconds
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
-# Each line tries one thing and prints a word where it could be done; the last one shows that the command ran.
+# Each line tries one thing and prints a word if it succeeded; the last one shows that the command ran.
 _SCRIPT = """\
 (: > "$1/outside/new") 2>/dev/null && echo outside
 (: > .git/hooks/new) 2>/dev/null && echo hooks
@@ -75,7 +75,7 @@ _LESS = "Landlock only keeps commands from writing outside, from hidden folders 
 _REFUSED = "The system may deny it user namespaces; the distribution's bubblewrap usually has them."
 _LOCAL = r"(?:localhost|127\.\d+\.\d+\.\d+|\[?::1\b)"
 NO_LISTENER = "Nothing in the sandbox listens there, and servers outside of it are out of reach"
-_SIGNS = (
+_REFUSALS = (
     (NO_LISTENER, lazy_pattern(
         rf"failed to connect to {_LOCAL}|{_LOCAL}[^\n]*refused|(?:refused|ECONNREFUSED)[^\n]*{_LOCAL}", re.IGNORECASE)),
     ("The sandbox has no network", lazy_pattern(
@@ -91,7 +91,7 @@ LOOKED_AT = 8_000  # characters of the end of an output
 
 
 def make_probe_key(program: str) -> str:
-    """Name what a result holds for: this start of the machine, this kernel, this program, this user."""
+    """Return the key of a result: this start of the machine, this kernel, this program, this user."""
     try:
         seen = Path(program).stat()
         boot = _BOOT.read_text("ascii").strip()
@@ -123,9 +123,9 @@ def store_result(file: Path, key: str, result: str) -> None:
 def run_self_test(start: Start, folder: Path, tests: Collection[str] = ALL_TESTS) -> str:
     """Return why the sandbox does not hold, or "".
 
-    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `tests` name what must
-    not be possible: outside, hooks, secret, network, moved. Without a boundary all of it must be possible: a test that
-    cannot fail proves nothing.
+    `start` runs a command in a boundary and folder; `folder` must be one that the sandbox shows. `tests` name the
+    actions that must fail: outside, hooks, secret, network, moved. Without a boundary all of them must succeed: a test
+    that cannot fail proves nothing.
     """
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -180,7 +180,7 @@ def _split_words(done: subprocess.CompletedProcess[bytes]) -> set[str]:
 
 
 class SandboxedCommand(Struct, frozen=True):
-    """Command as it is started: with what encloses it, the descriptors that it needs, and its folder."""
+    """Command as it is started: with its enclosing program, the descriptors that it needs, and its folder."""
 
     argv: tuple[str, ...]
     cwd: Path
@@ -210,8 +210,8 @@ class Sandbox(Protocol):
     ) -> contextlib.AbstractContextManager[SandboxedCommand]:
         """Enclose a command that is started within the context.
 
-        It may write the folders `shown`, too, and reads `read` even where a command sees nothing else. With
-        `read_only` it may write nothing but `shown`. `shares_network`: its localhost is that of others, if it is open.
+        It may write the folders `shown`, too, and reads `read` even if a command sees nothing else. With `read_only` it
+        may write nothing but `shown`. `shares_network`: its localhost is that of others, if it is open.
         """
         ...
 
@@ -229,18 +229,18 @@ class Sandbox(Protocol):
 
     @property
     def watch(self) -> quarantine.Watch:
-        """Return what watches the protected names of the workspace."""
+        """Return the watch of the workspace's protected names."""
         ...
 
 
 class SystemSandbox(Struct, dict=True):
-    """Sandbox of this machine, by what its system has.
+    """Sandbox of this machine, by the means of its system.
 
     Linux: namespaces by bubblewrap, else the rules of Landlock, and a filter of system calls. macOS: Seatbelt.
 
     `own` are sakti's folders and files, `added` folders that count as parts of the workspace, `write` others that
-    commands may change, `shown` those that they may read although what holds them is hidden, `off` why it is switched
-    off, `temporary` the folders in whose place commands get new, empty ones.
+    commands may change, `shown` those that they may read although their folder is hidden, `off` why it is switched off,
+    `temporary` the folders in whose place commands get new, empty ones.
     """
 
     workspace: Path
@@ -334,7 +334,7 @@ class SystemSandbox(Struct, dict=True):
         return Level("unsandboxed", why, remedy)
 
     def _find_seatbelt_level(self) -> Level:
-        """Return what Seatbelt holds: all, or nothing."""
+        """Return the level of Seatbelt: complete, or none."""
         if not self.seatbelt.is_file():
             return Level("unsandboxed", f"{self.seatbelt} is not there")
         if result := self._run_self_test(self._enclose_by_seatbelt, "seatbelt.json", str(self.seatbelt)):
@@ -347,7 +347,7 @@ class SystemSandbox(Struct, dict=True):
 
         It neither hides nor protects paths in folders that they may write.
 
-        Nor must what restricts a command lie there.
+        Nor must the program that restricts a command be there.
         """
         protected = (
             *list_hidden_folders(self.home),
@@ -383,7 +383,7 @@ class SystemSandbox(Struct, dict=True):
             )
 
     def _list_repositories(self) -> tuple[Path, ...]:
-        """Return what git takes for repositories in the workspace now."""
+        """Return the repositories in the workspace that git sees now."""
         self._refresh()
         return tuple(repository for m in self._masks for repository in m.repositories)
 
@@ -395,7 +395,7 @@ class SystemSandbox(Struct, dict=True):
         return (*texts, *list_imports((*at_root, *sources), self.workspace))
 
     def _list_watched_texts(self) -> tuple[Path, ...]:
-        """Return what must not appear below the workspace, in folders of dependencies, too."""
+        """Return the texts that must not appear below the workspace, in folders of dependencies, too."""
         return (*self._list_texts(), *(text for m in self._masks for text in m.dependency_texts()))
 
     def boundary(self, shown: Iterable[Path] = (), read: Iterable[Path] = ()) -> Boundary:
@@ -509,9 +509,9 @@ def resolve_folders(names: Iterable[str], home: Path) -> tuple[Path, ...]:
 def explain_failure(output: str, *, by_rules: bool = False) -> str:
     """Return the sandbox's refusal in an output as a sentence without its end; "" if there was none.
 
-    `by_rules`: what is outside is there and refused (Landlock), not away.
+    `by_rules`: outside paths exist and are refused (Landlock), not missing.
     """
     end = output[-LOOKED_AT:]
     if by_rules and _CONNECTION_REFUSED.search(end):
         return "The sandbox does not permit this"
-    return next((sentence for sentence, pattern in _SIGNS if pattern.search(end)), "")
+    return next((sentence for sentence, pattern in _REFUSALS if pattern.search(end)), "")

@@ -38,7 +38,7 @@ class SharedNetwork:
 
     @property
     def entry(self) -> tuple[str, ...]:
-        """Return what starts a program in the network; empty if it is not open."""
+        """Return the command that starts a program in the network; empty if it is not open."""
         return self._entry if self._holder is not None and self._holder.poll() is None else ()
 
     def open(self) -> bool:
@@ -118,7 +118,7 @@ class SharedNetwork:
         return here
 
     def close(self) -> None:
-        """End the processes; what still runs in the network keeps it."""
+        """End the processes; processes that still run in the network keep it."""
         started = [relaying for _, relaying in self._ports.values()]
         if self._holder is not None:
             started.append(self._holder)

@@ -147,7 +147,7 @@ def _find_definitions(lines: Iterable[str]) -> list[str]:
 
 
 async def _check_use(turn: Turn, name: str) -> str:
-    """Return where a removed name is still used; "" if nowhere."""
+    """Return the places that still use a removed name; "" if there are none."""
     result = await _call(turn, "grep", {"pattern": rf"\b{re.escape(name)}\b"})
     if result is None or result.is_error:
         return f"Whether `{name}` is still used is unchecked."

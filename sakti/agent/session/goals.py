@@ -38,7 +38,7 @@ _MARK = lazy_pattern(r"[*_`]*GOAL (DONE|BLOCKED):[*_`]*\s*(.*?)[*_`]*")
 
 
 class Goal(Struct, frozen=True):
-    """Goal of a thread as it is stored; `state` says whether it goes on, or how it ended.
+    """Goal of a thread as it is stored; `state` is its progress or its end.
 
     `until` is the command whose exit code 0 ends it. `turns` were begun for it, `usd` is spent, `idle` counts turns in
     a row without a tool call. `index` is that of the message that set it, `owner` the window that pursues it.
@@ -175,7 +175,7 @@ def make_parts(goal: Goal, check: ToolResultPart | None) -> tuple[Part, ...]:
 
 
 class _CheckApprovals(Approvals):
-    """Asks about the check of a goal once; the same answer holds for its later runs."""
+    """Asks about the check of a goal once; the same answer applies to its later runs."""
 
     def __init__(self, approvals: Approvals) -> None:
         super().__init__(lambda _event: None, interactive=approvals.interactive)
@@ -196,7 +196,7 @@ class _CheckApprovals(Approvals):
 class Goals:
     """The goal of the open thread. It is pursued only in the process that began or resumed it.
 
-    `begin` starts a turn with a message, `send_queued` one with what waits in the inbox.
+    `begin` starts a turn with a message, `send_queued` one with the messages that wait in the inbox.
     """
 
     def __init__(
@@ -349,7 +349,7 @@ class Goals:
         return await toolbox.run_single(call, thread.id, lambda _event: None)
 
     async def _settle(self, goal: Goal) -> None:
-        """Store the goal, and say how it ended or why it is paused."""
+        """Store the goal, and emit a notice of its end or the reason of its pause."""
         await self._save(goal)
         if goal.state == "active":
             return

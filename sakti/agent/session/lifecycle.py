@@ -29,7 +29,7 @@ async def settle_trust(
     """Review the workspace and apply its settings or not; `ask` lets the user decide if needed.
 
     `allow` asks about each secret variable, host and path that an MCP server of the project needs; None: no answer.
-    Only for options that were loaded without asking. Answers are kept where they can be. Raises `ConfigError`.
+    Only for options that were loaded without asking. Answers are kept if they can be. Raises `ConfigError`.
     """
     if not workspace.options.trust_pending:
         return
@@ -38,7 +38,7 @@ async def settle_trust(
     if review.asks and use:
         try:
             await asyncio.to_thread(trust.save, review)
-        except ConfigError as e:  # it holds for this run, and is asked about again in the next
+        except ConfigError as e:  # it applies to this run, and is asked about again in the next
             workspace.emit(Notice("warning", "Trust", e.message))
     workspace.settle_trust(review, use=use)
     if allow is not None and workspace.files.may_have_servers():
@@ -62,8 +62,8 @@ async def settle_new_files(
 ) -> dict[str, str]:
     """Ask once about each new file that has an effect; return a sentence about each omitted one.
 
-    Without `ask` nobody is there to answer. What commands left under such a name was set aside: a yes gives it its name
-    back. What runs code, and settings, have their effect from the next start on.
+    Without `ask` the answer is no. Files that commands left under such a name were set aside: a yes restores their
+    names. Files that run code, and settings, take effect at the next start.
     """
     if workspace.options.known_texts is None or workspace.options.trust_pending:
         return {}
@@ -151,7 +151,7 @@ def _observes_on_exit(current: OpenThread) -> bool:
 
 @contextlib.contextmanager
 def _handle_sigint(handle: Callable[[], None]) -> Generator[None]:
-    """Let `handle` answer SIGINT where the platform allows it, and restore the handler before."""
+    """Let `handle` answer SIGINT if the platform allows it, and restore the handler before."""
     loop, before = asyncio.get_running_loop(), signal.getsignal(signal.SIGINT)
     with contextlib.suppress(NotImplementedError, RuntimeError):
         loop.add_signal_handler(signal.SIGINT, handle)

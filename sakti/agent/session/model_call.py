@@ -459,7 +459,7 @@ UNDO = "If it is about something in this thread, /undo (or `sakti undo`) removes
 
 
 def select_sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str, str]) -> tuple[Message, ...]:
-    """Return messages without what the model refused before, and without images if it takes none."""
+    """Return messages without pieces that the model refused before, and without images if it takes none."""
     model = turn.model.full_name
     rest = omissions.omit_pieces(messages, marks, model)
     return rest if turn.model.images and model not in marks.values() else replace_images(rest)
@@ -468,7 +468,7 @@ def select_sendable(turn: Turn, messages: Sequence[Message], marks: Mapping[str,
 async def find_omission(
     turn: Turn, messages: Sequence[Message], error: ProviderError, earlier: Omission | None
 ) -> Omission | None:
-    """Decide what the next try of a refused request leaves out, with `earlier`; None: nothing."""
+    """Return the pieces that the next try of a refused request leaves out, with `earlier`; None: nothing."""
     accepted = await turn.store.read(message_store.find_newest_accepted, turn.thread_id, turn.model.full_name)
     return omissions.find_omission(messages, error, accepted, earlier)
 

@@ -98,7 +98,7 @@ class Models:
         """Complete the facts of the actor's model, once, before its first request.
 
         The price list is slow to load, and a server that is not the provider's own is asked how much of the model it
-        serves. Where the window is unknown a small one is assumed, with a notice.
+        serves. If the window is unknown, a small one is assumed, with a notice.
         """
         assert self.info is not None
         async with self._learning:
@@ -132,7 +132,7 @@ class Models:
     async def fallback(self) -> tuple[Provider, ModelInfo] | None:
         """Return the model that answers when the actor stays overloaded, with its provider.
 
-        None where none is named, or it is the actor.
+        None if none is named, or it is the actor.
         """
         name = self._config.fallback_model
         return await self._other(name) if name else None
@@ -188,9 +188,9 @@ class Models:
             self.info = info
 
     def choose_observer(self) -> str | None:
-        """Return the model that observes where no setting names one.
+        """Return the model that observes if no setting names one.
 
-        This is the provider's small model, or the actor's if a custom server is behind the provider's name.
+        This is the provider's small model, or the actor's if the provider's name stands for a custom server.
         """
         if self.info is None or self.provider is None:
             return None
@@ -208,7 +208,7 @@ class Models:
     def background(self, full_name: str | None) -> tuple[Provider | None, str | None]:
         """Provider and name of a model that works in the background.
 
-        The actor's provider where it is the same, so that one connection serves both.
+        The actor's provider if it is the same, so that one connection serves both.
         """
         if full_name is None or full_name == EXTRACTIVE:
             return None, None

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from sakti.agent.workspace import Workspace, WorkspaceFiles
 
 
-OVERVIEW = "overview"  # in a thread's metadata: what its workspace held when it began
+OVERVIEW = "overview"  # in a thread's metadata: contents of its workspace when it began
 
 
 def list_texts(workspace: Workspace, thread: Thread | None) -> list[tuple[str, str]]:
@@ -89,7 +89,7 @@ def describe(root: Path, added: Sequence[Path] = ()) -> str:
 
 
 def collect_moving_facts(git: GitState | None, folder: str, now_ms: int) -> dict[str, str]:
-    """Return what changes from step to step, by name; `folder` as people write it in the workspace."""
+    """Return the facts that change from step to step, by name; `folder` is the one shown to people."""
     day = time.strftime("%A, %d %B %Y, %H:%M", time.localtime(now_ms / 1000))
     facts = {"now": f"Now: {day}", "folder": f"Current folder: {folder}"}
     if git is not None:
@@ -177,7 +177,7 @@ def _offers_forbidden_tools(toolbox: Toolbox, tools: tuple[ToolSpec, ...]) -> bo
     return bool(missing if toolbox.parent is not None else missing & toolbox.withheld)
 
 
-CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: what it began with, names of those loaded since
+CATALOG, LOADED = "skills", "loaded_skills"  # in a thread's metadata: its first list, names of those loaded
 SERVER = "mcp"  # in a thread's metadata, and first word of the facts about a server
 MODE, PLAN = "mode", "plan"  # names of the facts with the words of a mode
 INSTRUCTIONS, SKILL = "instructions", "skill"  # first words of the facts with the text of a file, or a skill
@@ -187,7 +187,7 @@ _NAMED = lazy_pattern(r'<skill name="([^"]+)">')
 
 
 def list_nearby_names(thread: Thread | None) -> list[str]:
-    """Return the names of what a thread was shown when a tool touched its part of the project."""
+    """Return the names of instructions shown when a tool touched their part of the project."""
     names: Any = thread.metadata.get(instructions.NEARBY_KEY) if thread is not None else None
     return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
 

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from sakti.core.calls import format_parts
 from sakti.core.events import BufferedObservations, BufferedReflection, Gauge, MemoryStatus
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import to_one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.tokens import count_part
-from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec, join_plain_text
+from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Spent, Thread, ToolSpec
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
@@ -66,7 +67,7 @@ class ThreadSummary(Struct, frozen=True):
 
     @property
     def below(self) -> tuple[ThreadSummary, ...]:
-        """Return what lists show indented under it."""
+        """Return the threads that lists show indented under it."""
         return (*self.children, *self.undone)
 
     @staticmethod
@@ -114,8 +115,8 @@ def _format_tool(tool: ToolSpec) -> str:
 
 
 def _make_message_block(message: Message) -> ContextBlock:
-    who = str(message.metadata.get("synthetic") or message.role)  # a reminder is nobody's words
-    text = join_plain_text(message.parts)
+    who = str(message.metadata.get("synthetic") or message.role)  # a reminder has no author
+    text = format_parts(message.parts)
     label = f"{who}  {to_one_line(text[: 8 * FIRST_WORDS], FIRST_WORDS)}".strip()
     return ContextBlock("message", label, message.tokens, text, False)
 
@@ -137,7 +138,7 @@ class Views:
         return self._open.workspace.resource_id
 
     async def transcript(self, thread_id: str, before: int | None = None, limit: int = 200) -> list[Message]:
-        """Return `limit` messages of a thread before index `before` (the newest where None), oldest first."""
+        """Return `limit` messages of a thread before index `before` (the newest if None), oldest first."""
         return await self._store.read(stored_messages.list_page, thread_id, before=before, limit=limit)
 
     async def version(self) -> int:
@@ -160,7 +161,7 @@ class Views:
         return [] if thread is None else await ws.store.read(memory_log.read_waiting_lines, self._open.engine.record_id)
 
     async def carried_lines(self) -> list[CarriedLine]:
-        """Return what requests of this thread say of earlier ones of the workspace, line by line."""
+        """Return the lines about earlier threads of the workspace in requests of this one."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None or not await ws.store.read(memory_log.has_earlier, ws.resource_id, thread.id):
             return []
@@ -174,7 +175,7 @@ class Views:
         return await self._store.read(memory_log.find_group_of_line, line_id)
 
     async def warm_windows(self) -> None:
-        """Make what `windows` counts with, unless nothing was said yet."""
+        """Load the tools that `windows` counts, unless nothing was said yet."""
         if self._open.status is not None and self._open.engine.preview().messages:
             await self._open.warm_toolbox()
 
@@ -190,7 +191,7 @@ class Views:
         return Windows(prepared.status, tokens, thread.running.estimate.tokens)
 
     async def moments(self) -> list[LogChange]:
-        """Return when this thread's log changed by itself, oldest first."""
+        """Return the times at which this thread's log changed by itself, oldest first."""
         ws, thread = self._open.workspace, self._open.thread
         return [] if thread is None else await ws.store.read(memory_events.list_changes, self._open.engine.record_id)
 
@@ -206,7 +207,7 @@ class Views:
         return await ws.store.read(memory_log.compute_figures, self._open.engine.record_id)
 
     async def memory_events(self) -> list[MemoryEvent]:
-        """Return what happened to this thread's memory, newest first."""
+        """Return the events of this thread's memory, newest first."""
         ws, thread = self._open.workspace, self._open.thread
         if thread is None:
             return []
@@ -217,7 +218,7 @@ class Views:
         return await self._store.read(stored_memory.get_groups, group_ids)
 
     async def spent(self) -> Spent:
-        """Return what this thread has used so far, by its stored calls."""
+        """Return the usage of this thread so far, by its stored calls."""
         return await self._load_spending(self._open.thread.id) if self._open.thread is not None else Spent()
 
     async def _load_spending(self, thread_id: str) -> Spent:
@@ -315,7 +316,7 @@ class Views:
         return await self._store.read(stored_messages.list_between, thread_id, index - before, index + after)
 
     async def origin(self, line_id: str) -> Origin | None:
-        """Return where a line of the log comes from."""
+        """Return the origin of a line of the log."""
         return await self._store.read(group_rows.find_origin, line_id)
 
     async def threads(self, limit: int = 100) -> list[ThreadSummary]:
@@ -338,7 +339,7 @@ class Views:
         if self._tools[0] is not tools:
             self._tools = tools, "\n\n".join(map(_format_tool, tools))
         counted = self._open.toolbox.count(counter, tools)
-        out = [ContextBlock("tools", f"{len(tools)} tools", counted, self._tools[1], True)]
+        out = [ContextBlock("tools", format_count(len(tools), "tool"), counted, self._tools[1], True)]
         for block in (*self._open.system(), *prepared.blocks):
             tokens = block.tokens or counter.count(block.text)
             label = block.kind.replace("_", " ")
@@ -347,7 +348,7 @@ class Views:
             out.append(ContextBlock(block.kind, label, tokens, block.text, True))
         if processors := ws.processors():
             listed = "\n".join(map(base.get_title, processors))
-            out.append(ContextBlock("processors", f"{len(processors)} processors", 0, listed, False))
+            out.append(ContextBlock("processors", format_count(len(processors), "processor"), 0, listed, False))
         out += map(_make_message_block, prepared.messages)
         for describe in (memory_report.describe_unsent, memory_report.describe_unsent_observations):
             if text := describe(prepared.status):
@@ -396,7 +397,7 @@ class Views:
         return await ws.store.write(user_state.take_unsent, ws.resource_id, self._open.inbox.window, ws.clock.now())
 
     async def keep_unsent(self, draft: str, queued: Sequence[str], *, left: bool = False) -> None:
-        """Keep what this window holds unsent, if anything can be written; `left`: it closes."""
+        """Store the unsent texts of this window, if anything can be written; `left`: it closes."""
         ws = self._open.workspace
         if self._open.inbox.window and not ws.store.read_only_reason:
             await ws.store.write(

@@ -34,7 +34,7 @@ KILLED = "sakti was ended before the answer was complete. F5 retries."
 
 
 async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owner: str) -> Message | None:
-    """Append `interrupted` results where the last message's calls have none.
+    """Append `interrupted` results for calls of the last message without one.
 
     So the history is valid for every API. Returns the message that was added. While another window than `owner` runs
     a turn the calls are its own, and nothing is done.
@@ -129,7 +129,7 @@ async def keep_interruption(store: Store, thread: Thread, counter: Counter) -> b
 
 
 async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:
-    """Go on holding the tasks of a thread whose process is gone: from now on this one works on them."""
+    """Take over the claims of a thread whose process is gone: from now on this one works on its tasks."""
     if await store.read(rows.find_orphaned_tasks, thread.resource_id, thread.id):
         await store.write(rows.adopt_claims, thread.resource_id, thread.id, owner)
 

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 class GrowingText(Struct):
-    """Estimated tokens of a text that grows: at each look only the new piece is estimated.
+    """Estimated tokens of a text that grows: each time only the new piece is estimated.
 
-    What comes behind `limit` characters is not counted.
+    Text after `limit` characters is not counted.
     """
 
     limit: int | None = None
@@ -89,7 +89,7 @@ class StepEstimate:
             self._answer = GrowingText()
         elif isinstance(event, TurnStarted | TurnFinished):
             self._answer = GrowingText()
-            self._forget(own=isinstance(event, TurnStarted))  # what could not be stored is not sent
+            self._forget(own=isinstance(event, TurnStarted))  # unsaved texts are not sent
         elif isinstance(event, MessageSaved):
             if event.message.role == "assistant":
                 self._answer = GrowingText()
@@ -104,9 +104,9 @@ class StepEstimate:
 class RunningTurn(Struct):
     """The running turn and its task; `has_failed`: the last turn failed and can be retried.
 
-    `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts what the turn,
-    and commands of the user, have brought and nothing has stored yet. `children` are the thread's; `past_jobs` are
-    background commands of an earlier process that were lost, or whose end the model does not know.
+    `successor` is the metadata of the thread that carries out a plan after this turn. `estimate` counts text of the
+    turn, and of commands of the user, that is not stored yet. `children` are the thread's; `past_jobs` are background
+    commands of an earlier process that were lost, or whose end the model does not know.
     """
 
     estimate: StepEstimate

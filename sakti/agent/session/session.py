@@ -1,7 +1,7 @@
 """Drive a session: one user in one workspace, one thread at a time, for the TUI and headless runs.
 
-Constructing one is cheap and imports neither database nor HTTP client; `start` opens what is needed. Listeners get
-every event of turns and of memory's background work, in order, on the event loop.
+Constructing one is cheap and imports neither database nor HTTP client; `start` opens the rest. Listeners get every
+event of turns and of memory's background work, in order, on the event loop.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class Session:
         self.workspace.hurry(LEAVING_S)
 
     async def warm(self) -> None:
-        """Load what the first answer needs, in threads: SDK, tokenizer, tools."""
+        """Load the requirements of the first answer, in threads: SDK, tokenizer, tools."""
         ws = self.workspace
         await ws.warm_counter()
         if ws.models.provider is not None:
@@ -230,7 +230,7 @@ class Session:
     # --- model and settings -----------------------------------------------------------------------------------
 
     async def set_model(self, name: str) -> None:
-        """Change the model for what follows. Raises `NoModelError` for a name that means nothing."""
+        """Change the model for the next requests. Raises `NoModelError` for a name that means nothing."""
         self._must_rest("model")
         await self.workspace.models.change(name)
         await self.current.open_again()
@@ -249,7 +249,7 @@ class Session:
     def next_approval_mode(self) -> str:
         """Return the mode after the one in force, from strict to free and round, of those that are available."""
         if self.current.may_edit:
-            return "ask"  # takes back what an answer allowed
+            return "ask"  # takes back the grants of answers
         modes, current = APPROVAL_MODES, self.current.approval_mode
         modes = [m for m in modes if m != "auto" or not self.workspace.refused_auto()]
         return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
@@ -309,7 +309,7 @@ class Session:
     async def follow_undo(self) -> Literal["", "undone", "redone"]:
         """Open the thread in which this one goes on since another window undid turns of it, or redid them.
 
-        Return what that did; "" if nothing.
+        Return the effect; "" if nothing.
         """
         before, store = self.thread, self.workspace.store
         if before is None:
@@ -359,12 +359,16 @@ class Session:
         """
         await self.turns.submit(text)
 
+    async def send_program_text(self, kind: str, text: str, label: str) -> None:
+        """Start a turn with a text that the user did not write, shown as `label`. Raises as `submit`."""
+        await self.turns.send_program_text(kind, text, label)
+
     async def retry(self) -> None:
         """Send the unchanged conversation again after a failed model call. Raises as `submit`."""
         await self.turns.retry()
 
     async def send_queued(self) -> None:
-        """Begin a turn with what a turn that has ended left in the queue, oldest first. Raises as `submit`."""
+        """Begin a turn with messages that an ended turn left queued, oldest first. Raises as `submit`."""
         await self.turns.send_queued()
 
     def unqueue(self, index: int) -> str | None:
@@ -436,7 +440,7 @@ class Session:
 
     @property
     def _job_owners(self) -> dict[str, ToolState]:
-        """Return who may have background commands, by what their numbers begin with: of a child, its id."""
+        """Return the owners of background commands, by the prefix of their numbers: of a child, its id."""
         owners = {f"{child}:": state for child, state in self.children.tool_states().items()}
         return owners if self._tool_state is None else {"": self._tool_state, **owners}
 
@@ -476,7 +480,7 @@ class Session:
     # --- memory ---------------------------------------------------------------------------------------------
 
     async def require_thread(self) -> None:
-        """Raise `SaktiError` (thread_removed) where another process removed the open thread for good."""
+        """Raise `SaktiError` (thread_removed) if another process removed the open thread for good."""
         if self.thread is not None and not self.current.is_new:
             await turn_lease.require_thread(self.workspace.store, self.thread.id)
 
@@ -514,7 +518,7 @@ class Session:
     async def correct(self, action: str, line_id: str = "", text: str = "") -> None:
         """Change a line of the log: pin, unpin, edit to `text`, forget; "undo" takes the last change back.
 
-        Raises `MemoryFailure` where there is no such line or nothing to take back.
+        Raises `MemoryFailure` if there is no such line or nothing to take back.
         """
         await self.require_thread()
         if action == "undo":

@@ -65,9 +65,9 @@ from sakti.tasks.describe import describe
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
 
-IDLE_S = 60.0  # seconds after a turn until hooks hear that sakti waits
+IDLE_S = 60.0  # seconds after a turn until hooks are told that sakti waits
 END_S = 5.0  # seconds that a hook may take at the end of a session
-MOST_CLOSED = 50  # closings of tasks that are looked at
+MOST_CLOSED = 50  # closings of tasks that are read
 
 
 def begin(thread: OpenThread) -> SessionHooks | None:
@@ -79,7 +79,7 @@ def begin(thread: OpenThread) -> SessionHooks | None:
 
 
 class SessionHooks:
-    """The hooks of a session: the host that they run for, and the listener that tells them what happens."""
+    """The hooks of a session: the host that they run for, and the listener that passes events to them."""
 
     def __init__(self, thread: OpenThread, hooks: settings.HookList) -> None:
         self._open = thread
@@ -110,7 +110,7 @@ class SessionHooks:
         self._open.emit(event)
 
     async def place(self) -> HookSurroundings:
-        """Return where hooks run now."""
+        """Return the surroundings of hooks now."""
         ws = self._open.workspace
         environ = ws.command_environment()
         sandbox = None if self._open.approval_mode == "full" else ws.sandbox
@@ -203,7 +203,7 @@ class SessionHooks:
     # --- a turn -------------------------------------------------------------------------------------------------
 
     async def extend_prompt(self, text: str, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        """Return a prompt with what hooks add to it. Raises `SaktiError` where one blocks it."""
+        """Return a prompt with the texts of hooks. Raises `SaktiError` if one blocks it."""
         decision = await self._hooks.fire("UserPromptSubmit", {"prompt": text})
         _require_permission(decision)
         hook_text = answers.delimit("UserPromptSubmit", decision.context)
@@ -215,12 +215,12 @@ class SessionHooks:
         return (make_hold_message("Stop", texts), {FACT: "Stop"}) if texts else ((), {})
 
     def list_processors(self) -> tuple[Processor, ...]:
-        """Return what tells hooks that memory is about to replace messages in a step."""
+        """Return the processor that tells hooks that memory is about to replace messages in a step."""
         return (_BeforeCompaction(self._open, self._hooks),) if self._hooks.listens("PreCompact") else ()
 
     @contextlib.asynccontextmanager
     async def compaction(self, focus: str) -> AsyncGenerator[None]:
-        """Surround a compaction that the user asked for. Raises `SaktiError` where a hook blocks it."""
+        """Surround a compaction that the user asked for. Raises `SaktiError` if a hook blocks it."""
         decision = await self._hooks.fire("PreCompact", {"trigger": "manual", "custom_instructions": focus})
         _require_permission(decision)
         self._by_hand = True

@@ -69,7 +69,7 @@ class SideQuestions:
             await asyncio.wait({self._task})
 
     async def _run(self, question: str) -> None:
-        """Answer one question; the worker's root: whatever fails becomes an event."""
+        """Answer one question; the worker's root: a failure becomes an event."""
         emit = self._open.emit
         try:
             emit(SideQuestion(question, "answering"))
@@ -156,7 +156,7 @@ class Titling:
         thread, idle = self._open.thread, self._task is None or self._task.done()
         if not self._open.workspace.config.title_model or thread is None or _is_named(thread):
             return
-        if idle and answer.strip():
+        if idle and prompt.strip() and answer.strip():
             self._task = asyncio.create_task(self._run(thread, prompt, answer))
 
     async def end(self) -> None:
@@ -190,7 +190,7 @@ class Titling:
         await ws.store.write(
             stored_messages.add_step,
             thread.id,
-            "observer",  # what works in the background is one sum
+            "observer",  # the costs of background work are one sum
             call,
             id=ws.store.ids.new(),
             now=ws.clock.now(),

@@ -1,6 +1,6 @@
 """State of one turn, and how its messages are stored.
 
-Everything is durable before the next thing happens; what an interrupt leaves is kept and every call gets a result.
+Everything is durable before the next thing happens; text before an interrupt is kept, and every call gets a result.
 """
 
 from __future__ import annotations
@@ -93,14 +93,14 @@ class Stop(Exception):
 class Turn(Struct):
     """State of one turn, and its callbacks.
 
-    `facts` returns what changes from step to step, by name; `fallback` the model that answers when the first one stays
-    overloaded; `find_model` the model that a processor names for a step. `on_model_corrected` gets the limits that an
-    answer has shown. `accept` gets a prompt as it was typed and as processors left it, and returns the message to
-    store. `may_end` gets the answer, and how often it held the turn; it returns the parts and metadata of the message
-    that continues the turn, no parts to end it. `is_over` is asked after each step whether nothing is left to do, and
-    may raise `Stop`. `children_usage` is the usage of the turn's child threads. `on_user` is awaited with each stored
-    message of the user, before its event. `sink` gets the events. `parent_id` is the thread that a child works for.
-    `awaits_guard`: messages are provisional until the processors have seen the answer.
+    `facts` returns the facts that change from step to step, by name; `fallback` the model that answers when the first
+    one stays overloaded; `find_model` the model that a processor names for a step. `on_model_corrected` gets the limits
+    that an answer has shown. `accept` gets a prompt as it was typed and as processors left it, and returns the message
+    to store. `may_end` gets the answer, and how often it held the turn; it returns the parts and metadata of the
+    message that continues the turn, no parts to end it. `is_over` is asked after each step whether nothing is left to
+    do, and may raise `Stop`. `children_usage` is the usage of the turn's child threads. `on_user` is awaited with each
+    stored message of the user, before its event. `sink` gets the events. `parent_id` is the thread that a child works
+    for. `awaits_guard`: messages are provisional until the processors have seen the answer.
     """
 
     store: Store
@@ -120,7 +120,7 @@ class Turn(Struct):
     sink: Callable[[Event], None]
     awaits_guard: bool = False
     owner: str | None = None  # this process in the claims that it makes (host:pid:uuid)
-    require: Callable[[Database], None] = lambda _: None  # raises where the thread is no longer this turn's
+    require: Callable[[Database], None] = lambda _: None  # raises if the thread is no longer this turn's
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = find_no_fallback
     on_model_corrected: Callable[[ModelInfo], None] = lambda _info: None
     find_model: Callable[[str], Awaitable[tuple[Provider, ModelInfo] | None]] = _find_no_model
@@ -133,7 +133,7 @@ class Turn(Struct):
     interrupted: bool = False
     out_of_time: bool = False
     random: random.Random = field(default_factory=random.Random)
-    # what happened so far
+    # progress so far
     messages: list[Message] = field(default_factory=list[Message])
     steps: list[StepRecord] = field(default_factory=list[StepRecord])
     usage: Usage = field(default_factory=Usage)
@@ -149,8 +149,8 @@ class Turn(Struct):
     loop_detector: LoopDetector = field(default_factory=LoopDetector)
     purpose: str = "actor"  # of its model calls: "side" if nothing of it is stored
     left_out: dict[str, str] = field(default_factory=dict[str, str])  # pieces of the thread that were refused
-    usual_model: tuple[Provider, ModelInfo] | None = None  # what answers again behind a step with a model of its own
-    refused: Message | None = None  # of the user, while processors look at it: not stored yet
+    usual_model: tuple[Provider, ModelInfo] | None = None  # answers again after a step with another model
+    refused: Message | None = None  # of the user, while processors handle it: not stored yet
     written: dict[str, ToolCallPart] = field(default_factory=dict[str, ToolCallPart])  # calls with the secrets in them
 
     def emit(self, event: Event) -> None:
@@ -188,7 +188,7 @@ class Turn(Struct):
                 timer.cancel()
 
     def find_stop(self) -> TurnStatus | None:
-        """Return how the turn ends if it was cancelled itself, by Esc or its time limit.
+        """Return the end of the turn if it was cancelled itself, by Esc or its time limit.
 
         Its task then continues, to store the partial results. None: the cancellation comes from elsewhere and must
         propagate.
@@ -256,7 +256,7 @@ def make_message(turn: Turn, role: Role, parts: Sequence[Part]) -> Message:
 async def append(turn: Turn, message: Message) -> Message:
     """Store a message durably, then add it to the turn. An interrupt in between waits for both.
 
-    What a processor put into it is masked, too.
+    Additions of processors are masked, too.
     """
     message = codec.mask_message(message, lambda parts: count_parts(turn.counter, parts, turn.model.image_rule))
     paths = list_touched_paths(message, turn)
@@ -337,7 +337,7 @@ async def save_unfinished(turn: Turn, marker: str = "interrupted") -> list[Messa
 
 
 async def store_end(turn: Turn, status: TurnStatus, error: SaktiError | None) -> None:
-    """Store with the turn's last message how it ended without an answer.
+    """Store the end of a turn without an answer, with its last message.
 
     It is shown when the thread is opened again, but never sent to a model.
     """

@@ -17,7 +17,7 @@ REMOVED = "thread_removed"
 
 
 async def require_thread(store: Store, thread_id: str) -> None:
-    """Raise `SaktiError` (thread_removed) where a thread that was stored is no more."""
+    """Raise `SaktiError` (thread_removed) if a stored thread no longer exists."""
     if await store.read(threads.get, thread_id) is None:
         raise _make_removal_error("/new starts a new one.")
 
@@ -44,8 +44,8 @@ class TurnLease:
     async def take(self) -> None:
         """Take the turn lease of a thread.
 
-        Raises `SaktiError`: thread_busy while another window holds it, thread_deleted and thread_removed where the
-        thread is no more.
+        Raises `SaktiError`: thread_busy while another window holds it, thread_deleted and thread_removed if the thread
+        no longer exists.
         """
 
         def acquire(db: Database) -> bool:
@@ -122,7 +122,7 @@ class TurnLease:
             ) from e
 
     async def _renew(self) -> None:
-        # real seconds, as in memory's own leases: other processes look at this row
+        # real seconds, as in memory's own leases: other processes read this row
         while True:
             await asyncio.sleep(leases.HEARTBEAT_S)
             with contextlib.suppress(SaktiError):

@@ -17,7 +17,18 @@ from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFin
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, sum_message_tokens
-from sakti.core.types import BY_AGENT, PREFIX, FilePart, Json, Message, Part, TextPart, Usage
+from sakti.core.types import (
+    BY_AGENT,
+    PREFIX,
+    ContextPart,
+    FilePart,
+    Json,
+    MarkerPart,
+    Message,
+    Part,
+    TextPart,
+    Usage,
+)
 
 if TYPE_CHECKING:
     from sakti.agent.loop import Turn
@@ -73,8 +84,8 @@ class Turns:
         """Send a message: start a turn, or queue it for the running turn's next step.
 
         Files named as @path are attached. Raises `NoModelError` without a model, `SaktiError` (thread_busy) while
-        another window has a turn under way in this thread, for an image that cannot be sent, for what is longer than
-        the model's window, and for what a hook blocks.
+        another window has a turn under way in this thread, for an image that cannot be sent, a message longer than the
+        model's window, and one that a hook blocks.
         """
         text = clean_surrogates(text)  # a shell may pass arbitrary bytes
         if not text.strip():
@@ -119,6 +130,10 @@ class Turns:
         if self.hooks is not None and not self._open.workspace.changes_prompts:
             parts = await self.hooks.extend_prompt(text, parts)
         return parts
+
+    async def send_program_text(self, kind: str, text: str, label: str) -> None:
+        """Start a turn with a text that the user did not write, shown as `label`. Raises as `submit`."""
+        await self._begin((ContextPart({kind: text}), MarkerPart(kind, label)))
 
     async def _begin_goal(self, parts: tuple[Part, ...]) -> None:
         """Start a turn of a goal; the text that sets it is a prompt like any other. Raises as `submit`."""
@@ -180,7 +195,7 @@ class Turns:
             )
 
     async def _begin(self, parts: tuple[Part, ...], model: str = "") -> None:
-        """Start a turn; returns when what starts it is stored. `model` answers it, where one is named.
+        """Start a turn; returns when its message is stored. `model` answers it if one is named.
 
         Raises `SaktiError` if nothing could be stored.
         """
@@ -287,7 +302,7 @@ class Turns:
         await self._begin_next(turn, end)
 
     async def _prepare_thread(self, text: str) -> None:
-        """Load what a turn with this prompt needs, and store the thread under its name."""
+        """Prepare the thread for a turn with this prompt, and store it with a title."""
         thread = self._open
         await thread.catch_up()
         await self._begin_servers(text)
@@ -418,7 +433,7 @@ class Turns:
         return await self.hooks.hold_stop(answer, held) if self.hooks is not None else ((), {})
 
     async def _accept(self, typed: Message, message: Message) -> Message:
-        """Return a prompt with what hooks add, all as processors left it; the typed one is kept nowhere.
+        """Return a prompt with the texts of hooks, all as processors left it; the typed one is not stored.
 
         Raises `SaktiError` if a hook blocks it.
         """

@@ -1,4 +1,4 @@
-"""Run what a message of the user calls: skills and commands (`/name`, `$name`), and `!command`."""
+"""Run the calls in a message of the user: skills and commands (`/name`, `$name`), and `!command`."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ _INLINE = lazy_pattern(r"(?<!\S)\$([a-z][\w-]*(?::[\w-]+)*)(?=[\s,.;:!?)]|$)")
 class AttachedText(Struct, frozen=True):
     """A text to send with a message.
 
-    `naming` is what of it may name files as `@path`: all but the outputs of its commands. `typed` are words of the
-    user: only these may name files outside of the workspace, None where the text is the user's own.
+    `naming` is the part that may name files as `@path`: all but the outputs of its commands. `typed` are words of the
+    user: only these may name files outside of the workspace, None if the text is the user's own.
     """
 
     file: FilePart
@@ -65,9 +65,9 @@ def parse_command(text: str) -> tuple[str, str] | None:
 
 
 async def find_skill_calls(thread: OpenThread, text: str) -> ExpandedCommands:
-    """Return what a message calls: `/name arguments`, or `$name` anywhere in it.
+    """Return the calls of a message: `/name arguments`, or `$name` anywhere in it.
 
-    Raises `SaktiError` where a command of it may not run, cannot take an argument, or is no command at all.
+    Raises `SaktiError` if a command of it may not run, cannot take an argument, or is no command at all.
     """
     command = parse_command(text)
     if command is not None and (typed := await _run_command(thread, *command)) is not None:
@@ -99,7 +99,7 @@ async def _run_command(thread: OpenThread, name: str, argument: str) -> Expanded
 
 
 def list_named_agents(thread: OpenThread, text: str) -> tuple[ContextPart, ...]:
-    """Return what tells the model of custom agents that a message calls as `@agent-NAME`."""
+    """Return the facts about custom agents that a message calls as `@agent-NAME`."""
     names = dict.fromkeys(_AGENT.findall(text)) if "@agent-" in text else ()
     agents = [name for name in names if thread.workspace.files.agents.get(name) is not None]
     return tuple(ContextPart({f"agent {n}": resources.fill_prompt("subagents#called", agent=n)}) for n in agents)
@@ -186,7 +186,7 @@ async def run(thread: OpenThread, command: str, *, during: bool = False) -> None
 
     Its outcome becomes a user message.
 
-    `during`: an answer streams, which is stored later than this and stands above it.
+    `during`: an answer streams, which is stored later than this and shown above it.
     """
     ws, tools = thread.workspace, thread.toolbox.state
     store = ws.store

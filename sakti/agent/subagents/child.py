@@ -1,4 +1,4 @@
-"""Run a child thread: follow its progress, take its report, and keep how it ends."""
+"""Run a child thread: follow its progress, take its report, and store its end."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sakti.agent.subagents.files import AgentSpec, NamedTools
 from sakti.agent.subagents.report import ChildReport, make_report
 from sakti.agent.subagents.thread import ChildThread, ChildTurns
 from sakti.agent.tools.context import Outcome
+from sakti.core.calls import summarize_call
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
     AgentFinished,
@@ -36,9 +37,9 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import to_one_line
-from sakti.core.types import ChildState, Json, RunState, Usage, describe_state, join_values
+from sakti.core.types import ChildState, Json, RunState, ToolCallPart, Usage, describe_state, display_name, unwrap_call
 from sakti.memory import modes
-from sakti.store.secrets import mask_secrets
+from sakti.store.secrets import mask_output
 from sakti.store.threads import runs
 from sakti.store.threads.runs import ChildRun
 
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-REPAIRS = 2  # reports with wrong arguments that are answered with what is wrong
+REPAIRS = 2  # reports with wrong arguments that are answered with their errors
 IDLE_ACTIVATIONS = 3  # times that memory made room without a successful call in between
-STOP_S = 0.8  # seconds until a stopped child is left behind
+STOP_S = 0.8  # seconds until a stopped child is no longer waited for
 EVERY_S = 0.25  # seconds between two events of progress
 SHOWN = 5  # calls that are kept for the screen
 INVALID = "{problem} Call report again with that corrected."
@@ -59,7 +60,7 @@ INVALID = "{problem} Call report again with that corrected."
 class Child:
     """A child while it works, and until its report is delivered.
 
-    `spend` hears of each step's usage; `reached` says which limit of the parent's turn is reached, "" for none.
+    `spend` gets each step's usage; `reached` returns the limit of the parent's turn that is reached, "" for none.
     `calls` are its last calls in a line each.
     """
 
@@ -79,7 +80,7 @@ class Child:
             self.thread.hooks = parent.hooks.of_agent(run.child_id, spec.name)
         ws = parent.workspace
         self.lease = TurnLease(ws.store, ws.owner, run.child_id)  # while it waits for a place; then the turn takes it
-        self.listeners: list[Callable[[Event], None]] = []  # who follows it live
+        self.listeners: list[Callable[[Event], None]] = []  # called with its events
         self.task: asyncio.Task[None] | None = None
         self.report: ChildReport | None = None
         self.usage = Usage()
@@ -169,7 +170,7 @@ class Child:
         await self.finish("")
 
     async def finish(self, why: str) -> None:
-        """Store how it ended and make its outcome, once."""
+        """Store its end and make its outcome, once."""
         if self.outcome is not None:
             return
         state, report = self._make_ending(why)
@@ -231,7 +232,7 @@ class Child:
             return None  # it never began
 
     def _limit(self, usage: Usage) -> str:
-        """Return which limit it has reached, "" for none."""
+        """Return the limit that it has reached, "" for none."""
         limits = self.parent.workspace.config.subagents
         fresh = usage.input_tokens - usage.cached_tokens + usage.output_tokens
         if fresh >= limits.max_tokens:
@@ -349,13 +350,14 @@ class Child:
 
 
 def _describe_activity(event: Event) -> str:
-    """Return what a child does since an event, "" if that is the same as before."""
+    """Return the activity of a child since an event, "" if that is the same as before."""
     if isinstance(event, StepStarted):
         return "thinking"
     if isinstance(event, TextDelta):
         return "writing"
     if isinstance(event, ToolStarted):
-        return to_one_line(f"{event.call.name} {mask_secrets(join_values(event.call.arguments or {}))}", 60)
+        call: ToolCallPart = mask_output(unwrap_call(event.call))
+        return to_one_line(f"{display_name(call.name)} {summarize_call(call)}", 60)
     return f"the model failed, attempt {event.attempt}" if isinstance(event, RetryScheduled) else ""
 
 

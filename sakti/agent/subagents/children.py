@@ -23,7 +23,7 @@ from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import AgentStarted, Notice
 from sakti.core.resources import read_prompt
 from sakti.core.text import cut_middle, to_one_line
-from sakti.core.types import ChildState, ContextPart, Message, Thread, Usage
+from sakti.core.types import PREFIX, ChildState, ContextPart, Message, Thread, Usage
 from sakti.providers import facts
 from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs as run_store
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 SHARE = 0.01  # of the model's window, for the list of custom agents
 RUNNING = "children"  # the fact that names running children
-_SHARED = (prompt.OVERVIEW, prompt.CATALOG, "instructions")  # what a child's prompt has of its parent's
+_SHARED = (prompt.OVERVIEW, prompt.CATALOG, "instructions")  # parts of its parent's prompt in a child's
 
 
 class ListedChild(Struct, frozen=True):
@@ -94,9 +94,12 @@ class Children:
         """Start or resume a child and return its report; at once if it works in the background."""
         spec = self._find(task.mode)
         task = replace(task, goal=mask_secrets(task.goal), background=task.background or spec.background)
-        if task.background and not spec.is_read_only:
-            raise ToolError(f"Only a read-only mode may work in the background; {spec.name} is not one.")
         tools = self._choose_tools(spec, task)
+        if task.background and (asking := self._list_asking_tools(spec, tools)):
+            raise ToolError(
+                f"{spec.name} cannot work in the background: calls of {', '.join(asking)} may need approvals. Name"
+                " fewer tools, or start it without background."
+            )
         await self._check_model(task.model)
         if task.resume:
             child = await self._resume(run, spec, task, tools)
@@ -132,6 +135,19 @@ class Children:
         parent = self._parent
         offered = {t for t in spec.select_tools(parent.toolbox.tools) if parent.mode_tools.allows(t)}
         return files.choose_tools(spec, task.tools, offered)
+
+    def _list_asking_tools(self, spec: AgentSpec, tools: NamedTools | None) -> list[str]:
+        """Return the tools of a child whose calls may need approvals; none for read-only modes."""
+        if spec.is_read_only:
+            return []
+        parent = self._parent
+        offered = spec.select_tools(parent.toolbox.tools)
+        asking = [n for n, t in parent.toolbox.tools.items() if n in offered and t.effect not in ("read", "own")]
+        named = spec.tools.names if tools is None else tuple(tools)
+        servers = [n for n in named or () if n.startswith(("*", PREFIX))]
+        if named is None and parent.workspace.has_servers:
+            servers = [f"{PREFIX}*"]
+        return [*(n for n in asking if tools is None or files.is_named(tools, n)), *servers]
 
     async def _check_model(self, name: str) -> None:
         """Raise `ToolError` if a call names a model that is not available: no other may answer unnoticed."""

@@ -1,4 +1,4 @@
-"""Define what a child may be (a mode or a custom agent), and load custom agents from `agents/*.md`.
+"""Define the agents of children (modes and custom agents), and load custom agents from `agents/*.md`.
 
 The files have the fields of claude-code. Nothing in one is fatal: unused and unknown fields, unmapped tools and models
 are named in a note.
@@ -235,6 +235,11 @@ def choose_tools(agent: AgentSpec, words: Iterable[str], offered: Collection[str
             f" for all of its tools, or name some of {', '.join(sorted(offered))}."
         )
     return _merge_rules(pair for pairs in read.values() for pair in pairs)
+
+
+def is_named(tools: NamedTools, name: str) -> bool:
+    """Return whether a tool is one of those that a call names."""
+    return any(fnmatch.fnmatchcase(name, pattern) for pattern in tools)
 
 
 def _merge_rules(pairs: Iterable[tuple[str, str]]) -> NamedTools:

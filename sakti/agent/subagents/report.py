@@ -153,7 +153,7 @@ def _line_at(squeezed: Sequence[str], position: int) -> int:
 
 
 def place_of(finding: QuotedFinding) -> str:
-    """Return where a finding is: `src/app.py:12-18`, a source, or ""."""
+    """Return the place of a finding: `src/app.py:12-18`, a source, or ""."""
     where = f"{finding.file}:{finding.lines}" if finding.file and finding.lines else finding.file
     return where or finding.source
 
@@ -267,7 +267,7 @@ _PARAMETERS = {
     "context": Parameter(str, "", "facts it needs"),
     "tools": Parameter(list[str] | None, None, "fewer tools than the mode's"),
     "model": Parameter(str, "", "provider/name"),
-    "background": Parameter(bool, False, "continue meanwhile; read-only modes only"),
+    "background": Parameter(bool, False, "continue meanwhile; only if none of its tools needs approvals"),
     "resume": Parameter(str, "", "id of a child to continue"),
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ from sakti.agent.project.hooks.fire import FACT, make_hold_message
 from sakti.agent.session import prompt
 from sakti.agent.session.turn import Stop, Turn
 from sakti.agent.session.turns import Turns
-from sakti.agent.subagents import NoChildren
+from sakti.agent.subagents import NoChildren, files
 from sakti.agent.subagents.files import AgentSpec, NamedTools
 from sakti.core.config import SessionMode
 from sakti.core.errors import SaktiError
@@ -78,7 +77,7 @@ class ChildThread(OpenThread):
 
     @property
     def recorder(self) -> TurnRecorder | None:
-        return None  # what it changes belongs to the parent's turn, which has begun
+        return None  # its changes belong to the parent's turn, which has begun
 
     def _send(self, event: Event) -> None:
         self._sink(event)
@@ -138,14 +137,14 @@ class ChildThread(OpenThread):
 
     def _is_named(self, tool: str) -> bool:
         """Return whether its call leaves it a tool that it may have."""
-        return self._named is None or any(fnmatch.fnmatchcase(tool, name) for name in self._named)
+        return self._named is None or files.is_named(self._named, tool)
 
 
 class ChildTurns(Turns):
     """Turns of a child, with its limits, its report, and the author of its prompts.
 
-    `has_reported` and `limit` are asked after each step: whether it is done, and which limit it has reached. `hold`
-    returns the texts of hooks that continue a child without a report.
+    `has_reported` and `limit` are asked after each step whether it is done, and for the limit that it has reached.
+    `hold` returns the texts of hooks that continue a child without a report.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ TITLE_LIMIT = 200
 class NoSession(Struct, frozen=True):
     """Workspace without a session: no thread is open, so only the store changes.
 
-    Who has it waits for `indexing` before the store is closed.
+    Its owner waits for `indexing` before the store is closed.
     """
 
     store: Store
@@ -71,7 +71,7 @@ class ThreadActions:
         return self._place.store.clock.now() if self._live is None else self._live.workspace.clock.now()
 
     async def rename(self, thread_id: str, title: str) -> str:
-        """Give a thread a title that stays; returns what to say."""
+        """Give a thread a title that stays; return the sentence about it."""
         place = self._place
         title = to_one_line(title, TITLE_LIMIT)
         if not title:
@@ -93,7 +93,7 @@ class ThreadActions:
         )  # fmt: skip
 
     async def contents(self, thread_id: str) -> Contents:
-        """Return what would go with a thread."""
+        """Return the contents that would be deleted with a thread."""
         return await self._place.store.read(thread_removal.count_contents, thread_id)
 
     async def delete(self, thread_id: str) -> Contents:
@@ -201,7 +201,10 @@ class OneMessage:
         self._named: Message | None = None
 
     async def run(self, argument: str) -> str:
-        """Remove a message; return what to say. Raises `SaktiError` without one, or while a turn is under way."""
+        """Remove a message; return the sentence about it.
+
+        Raises `SaktiError` without a message, or while a turn is under way.
+        """
         argument = argument.strip()
         if argument == CONFIRMED:
             return await self._delete()
@@ -230,5 +233,6 @@ class OneMessage:
             raise SaktiError("The agent is working; stop it with Esc first.", title="Delete a message")
         gone = await ThreadActions(self._session).delete_message(named.id)
         await self._session.open_thread(thread.id)
-        lines = f" {gone.lines} log lines were made from it and the messages around it; they stay until they are"
-        return "Deleted for good." + (f"{lines} forgotten." if gone.lines else "")
+        lines = format_count(gone.lines, "log line was", "log lines were")
+        rest = f" {lines} made from it and the messages around it: /observations forget removes them."
+        return "Deleted for good." + (rest if gone.lines else "")

@@ -75,7 +75,7 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     If nothing was deleted, nothing else is removed either, except the remains of an interrupted purge. Raises
     `StoreError` (read_only) if `do` is set and nothing can be written.
     """
-    if do:  # also where nothing goes: the file could not be looked at and written anew
+    if do:  # also if nothing is removed: the file could not be read and rewritten
         _must_write(store)
     purged = Purged(store.path)
     purged.threads = await store.read(thread_removal.list_deleted, before=before)
@@ -182,7 +182,7 @@ class Redacted(Struct):
 
 
 async def redact(store: Store, *, do: bool, keep_copies: bool = False) -> Redacted:
-    """Count what holds secrets; `do`: mask it, and remove copies of the database, which hold them, too.
+    """Count the texts with secrets; `do`: mask them, and remove copies of the database.
 
     Raises `StoreError` (read_only) if `do` is set and nothing can be written.
     """

@@ -38,7 +38,7 @@ from sakti.store.threads import codec
 Format: TypeAlias = Literal["md", "json", "html"]
 FORMATS: tuple[Format, ...] = ("md", "json", "html")
 _WHO = {"user": "You", "assistant": "sakti", "tool": "Tool", "system": "System"}
-_SIGNS = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
+_PRIORITY_SYMBOLS = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
 
 # No script, no picture from elsewhere, no form: the page can do nothing but be read.
 _CSP = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -117,7 +117,7 @@ def _format_heading(title: str) -> str:
 
 
 def _log_text(line: LogLine) -> str:
-    sign = _SIGNS.get(line.priority, "")
+    sign = _PRIORITY_SYMBOLS.get(line.priority, "")
     return " ".join(p for p in (sign, sanitize_text(line.time), " ".join(sanitize_text(line.marked_text).split())) if p)
 
 

@@ -1,4 +1,4 @@
-"""Show the past of a thread: its last compaction, and what a past step sent."""
+"""Show the past of a thread: its last compaction, and the request of a past step."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from sakti.core.calls import format_parts
 from sakti.core.text import sanitize_text
-from sakti.core.types import Json, Message, join_plain_text
+from sakti.core.types import Json, Message
 from sakti.store.connection import Database
 from sakti.store.threads import messages
 from sakti.store.threads.messages import ModelStep
@@ -40,7 +41,7 @@ class LastCompaction(Struct, frozen=True):
 
     @property
     def doubtful(self) -> int:
-        """New lines that claim what their source does not have."""
+        """New lines whose claims are not in their source."""
         old = {x.id for x in self.before}
         return sum(bool(x.flags) for x in self.after if x.id not in old)
 
@@ -107,9 +108,9 @@ class PastRequest(Struct, frozen=True):
 
 
 def read_request(db: Database, thread_id: str, number: int | None = None) -> PastRequest | None:
-    """Return the request of a thread's step by its number from 1, the newest where None.
+    """Return the request of a thread's step by its number from 1, the newest if None.
 
-    None where there is no such step, or where it was made before requests were kept.
+    None if there is no such step, or if it was made before requests were kept.
     """
     steps = messages.list_steps(db, thread_id)
     at = len(steps) if number is None else number
@@ -147,4 +148,4 @@ def _format_tool(tool: Json) -> str:
 
 
 def _convert_message(message: Message) -> Piece:
-    return Piece(message.role, join_plain_text(message.parts), message.index)
+    return Piece(message.role, format_parts(message.parts), message.index)

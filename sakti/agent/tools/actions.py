@@ -4,10 +4,10 @@
 
     action_tool("task-query", (FIELD, …), (show, …))
 
-An action takes the keyword arguments that it names, required where they have no default. The schema that models see
-is flat (no `$ref`, no `oneOf`): providers refuse or misread the rest. Names from other agents' tools are mapped to
-ours, and values are taken as models write them ("3", "P1", "done"). An error is an answer of the call that names the
-fields of the action, never an exception.
+An action takes the keyword arguments that it names, required if they have no default. The schema that models see is
+flat (no `$ref`, no `oneOf`): providers refuse or misread the rest. Names from other agents' tools are mapped to ours,
+and values are taken as models write them ("3", "P1", "done"). An error is an answer of the call that names the fields
+of the action, never an exception.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Run = Callable[..., Awaitable[Json]]
 class Field(Struct, frozen=True):
     """One argument: its JSON Schema, accepted names, and accepted words for its values (in lower case).
 
-    `only` gives names that hold for some actions only, where they mean something else elsewhere. `read` validates
+    `only` gives names that hold for some actions only, because they mean something else in others. `read` validates
     what the schema alone cannot; it raises `ValueError` with a sentence.
     """
 
@@ -76,8 +76,8 @@ class WrongArguments(Exception):
 class ActionTool(Tool, frozen=True):
     """Tool whose `action` selects its other arguments.
 
-    `usual` is the action where none is named; `hints` say what to use instead of an unknown argument, by its name in
-    lower case.
+    `usual` is the action if none is named; `hints` say what to use instead of an unknown argument, by its name in lower
+    case.
     """
 
     fields: tuple[Field, ...] = ()

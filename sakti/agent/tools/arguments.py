@@ -115,7 +115,7 @@ def _is_one_value(text: str) -> bool:
     for piece in _PIECE.finditer(text):
         sign = piece[0]
         if sign.isspace() or (not depth and sign not in "{["):
-            continue  # outside: words around the value, and braces behind it
+            continue  # outside: words around the value, and braces after it
         if sign in "{[":
             values += not depth
             depth += 1
@@ -384,7 +384,7 @@ def _take_line_range(named: Json, rest: Json) -> tuple[int | None, int | None]:
 def _translate_write(named: Json, _rest: Json, _cwd: Path) -> None:
     _unwrap_single(named, "path")
     content = named.get("content")
-    if isinstance(content, dict | list):  # the object itself where the text of a JSON file was meant
+    if isinstance(content, dict | list):  # an object instead of the text of a JSON file
         named["content"] = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -400,7 +400,7 @@ def _translate_edit(named: Json, rest: Json, _cwd: Path) -> None:
 
 
 def _set_edits(named: Json, single: Json, line: int | None, text: Any) -> None:
-    """Make a list of edits of a `single` replacement, or of a text to insert behind a line."""
+    """Make a list of edits of a `single` replacement, or of a text to insert after a line."""
     if line is not None:
         named["edits"] = [{"old": "", "new": str(text or _translate_replacement(single).get("new", "")), "after": line}]
     elif "edits" not in named and single.keys() - {"all"}:
@@ -455,7 +455,7 @@ def _take_path(named: Json, edits: list[Any]) -> list[Any]:
 
 
 def _translate_field(key: str, value: Any) -> str:
-    if normalize(key) == "after" and isinstance(value, int):  # a line to insert behind, not a text
+    if normalize(key) == "after" and isinstance(value, int):  # a line to insert after, not a text
         return "after"
     return _REPLACEMENT.get(normalize(key), key)
 
@@ -485,7 +485,7 @@ def _translate_glob(named: Json, _rest: Json, _cwd: Path) -> None:
     parts = pattern.split("/")
     while len(parts) > 1 and not re.search(r"[*?\[{]", parts[0]) and (fixed or parts[0] in ("", ".", "..", "~")):
         fixed.append(parts.pop(0))
-    if fixed:  # an absolute pattern, or one with ./ or ../ before it, says where to look
+    if fixed:  # an absolute pattern, or one with ./ or ../ before it, names the folder to search
         folder = "/".join(fixed) or "/"
         base = str(named.get("path", "."))
         named["path"] = folder if folder[0] in "/~" else f"{base}/{folder}"

@@ -22,8 +22,8 @@ from sakti.store.threads import runs
 from sakti.store.threads.runs import StoredJob
 
 WAIT = "wait"
-INTERVAL = 0.05  # seconds between two looks of wait
-LOOK = 1.0  # seconds between two looks at what a command left running
+INTERVAL = 0.05  # seconds between two checks by wait
+LOOK = 1.0  # seconds between two checks of processes that a command left running
 LAST_LINES, LONGEST_LINE = 20, 400  # of the output that is shown of an ended command
 _PAST = {"lost": "lost: sakti was killed while it ran", "stopped": "stopped: sakti ended"}
 
@@ -60,14 +60,14 @@ async def _follow(state: ToolState, running: Running) -> None:
 
 
 async def log_end(state: ToolState, running: Running) -> None:
-    """Store how a command ended, and its last lines."""
+    """Store the end of a command, and its last lines."""
     _save_end(running)
     if state.job_log is not None:
         await state.job_log.end(running)
 
 
 def has_ended(running: Running | StoredJob) -> bool:
-    """Return whether nothing of a command runs."""
+    """Return whether no process of a command runs."""
     return isinstance(running, StoredJob) or running.exit_code is not None
 
 

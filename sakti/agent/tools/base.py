@@ -58,7 +58,7 @@ def list_parameters(function: Callable[..., Any]) -> dict[str, Parameter]:
 def check_arguments(tool: str, parameters: Parameters, arguments: Json) -> Json:
     """Return the arguments as the function takes them.
 
-    Raises `ToolError` with all that is wrong about them in one sentence.
+    Raises `ToolError` with all errors in one sentence.
     """
     values: Json = {}
     problems = [f"{name}: not an argument" for name in arguments if name not in parameters]
@@ -141,12 +141,12 @@ def list_path(arguments: Mapping[str, Any]) -> Sequence[str]:
 
 
 class Tool(Struct, frozen=True):
-    """Tool, with all that permissions, parallel calls and small models need to know of it.
+    """Tool, with its facts for permissions, parallel calls and small models.
 
     `small` ranks it among the tools of a small model (None: not offered), which does not get the arguments
-    `small_without`; `rule_name` is its name in rules; `refuse` makes the answer to wrong arguments where that has its
-    own form; `preview` takes the context and the arguments, and returns the diff of what a call would change; `remote`
-    are the facts of a tool of an MCP server.
+    `small_without`; `rule_name` is its name in rules; `refuse` makes the answer to wrong arguments if that has a form
+    of its own; `preview` takes the context and the arguments, and returns the diff that a call would make; `remote` are
+    the facts of a tool of an MCP server.
     """
 
     name: str
@@ -180,8 +180,8 @@ class Tool(Struct, frozen=True):
     async def __call__(self, run: ToolContext, arguments: Json) -> Outcome:
         """Validate and run.
 
-        Raises `ToolError` with a sentence for the model where the arguments are invalid and the tool has no own
-        answer to that.
+        Raises `ToolError` with a sentence for the model if the arguments are invalid and the tool has no answer of its
+        own.
         """
         try:
             values = self.check(arguments, run.cwd)

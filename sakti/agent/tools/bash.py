@@ -94,7 +94,7 @@ def start(
     begin = (folder / "cwd").stat().st_ctime_ns
     script_text = _pass_by_file(command, folder)
     prelude = _PRELUDE.format(file=shlex.quote(str(folder / "cwd"))).replace("\n", "; ") if track else ""
-    # on one line, and the command evaluated: its lines are counted from 1 in what bash complains of
+    # on one line, and the command evaluated: bash counts its lines from 1 in error messages
     script = f'{prelude}__command=$1; shift; eval "$__command"'
     cwd = run.cwd if run.cwd.is_dir() else run.state.workspace
     is_outside = bool(outside) or run.is_user_command or run.state.level.name == "unsandboxed"
@@ -244,7 +244,7 @@ async def _stream(run: ToolContext, running: Running, limit: int) -> bool:
 async def _describe_jobs(run: ToolContext, running: Running) -> str:
     """Describe the processes that a command left running in the background; "" if all have ended.
 
-    The first process of a sandbox ends a moment after its command, so the first looks follow each other quickly.
+    The first process of a sandbox ends a moment after its command, so the first checks follow each other quickly.
     """
     waited, pause = 0.0, LINGER / 64
     while ((members := running.members()) or not running.closed.is_set()) and waited < LINGER:
@@ -254,7 +254,7 @@ async def _describe_jobs(run: ToolContext, running: Running) -> str:
         waited, pause = waited + pause, pause * 2
         running.drain()
     if not members:
-        running.drain()  # what ends closes its end of the pipe first
+        running.drain()  # a process that ends closes its end of the pipe first
         held = not running.closed.is_set()
         running.close()
         note = "[something that it started left its process group and may still run; its output is no longer read]"

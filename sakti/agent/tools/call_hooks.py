@@ -31,7 +31,7 @@ class DeniedCall(ToolError):
 class GuardDecision(Struct, frozen=True):
     """A call as a guard leaves it.
 
-    `verdict` is what it wants: "allow" may skip a question that a user's rule could skip, "ask" asks one, with
+    `verdict` is the wish of the guard: "allow" may skip a question that a user's rule could skip, "ask" asks one, with
     `reason`; "" leaves it to permissions. `note` goes to the model with the result.
     """
 
@@ -60,7 +60,7 @@ class Guard(Protocol):
         ...
 
     def stop_reason(self) -> str | None:
-        """Return once why the turn must end now; None if it continues."""
+        """Return the reason to end the turn now, once; None if it continues."""
         ...
 
 
@@ -104,7 +104,7 @@ def describe_failure(call: ToolCallPart, error: Exception) -> Outcome:
 
 
 def add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outcome:
-    """Add to a result what its approval noted, and the files that /undo cannot restore."""
+    """Add the notes of its approval to a result, and the files that /undo cannot restore."""
     notes = [decision.note] if decision.note and not decision.outside else []
     if lost:
         notes.append(f"removed or changed, and /undo cannot restore it: {', '.join(lost)}")
@@ -112,7 +112,7 @@ def add_notes(outcome: Outcome, decision: Decision, lost: Sequence[str]) -> Outc
 
 
 def explain_denial(call: ToolCallPart, decision: Decision, note: str, *, interactive: bool) -> DeniedCall:
-    """Return the error of a call that was not approved; `note` is what the user, or the policy, says."""
+    """Return the error of a call that was not approved; `note` is that of the user or the policy."""
     if not interactive:
         why = explain_change(call, decision) or note
         return DeniedCall(f"Denied: {why}.", why)
@@ -146,7 +146,7 @@ def ask_anyway(tool: Tool, arguments: Json, decision: Decision, reason: str) -> 
 def find_unresolved(run: ToolContext, tool: Tool, arguments: Json) -> tuple[str, ...]:
     """Return the marks in a call that writes, runs or reaches the web or a server.
 
-    Those are left out whose value the changed file holds.
+    Marks whose value is in the changed file are left out.
     """
     marks = find_marks(arguments) if tool.effect in ("write", "run", "fetch", "search", "remote") else ()
     if not marks or tool.effect != "write":

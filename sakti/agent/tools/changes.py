@@ -96,8 +96,8 @@ def require_writable(path: Path, name: str) -> None:
 def write_changes(run: ToolContext, changes: Sequence[ChangedFile]) -> None:
     """Write all changes; the model knows these files as they are then.
 
-    Raises `ToolError` where a path leads to another file than the one that was judged, or the file is another than the
-    one whose change was shown.
+    Raises `ToolError` if a path leads to another file than the one that was judged, or the file is another than the one
+    whose change was shown.
     """
     for change in changes:
         if run.judged is not None and change.path not in run.judged:
@@ -158,7 +158,7 @@ def remove_file(path: Path) -> None:
 
 
 def flush_folder(folder: Path | str, dir_fd: int | None = None) -> None:
-    """Make the names in a folder durable, where the system can."""
+    """Make the names in a folder durable, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY, dir_fd=dir_fd)
         try:
@@ -193,7 +193,7 @@ def format_diff(run: ToolContext, changes: Sequence[ChangedFile]) -> str:
 
 
 def make_details(changes: Sequence[ChangedFile]) -> dict[str, Any]:
-    """Return what the screen shows of changes: names, diff, numbers of lines."""
+    """Return the details of changes for the screen: names, diff, numbers of lines."""
     diffs = [make_diff(c.name, c.before or "", c.after) for c in changes]
     bodies = [row for diff in diffs for row in diff.split("\n")[2:]]
     return {

@@ -63,7 +63,7 @@ def choose_environment() -> dict[str, str]:
 async def read_chunks(
     command: Sequence[str], cwd: Path, ended: ChildEnd, *, data: bytes = b"", deadline: float
 ) -> AsyncGenerator[bytes, None]:
-    """Yield what a program prints, as it comes, until `deadline` (of the running loop's clock).
+    """Yield the output of a program as it arrives, until `deadline` (of the running loop's clock).
 
     Closing the generator ends the program.
     """

@@ -2,7 +2,7 @@
 
 The model may change the files that it, or its commands, read or wrote. A file is known in the state in which it was
 last read or written here. After a command of the agent, known files are compared (and the model gets the difference);
-other files count as the command's where their status changed while it ran.
+other files count as the command's if their status changed while it ran.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from sakti.agent.tools.processes import Running
 
 
-TEXT_LIMIT = 200_000  # bytes of a file that is kept to show later what a command changed in it
+TEXT_LIMIT = 200_000  # bytes of a file that is kept to show the changes of a command later
 TEXTS_LIMIT = 20_000_000  # bytes of all of them
 HASH_LIMIT = 20_000_000  # bytes of a file whose content is compared, not only its size and times
 COMMANDS = 200  # commands that are remembered
@@ -117,7 +117,7 @@ class SeenFiles(Struct):
         return any(c.begin <= changed <= c.end and (not whole or path.name in c.text) for c in self.commands)
 
     def list_unchanged(self) -> list[Path]:
-        """Return the known files that are unchanged: what a command changes of them is its own effect."""
+        """Return the known files that are unchanged: a change by a command is its own effect."""
         return [path for path, seen in self.seen.items() if self._looks_same(path, seen)]
 
     @staticmethod
@@ -180,7 +180,7 @@ class CallRecord(Struct):
 
 
 class Recorder(Protocol):
-    """Records what calls do to files, so that it can be undone."""
+    """Records the changes of calls to files, so that they can be undone."""
 
     def record_writes(
         self, files: Sequence[tuple[Path, bytes | None, int]], temporaries: Sequence[Path]
@@ -192,7 +192,7 @@ class Recorder(Protocol):
         ...
 
     async def explain_loss(self, effect: str, arguments: Mapping[str, Any], place: WorkspaceView) -> str:
-        """Return which files that a call names could not be restored, and why; "" if there are none."""
+        """Return the files of a call that could not be restored, and the reason; "" if there are none."""
         ...
 
     def record_call(
@@ -278,7 +278,7 @@ class ToolState(Struct):
 
     @property
     def level(self) -> Level:
-        """Return what holds commands; the sandbox is tried at the first call."""
+        """Return the level of enclosure of commands; the sandbox is tested at the first call."""
         return self.sandbox.level if self.sandbox is not None else Level("unsandboxed", "no sandbox was asked for")
 
     @property
@@ -309,7 +309,7 @@ class ToolState(Struct):
         self.files.mark_seen(path, data)
 
     def check_unchanged(self, path: Path, *, whole: bool = False) -> None:
-        """Raise `ToolError` where the model does not know the file's content.
+        """Raise `ToolError` if the model does not know the file's content.
 
         Its content is unknown if it was never read or written here, or has changed since. `whole` is for replacing all
         of it.
@@ -323,7 +323,7 @@ class ToolState(Struct):
                 pass
 
     def save_output(self, text: str, call_id: str) -> Path:
-        """Write a long output, secrets masked, where the model can read it; return the file."""
+        """Write a long output, secrets masked, to a file that the model can read; return the file."""
         self.output_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self.output_folder / self.make_output_name(call_id)
         with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_EXCL, 0o600), "w", encoding="utf-8") as f:
@@ -390,7 +390,7 @@ class ToolContext(Struct):
         return target
 
     def place(self) -> WorkspaceView:
-        """Return where the call acts, for judging it."""
+        """Return the place of the call, for judging it."""
         state = self.state
         return WorkspaceView(
             state.workspace,

@@ -59,7 +59,7 @@ def must_be_whole(path: str) -> None:
 
 
 def lacks_end(data: bytes) -> bool:
-    """Return whether the bytes that end an image of this format are missing; bytes behind them do no harm."""
+    """Return whether the bytes that end an image of this format are missing; bytes after them do no harm."""
     if data.startswith(b"\x89PNG"):
         return b"IEND\xaeB`\x82" not in data
     if data.startswith(b"\xff\xd8"):

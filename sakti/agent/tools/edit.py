@@ -25,7 +25,7 @@ from sakti.store.secrets import find_marks, reveal_marks
 
 
 class Edit(Struct, frozen=True, forbid_unknown_fields=True):
-    """One replacement. `after` (not offered, but known from other programs) puts `new` behind that line."""
+    """One replacement. `after` (not offered, but known from other programs) puts `new` after that line."""
 
     old: Annotated[str, Meta(description="text of the file, without line numbers")]
     new: Annotated[str, Meta(description="text to put there")]

@@ -180,7 +180,7 @@ async def _list_by_ripgrep(program: str, root: Path, workspace: Path, seconds: f
         ended = ChildEnd()
         deadline = asyncio.get_running_loop().time() + seconds
         out: list[bytes] = []
-        # ignore files hold for what is below the current folder; so it is the top one, and the search goes on from it
+        # ignore files apply below the current folder; so it is the top one, and the search goes on from it
         start = "./" if below == "." else f"./{below}/"
         stream = read_chunks([*command, "--", start], top, ended, deadline=deadline)
         async with contextlib.aclosing(stream) as pieces:

@@ -241,7 +241,7 @@ def _make_ripgrep_command(program: str, search: Search) -> list[str]:
 
 
 def _check_pattern(search: Search) -> None:
-    """Refuse what ripgrep would: an expression means the same on every platform."""
+    """Refuse the expressions that ripgrep refuses, so that all mean the same on every platform."""
     if search.literal:
         return
     for sign, what in ((_LOOK, "look-around"), (_BACK, "backreferences")):

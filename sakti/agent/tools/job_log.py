@@ -14,7 +14,7 @@ from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs
 from sakti.store.threads.runs import StoredJob
 
-_START = 19  # of the fields in /proc/PID/stat behind the name of the program
+_START = 19  # of the fields in /proc/PID/stat after the name of the program
 
 
 class JobLog:

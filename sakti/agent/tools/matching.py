@@ -1,6 +1,6 @@
 """Find the text that a model wants to replace, as exactly as possible, and replace it.
 
-Tried in this order, and taken only where it is unique: the text itself; without blanks at line ends; with another
+Tried in this order, and taken only if it is unique: the text itself; without blanks at line ends; with another
 indentation (the new lines get it, too); with plain characters for typographic ones, composed (NFC). Line numbers that
 were copied along with the text are dropped. Parts that are equal in old and new keep their bytes.
 """
@@ -55,13 +55,13 @@ class FileLines:
         self.end = textfile.find_line_end(self.lines)
 
     def places(self, old: str, fold: Callable[[str], str], back: Callable[[str, int], int]) -> list[MatchPlace]:
-        """Return where `old` occurs, both seen through `fold` line by line.
+        """Return the places of `old`, compared with the file line by line through `fold`.
 
         `back` maps a column of a folded line to one of the line itself.
         """
         folded = "\n".join(map(fold, old.split("\n")))
         if fold is not str and (not folded.strip() or folded.endswith("\n") != old.endswith("\n")):
-            return []  # nothing is left to look for, or no line where one was
+            return []  # nothing remains to look for, or its last line became empty
         matches = self._find(folded, [fold(line.body) for line in self.lines], back)
         if old[-1:] not in " \t" or fold is str:
             return matches
@@ -93,14 +93,14 @@ class FileLines:
         return out
 
     def _find_end_column(self, number: int, end: int, folded_body: str, back: Callable[[str, int], int]) -> int:
-        """Return the column where a match ends in the line itself, with trailing blanks that were folded away."""
+        """Return the end column of a match in the line itself, with trailing blanks that were folded away."""
         body = self.lines[number].body
         if end > len(folded_body):
             return len(body) + 1
         return len(body) if end == len(folded_body) else back(body, end)
 
     def find_indented(self, old: str, fold: Callable[[str], str]) -> list[MatchPlace]:
-        """Return where the lines of `old` occur with another indentation, mapped consistently."""
+        """Return the places of the lines of `old` with another indentation, mapped consistently."""
         old_lines = old.removesuffix("\n").split("\n")
         bare = [fold(w).strip() for w in old_lines]
         if not any(bare):
@@ -194,7 +194,7 @@ def _check_change(change: Change) -> None:
 def apply_change(text: str, change: Change, name: str) -> str:
     """Return `text` after one change, with its line ends.
 
-    Raises `ToolError` where the old text does not occur, or more than once; `name` is the file's, for the message.
+    Raises `ToolError` if the old text does not occur, or more than once; `name` is the file's, for the message.
     """
     _check_change(change)
     if (replaced := _replace_exact(text, change, name)) is not None:
@@ -314,7 +314,7 @@ def _describe_near(text: FileLines, change: Change) -> str:
 
 
 def _describe_nearest(text: FileLines, old: str) -> str:
-    """Describe where text similar to `old` occurs, with the first difference made visible."""
+    """Describe the place of text similar to `old`, with the first difference made visible."""
     old_lines = old.removesuffix("\n").split("\n")
     bodies = [line.body.strip() for line in text.lines]
     for i in sorted(range(len(old_lines)), key=lambda i: -len(old_lines[i].strip()))[:3]:

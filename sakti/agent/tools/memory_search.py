@@ -1,4 +1,4 @@
-"""Search messages, observations and tasks with memory-search, and open the messages behind a hit."""
+"""Search messages, observations and tasks with memory-search, and open the messages of a hit."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ def find_hits(db: Database, request: HitRequest, counter: Counter, in_window: se
     """Return `limit` hits that are not in the window, from the `offset`-th on.
 
     Short texts are returned in full, long ones as the passage around the match; short messages come with those around
-    them. A message is shown once. Ends early above 8,000 tokens: `next` is where to continue, `notes` what else there
-    is to know of the search.
+    them. A message is shown once. Ends early above 8,000 tokens: `next` is the offset to continue at, `notes` are
+    remarks on the search.
     """
     results: list[Json] = []
-    shown = set[str]()
+    visible = set[str]()
     room = ALL_HITS_TOKENS
     new = named = 0
     at = request.offset
@@ -73,14 +73,14 @@ def find_hits(db: Database, request: HitRequest, counter: Counter, in_window: se
             if hit.id in in_window:
                 named += 1
                 results += [_name_hit(hit)] if named <= NAMED else []
-            elif hit.id not in shown:
-                entry, cost, neighbours = _build_entry(db, hit, request.around, counter, room, in_window | shown)
+            elif hit.id not in visible:
+                entry, cost, neighbours = _build_entry(db, hit, request.around, counter, room, in_window | visible)
                 if cost > room:
                     return _build_result(results, total, at, notes)
                 new += 1
                 room -= cost
                 results.append(entry)
-                shown |= neighbours
+                visible |= neighbours
             at += 1
         if at >= total or not page.hits:
             break

@@ -168,7 +168,7 @@ def _parse_hunks(path: str, rows: Sequence[str]) -> list[Hunk]:
 def apply_update(text: str, change: FileChange, name: str) -> str:
     """Return the text of a file after an update, with untouched lines as they are.
 
-    Raises `ToolError` where a hunk does not match.
+    Raises `ToolError` if a hunk does not match.
     """
     lines = textfile.split_lines(text)
     end = textfile.find_line_end(lines)
@@ -205,7 +205,7 @@ _LOOKS: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip, lambda b
 
 
 def _skip_context(bodies: Sequence[str], hunk: Hunk, at: int, what: str) -> int:
-    """Return the index behind the lines after '@@' of a hunk. Raises `ToolError` if one is missing."""
+    """Return the index after the lines that follow '@@' of a hunk. Raises `ToolError` if one is missing."""
     for name in hunk.context:
         index = _find_rows(bodies, [name], at)
         if index is None:
@@ -249,7 +249,7 @@ def _describe_start(at: int) -> str:
 
 
 def _find_most_alike(bodies: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """Return where most lines are equal; None if no line is equal anywhere."""
+    """Return the index at which most lines are equal; None if no line is equal anywhere."""
     best, score = None, 0
     for i in range(len(bodies)):
         same = sum(a == b and bool(a) for a, b in zip(bodies[i:], wanted, strict=False))
@@ -259,7 +259,7 @@ def _find_most_alike(bodies: Sequence[str], wanted: Sequence[str]) -> int | None
 
 
 def _describe_nearest(bodies: Sequence[str], wanted: Sequence[str]) -> str:
-    """Describe where most of the lines occur, and the first that differs."""
+    """Describe the place of most of the lines, and the first that differs."""
     folded_there = [b.strip() for b in bodies]
     folded_wanted = [w.strip() for w in wanted]
     best = _find_most_alike(folded_there, folded_wanted)

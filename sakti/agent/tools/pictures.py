@@ -21,7 +21,7 @@ from sakti.core.text import format_count
 from sakti.core.types import ImagePart
 
 LONG_EDGE = 1_568  # pixels; models see no more of an image (Anthropic's documentation, "Vision")
-PAGES = 4  # of a PDF in one call, where none are asked for
+PAGES = 4  # of a PDF in one call, if none are asked for
 MOST_PAGES = 10
 SECONDS = 30.0
 LARGEST = 100_000_000  # bytes of a file

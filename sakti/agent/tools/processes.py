@@ -52,7 +52,7 @@ class Output(Struct):
     received: int = 0  # characters, with those that were redrawn
     is_matched: bool = False  # the text that is waited for has appeared
     _watched: str = ""
-    _before: str = ""  # the end of what came, in which the text may have begun
+    _before: str = ""  # the end of the output so far, in which the text may have begun
     _written: int = field(default=0)
     _unsaved: str = ""
     _screen: TerminalText = field(default_factory=TerminalText)
@@ -237,7 +237,7 @@ class Running(ProcessTree):
         return True
 
     def _on_data(self) -> None:
-        """Read what arrived, within a time limit when the pipe is flooded."""
+        """Read the output that arrived, within a time limit when the pipe is flooded."""
         loop = asyncio.get_running_loop()
         if self._read() and self.output.received > FILE_LIMIT:
             loop.remove_reader(self._pipe)
@@ -253,7 +253,7 @@ class Running(ProcessTree):
         return None if self.members() else self.process.returncode
 
     def drain(self) -> None:
-        """Read what the pipe holds, without waiting for more."""
+        """Read the content of the pipe, without waiting for more."""
         for _ in range(64):
             if not self._read():
                 return

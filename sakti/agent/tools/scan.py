@@ -17,7 +17,7 @@ from sakti.core.lazy import lazy_pattern
 
 HEAD = 8_192
 AT_ONCE = 50_000_000  # bytes of a file that is held in memory
-ANCHOR = lazy_pattern(r"[\^$]|\\[AZ]")  # what may hold for a line but not in the text of all
+ANCHOR = lazy_pattern(r"[\^$]|\\[AZ]")  # patterns that may match in a line but not in the text of all
 ENCODED = ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be"), (b"\xef\xbb\xbf", "utf-8"))
 
 

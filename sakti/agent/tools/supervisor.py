@@ -79,7 +79,7 @@ def _start(control: int, command: list[str]) -> int:
 
 
 def _close_files(kept: set[int]) -> None:
-    """Close what only the command needs: its output must end with it."""
+    """Close the descriptors that only the command needs: its output must end with it."""
     null = os.open(os.devnull, os.O_RDWR)
     for number in range(3):
         os.dup2(null, number)

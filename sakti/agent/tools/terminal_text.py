@@ -193,7 +193,7 @@ def _find_unfinished(text: str) -> int:
 
 
 def _overlay(redraws: list[str]) -> str:
-    """Return a line that was drawn several times from its start, with what shows of earlier, longer ones."""
+    """Return a line drawn several times from its start, with the visible rest of longer ones."""
     text = redraws[-1]
     for earlier in reversed(redraws):
         if len(earlier) > len(text):

@@ -1,10 +1,10 @@
 """Decode a text file, encode it again, and change its lines without changing the rest.
 
 Whatever a file is written in, `decode(data).encode(decode(data).text) == data`. Under a guessed encoding text may look
-odd, but what an edit does not touch keeps its bytes, and no new text beyond ASCII is written.
+odd, but text that an edit does not touch keeps its bytes, and no new text beyond ASCII is written.
 
-A model writes a text as it was shown it: line ends as \\n, perhaps without trailing blanks, with plain quotes for
-curly ones. `merge_change` keeps what is equal in the text to replace and its replacement as the file has it.
+A model writes a text as it was shown it: line ends as \\n, perhaps without trailing blanks, with plain quotes for curly
+ones. `merge_change` keeps equal parts of the replaced text and its replacement as the file has them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MARKS = (  # the longer first: the mark of UTF-32 begins as that of UTF-16
 )
 # PEP 263, XML and HTML; each says it in ASCII
 _DECLARED = re.compile(rb"(?:coding[:=]\s*|encoding\s*=\s*[\"']|charset\s*=\s*[\"']?)([-\w.]{2,30})")
-# Encodings without a state: what stands before and behind a change is written as it was.
+# Encodings without a state: text before and after a change is written unchanged.
 _STATELESS = lazy_pattern(r"latin|iso8859|cp\d|koi8|mac|ptcp|kz1048|tis|shift_jis|euc_|gbk|gb18030|gb2312|big5|johab")
 _ASCII = bytes(range(0x80))
 _MANY = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
@@ -226,7 +226,7 @@ def normalize_ends(text: str) -> str:
 
 LARGEST = 4_000_000  # pairs of lines that are compared; beyond it only the common beginning and end are kept
 
-_SIGNS = str.maketrans(
+_PLAIN_CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("‘’‚‛′", "'"),
         **dict.fromkeys("“”„‟″«»", '"'),
@@ -261,7 +261,7 @@ def fold_text(text: str) -> str:
 
 
 def _fold(cluster: str) -> str:
-    return unicodedata.normalize("NFC", cluster).translate(_SIGNS)
+    return unicodedata.normalize("NFC", cluster).translate(_PLAIN_CHARACTERS)
 
 
 def _map_boundaries(text: str) -> dict[int, int]:

@@ -1,6 +1,6 @@
 """Offer most tools by search: `search_tools` lists, `load_tool` describes, `call_tool` runs them.
 
-The three are among the tools from the first request, so that what a thread's requests begin with never changes. A call
+The three are among the tools from the first request, so that the beginning of a thread's requests never changes. A call
 by `call_tool` is validated, judged and shown as a call of the tool itself.
 """
 
@@ -39,7 +39,7 @@ def make_search_tools(
 ) -> list[Tool]:
     """Make the three tools for the `deferred` tools, by name.
 
-    `notes` adds to an answer what belongs to the named tools, once. `explain_missing` says why others are not there.
+    `notes` adds remarks on the named tools to an answer, once. `explain_missing` says why others are not there.
     """
 
     def get(name: str) -> ToolSpec:
@@ -78,7 +78,7 @@ def make_search_tools(
     ) -> Outcome:
         """Run a tool that was found."""
         get(name)
-        raise ToolError(f"{name} cannot be called through {CALL}.")  # what can is run under its own name
+        raise ToolError(f"{name} cannot be called through {CALL}.")  # a tool that can runs under its own name
 
     return [search_tools, load_tool, call_tool]
 

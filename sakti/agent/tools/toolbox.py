@@ -67,11 +67,11 @@ class Toolbox(Struct):
     """Tools of an open thread and their state.
 
     `rules` are those of the settings; `granted` allow for the thread that is open, `saved` for the workspace.
-    `may_edit`: the mode is `edits` for this thread, until it is changed.
-    `mode_tools`: those of the agent mode. `model` names the model that calls; `images` are those of results, by call,
-    until they are saved with them. `parent` is that of a child thread, whose rules, grants and mode apply, `mode` being
-    the widest; `agent` names its mode or agent, `asker` also its goal, for questions; `only` are the rules for calls
-    of a tool that is only partly its own. `later` are the calls of an answer behind those that run now.
+    `may_edit`: the mode is `edits` for this thread, until it is changed. `mode_tools`: those of the agent mode. `model`
+    names the model that calls; `images` are those of results, by call, until they are saved with them. `parent` is that
+    of a child thread, whose rules, grants and mode apply, `mode` being the widest; `agent` names its mode or agent,
+    `asker` also its goal, for questions; `only` are the rules for calls of a tool that is only partly its own. `later`
+    are the calls of an answer after those that run now.
     """
 
     tools: dict[str, Tool]
@@ -323,7 +323,7 @@ class Toolbox(Struct):
                 self.state.changed[path] = f"{before}\n{outcome.details.get('diff', '')}".strip("\n")
 
     def _translate(self, call: ToolCallPart, cwd: Path) -> ToolCallPart:
-        """Translate `call` to our tool and argument names, where its meaning is clear."""
+        """Translate `call` to our tool and argument names, if its meaning is clear."""
         if call.name == core_types.CALL and call.arguments is not None:
             name, inner = call.arguments.get("name"), call.arguments.get("arguments")
             if isinstance(name, str) and isinstance(inner, dict) and (real := self._find_deferred(name)):
@@ -357,7 +357,7 @@ class Toolbox(Struct):
     async def _admit(self, run: ToolContext, judged: GuardDecision) -> tuple[Tool, Json, Decision]:
         """Return the tool, the arguments to run it with, and the decision.
 
-        Raises `ToolError` where they are wrong, `DeniedCall` where it must not run.
+        Raises `ToolError` if they are wrong, `DeniedCall` if it must not run.
         """
         call = judged.call
         tool = self.find(call.name)
@@ -372,7 +372,7 @@ class Toolbox(Struct):
             raise DeniedCall(f"Refused: {reason}", reason)
         if call.arguments is None:
             raise ToolError(f"The arguments of {call.name} {forms.explain_unreadable(call.raw)}; write the call again.")
-        _, values = forms.translate_call(call.name, call.arguments, run.cwd)  # raises where they cannot be read
+        _, values = forms.translate_call(call.name, call.arguments, run.cwd)  # raises if they cannot be read
         return tool, *await self._approve(run, tool, structs.replace(judged, call=call), values)
 
     @property
@@ -393,7 +393,7 @@ class Toolbox(Struct):
         return self.mode_tools.reads_only or (self.parent is not None and self.parent._reads_only)
 
     def _choose_mode(self, tool: Tool) -> SessionMode:
-        """Return the approval mode for a tool: `plan` for what may change things if the mode reads."""
+        """Return the approval mode for a tool: `plan` for tools that may change things if the mode only reads."""
         return "plan" if tool.effect in ("run", "remote") and self._reads_only else self.current_mode
 
     def _make_place(self, run: ToolContext) -> WorkspaceView:
@@ -417,8 +417,8 @@ class Toolbox(Struct):
     ) -> Decision:
         """Decide on a call by the permissions, then apply the guard's decision.
 
-        A guard that allows does what a rule for all calls of the tool would: it lifts neither what the user's rules
-        deny or ask about, nor what every mode asks about, nor the question for running outside of the sandbox.
+        A guard that allows acts like a rule for all calls of the tool: it lifts neither denials and questions of the
+        user's rules, nor questions of every mode, nor the question for running outside of the sandbox.
         """
         place = self._make_place(run)
 
@@ -464,8 +464,8 @@ class Toolbox(Struct):
     ) -> tuple[Json, Decision]:
         """Return the arguments to run with, and the decision.
 
-        Raises `DeniedCall` where a rule or the user says no, `ToolError` where the call would fail: the user is asked
-        only about what can be done.
+        Raises `DeniedCall` if a rule or the user says no, `ToolError` if the call would fail: the user is asked only
+        about possible calls.
         """
         call = judged.call
         decision, decide = await self._judge(run, tool, arguments, judged)
@@ -534,7 +534,7 @@ class Toolbox(Struct):
         return DeniedCall(f"Refused: {decision.target or call.name}: {decision.reason}.{after}", decision.reason)
 
     def _grant(self, grant: Grant, rules: Sequence[str]) -> None:
-        """Allow what an answer allows beyond its call, also to the other open questions."""
+        """Apply the grants of an answer beyond its call, also to the other open questions."""
         if self.parent is not None:
             self.parent._grant(grant, rules)
             return
@@ -551,8 +551,8 @@ class Toolbox(Struct):
     def _make_preview(self, run: ToolContext, tool: Tool, arguments: Json, values: Json) -> str:
         """Return the diff that a call would make, or "" if it has none to show.
 
-        Raises `ToolError` where it cannot be made. For an unread file outside the project the error says only that it
-        was not read: the reason would reveal its content before the user is asked.
+        Raises `ToolError` if it cannot be made. For an unread file outside the project the error says only that it was
+        not read: the reason would reveal its content before the user is asked.
         """
         if tool.preview is None:
             return ""

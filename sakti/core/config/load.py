@@ -35,7 +35,7 @@ from sakti.core.config.fields import (
 )
 from sakti.core.config.reading import SERVERS, TABLES, parse, parse_literal, read_table
 from sakti.core.errors import ConfigError
-from sakti.core.text import show_value, to_one_line
+from sakti.core.text import format_count, show_value, to_one_line
 
 _NARROWS = (  # numbers that a project may only lower
     *("agent.max_steps", "subagents.max_threads", "subagents.max_steps"),
@@ -99,8 +99,9 @@ def load(
             project_file, project_bytes, _merge_settings(user_values)[0], usable, warnings
         )
         offered = _drop_contradictions(user_values, offered, later, warnings)
-        if len(warnings) > MOST_WARNINGS:
-            warnings[MOST_WARNINGS:] = [f"{project_file}: {len(warnings) - MOST_WARNINGS} more settings are not used."]
+        if (left_out := len(warnings) - MOST_WARNINGS) > 0:
+            more = format_count(left_out, "more setting is", "more settings are")
+            warnings[MOST_WARNINGS:] = [f"{project_file}: {more} not used."]
     config, origins = _merge_settings((*user_values, *offered, *later))
     check(config)
     return LoadedConfig(

@@ -16,7 +16,7 @@ from sakti.core.text import to_one_line
 LONGEST = 100_000  # maximum bytes of a settings file
 TABLES = ("extra", "headers")  # settings whose value is a table
 SERVERS = "mcp"  # top-level table whose entries are checked one by one, so it is not flattened
-_MEND = "Fix it or move it elsewhere."
+_ADVICE = "Fix it or move it elsewhere."
 
 
 def read_bytes(path: Path, longest: int = LONGEST) -> bytes | None:
@@ -35,9 +35,9 @@ def read_bytes(path: Path, longest: int = LONGEST) -> bytes | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as e:
-        raise ConfigError(f"{path} cannot be read: {_describe_error(e)}. {_MEND}") from e
+        raise ConfigError(f"{path} cannot be read: {_describe_error(e)}. {_ADVICE}") from e
     if len(data) > longest:
-        raise ConfigError(f"{path} has more than {longest:,} bytes. {_MEND}")
+        raise ConfigError(f"{path} has more than {longest:,} bytes. {_ADVICE}")
     return data
 
 
@@ -52,9 +52,9 @@ def parse(data: bytes, path: Path) -> dict[str, Any]:
     try:
         return dict(_flatten(tomllib.loads(data.decode("utf-8-sig"))))
     except RecursionError as e:
-        raise ConfigError(f"{path} cannot be read: it is nested too deep. {_MEND}") from e
+        raise ConfigError(f"{path} cannot be read: it is nested too deep. {_ADVICE}") from e
     except ValueError as e:  # invalid TOML or UTF-8, or a number with thousands of digits
-        raise ConfigError(f"{path} cannot be read: {_describe_error(e)}. {_MEND}") from e
+        raise ConfigError(f"{path} cannot be read: {_describe_error(e)}. {_ADVICE}") from e
 
 
 def parse_literal(text: str) -> Any:

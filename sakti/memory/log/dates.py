@@ -14,6 +14,7 @@ from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from sakti.core.lazy import lazy_pattern
+from sakti.core.text import format_count
 
 # The characters of \s and String.trim in JavaScript. Python's \s also has 0x1c-0x1f and 0x85, and lacks 0xfeff.
 SPACE = "\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -79,13 +80,9 @@ def format_relative_time(date: int, now: int) -> str:
     size = abs(days)
     for limit, length, unit in ((7, 1, "day"), (30, 7, "week"), (365, 30, "month"), (math.inf, 365, "year")):
         if size < limit:
-            text = _count(size // length, unit)
+            text = format_count(size // length, unit)
             return f"{text} ago" if days > 0 else f"in {text}"
     raise AssertionError
-
-
-def _count(number: int, unit: str) -> str:
-    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def format_gap_between_dates(previous: int, current: int) -> str | None:
@@ -95,7 +92,7 @@ def format_gap_between_dates(previous: int, current: int) -> str | None:
         return None
     for limit, length, unit in ((7, 1, "day"), (30, 7, "week"), (math.inf, 30, "month")):
         if days < limit:
-            return f"[{_count(days // length, unit)} later]"
+            return f"[{format_count(days // length, unit)} later]"
     raise AssertionError
 
 
@@ -209,8 +206,8 @@ def format_temporal_gap(gap: float) -> str | None:
         if gap >= length:
             quantity = int(gap // length)
             rest = int((gap - quantity * length) // smaller_length)
-            return f"{_count(quantity, unit)}{f' {_count(rest, smaller)}' if rest else ''} later"
-    return f"{_count(math.floor(gap / MINUTE + 0.5), 'minute')} later"
+            return f"{format_count(quantity, unit)}{f' {format_count(rest, smaller)}' if rest else ''} later"
+    return f"{format_count(math.floor(gap / MINUTE + 0.5), 'minute')} later"
 
 
 # --- relative dates ---------------------------------------------------------------------------------------

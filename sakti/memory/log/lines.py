@@ -14,7 +14,7 @@ from sakti.core.types import Json
 from sakti.store.log.replacements import MARK, NOTE
 
 Priority: TypeAlias = Literal["high", "medium", "low", "done", "none"]
-SIGNS: dict[str, Priority] = {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}
+PRIORITY_SYMBOLS: dict[str, Priority] = {"🔴": "high", "🟡": "medium", "🟢": "low", "✅": "done"}
 
 _HEADER = lazy_pattern(r"Date:\s*(.+)")
 _LINE = lazy_pattern(
@@ -81,7 +81,7 @@ def _parse_line(raw: str) -> _Parsed | None:
     content = match["content"].strip()
     files, numbers = find_references(content)
     depth = len(match["indent"].replace("\t", "  ")) // 2
-    sign = SIGNS.get(match["sign"] or "", "none")
+    sign = PRIORITY_SYMBOLS.get(match["sign"] or "", "none")
     return match["time"] or "", sign, depth, content, tuple(files), tuple(numbers)
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
 from sakti.core.tokens import Counter as TokenCounter
-from sakti.memory.log.lines import SIGNS, share_heads
+from sakti.memory.log.lines import PRIORITY_SYMBOLS, share_heads
 from sakti.memory.observe.extractive import NAME
 from sakti.memory.protocol import ReflectInput, ReflectResult
 from sakti.memory.statements.reading import split_clauses
@@ -173,7 +173,7 @@ class ExtractiveReflector:
 
     def _line(self, line: str, header: str, pinned: bool) -> _DigestLine:
         count = self._counter.count
-        sign = next((name for s, name in SIGNS.items() if s in line[:16]), "none")
+        sign = next((name for s, name in PRIORITY_SYMBOLS.items() if s in line[:16]), "none")
         decoration = _DECORATION.match(line)
         start = decoration.end() if decoration else 0
         content = line[start:]
@@ -244,7 +244,7 @@ def _rank_of_work(text: str, *, is_agents: bool) -> int:
 
 def _strip_line(line: str) -> str:
     text = line.strip().lstrip("*- ")
-    for sign in SIGNS:
+    for sign in PRIORITY_SYMBOLS:
         text = text.replace(sign, "")
     return _TIME.sub("", text).strip().casefold()
 

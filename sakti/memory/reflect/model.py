@@ -6,6 +6,7 @@ from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.resources import fill_prompt, read_prompt
+from sakti.core.text import format_count
 from sakti.core.types import ModelCall
 from sakti.memory import modes, shared
 from sakti.memory.log import parse
@@ -114,12 +115,13 @@ class ModelReflector:
                 break
         if best is not None:
             return structs.replace(best, calls=tuple(calls))
+        attempts = format_count(len(calls), "attempt")
         if unusable == len(calls):
             raise MemoryFailure(
-                f"{self.name} returned no usable reflection in {len(calls)} attempts: the log stays.", code="malformed"
+                f"{self.name} returned no usable reflection in {attempts}: the log stays.", code="malformed"
             )
         raise MemoryFailure(
-            f"{self.name} returned nothing smaller than the log ({before} tokens) in {len(calls)} attempts.",
+            f"{self.name} returned nothing smaller than the log ({before} tokens) in {attempts}.",
             code="not_smaller",
         )
 

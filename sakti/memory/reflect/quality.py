@@ -14,7 +14,7 @@ from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import to_one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
 from sakti.memory.observe.faithfulness import is_represented, list_words_by_line
@@ -171,13 +171,13 @@ def remove_repeats(text: str) -> str:
 
 
 def _format_line(row: lines.LogRow) -> str:
-    sign = next((sign for sign, name in lines.SIGNS.items() if name == row.priority), "")
+    sign = next((sign for sign, name in lines.PRIORITY_SYMBOLS.items() if name == row.priority), "")
     return " ".join(part for part in ("*", sign, f"({row.time})" if row.time else "", row.content) if part)
 
 
 # --- findings of child threads, and logs of several threads ------------------------------------------------
 
-_LISTED = lazy_pattern(r"(\d+) more verified findings of child threads \(memory-search finds them\): (.+)")
+_LISTED = lazy_pattern(r"([\d,]+) more verified findings? of child threads \(memory-search finds them\): (.+)")
 LONGEST_LIST = 600  # most characters of the list of such findings
 
 
@@ -254,13 +254,12 @@ def list_lost_findings(text: str, before: Iterable[str], findings: Sequence[str]
     lost = "\n".join(finding for finding in findings if _strip_line(finding) not in have)
     places = [row.content.partition(" ")[0] for row in lines.iter_rows(lost)]
     listed = [match for log in before for match in _LISTED.finditer(log)]
-    count = len(places) + sum(int(match[1]) for match in listed)
+    count = len(places) + sum(int(match[1].replace(",", "")) for match in listed)
     if not count:
         return text
     names = to_one_line(", ".join([*places, *(match[2] for match in listed)]), LONGEST_LIST)
-    return "\n".join(
-        [*rows, f"* 🟡 {count} more verified findings of child threads (memory-search finds them): {names}"]
-    )
+    more = format_count(count, "more verified finding")
+    return "\n".join([*rows, f"* 🟡 {more} of child threads (memory-search finds them): {names}"])
 
 
 def _strip_line(line: str) -> str:

@@ -18,6 +18,7 @@ import apsw
 from msgspec import Struct
 
 from sakti.core.errors import StoreError
+from sakti.core.text import format_count
 from sakti.store import archive_file, failures, files
 from sakti.store.archive_file import MARK, REFERS
 from sakti.store.connection import Database
@@ -184,7 +185,7 @@ def recover_archive(db: Database, path: Path, end: str) -> str:
     finally:
         files.delete_database(new)
     damaged = files.append_suffix(place, end)
-    return f"{copied} of {len(keys)} texts in the archive could be read; the damaged one is {damaged}"
+    return f"{copied:,} of {format_count(len(keys), 'text')} in the archive could be read; the damaged one is {damaged}"
 
 
 def _copy_rows(place: Path, new: Path, number: bytes, keys: list[int]) -> int:

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from sakti.core.clock import SystemClock
 from sakti.core.errors import StoreError
+from sakti.core.text import format_count
 from sakti.store import archive_file, failures, files, migrate, opening, packing
 from sakti.store.archive_file import REFERS
 from sakti.store.connection import Database, wrap_connection
@@ -24,7 +25,7 @@ from sakti.store.threads import codec
 
 TOLD = 400  # characters shown of a file's problem
 REPORT = "Make a backup with `sakti db backup`, then report this line to the maintainers."
-DIFFER = "texts differ"  # marks an index that must be rebuilt
+DIFFER = "differ"  # marks an index that must be rebuilt
 INDEX = "`sakti db check` repairs it."
 INCOMPLETE = "`sakti db check` adds what can be added; `sakti db recover` copies every row into a complete database."
 ARCHIVE = "Put a copy of it from a backup in its place; the other messages are not affected."
@@ -75,14 +76,14 @@ def check(db: Database, *, deep: bool = True) -> list[Finding]:
     wrong = memory_integrity.check(db)
     detail = "; ".join(wrong.values()) or "each observed message is in the log once"
     findings.append(Finding("memory", not wrong, detail, INDEX, is_repairable=True))
-    findings.append(Finding("messages", gaps == 0, f"{gaps} threads with gaps", REPORT))
+    findings.append(Finding("messages", gaps == 0, f"{format_count(gaps, 'thread')} with gaps", REPORT))
     return [*findings, _check_packing(db), *_check_tasks(db)]
 
 
 def _check_archive(db: Database, *, deep: bool) -> Finding:
     """Check that archived messages can be read."""
     count, wrong = find_archive_problem(db, deep=deep)
-    detail = f"{count} messages are archived" if count else "nothing is archived"
+    detail = format_count(count, "message is archived", "messages are archived") if count else "nothing is archived"
     return Finding("archive", not wrong, wrong or detail, archive_file.MISSING if "missing" in wrong else ARCHIVE)
 
 
@@ -91,8 +92,10 @@ def _check_search(db: Database) -> Finding:
     lost = len(search_index.list_unindexed(db))
     # SQL: also runs on a bare connection, which no query of peewee does
     (threads,) = db.execute_sql("SELECT count(*) FROM reindexing n").fetchone()
-    problems = [f"{lost} messages are not searchable"] if lost else []
-    problems += [f"{threads} deleted or restored threads are not finished"] if threads else []
+    problems = [format_count(lost, "message is not searchable", "messages are not searchable")] if lost else []
+    if threads:
+        one = "deleted or restored thread is not finished"
+        problems.append(format_count(threads, one, "deleted or restored threads are not finished"))
     return Finding(
         "search", not problems, "; ".join(problems) or "every message is searchable", INDEX, is_repairable=True
     )
@@ -108,13 +111,13 @@ def _check_packing(db: Database) -> Finding:
 def _check_tasks(db: Database) -> list[Finding]:
     """Check the counts of the task graph, and that no tasks wait for each other in a cycle."""
     stale = len(graph.find_stale(db))
-    detail = f"{stale} workspaces have wrong counts" if stale else "consistent"
+    wrong = format_count(stale, "workspace has wrong counts", "workspaces have wrong counts")
     rings = deadlocks.find_deadlocks(db)
     cycles = "; ".join(f"{' → '.join(ring.path)} in {ring.resource_id}" for ring in rings[:5])
     more = f"; and {len(rings) - 5} more" if len(rings) > 5 else ""
     advice = "Nothing on such a path can start: remove one dependency with `sakti tasks dep TASK ON --remove`."
     return [
-        Finding("task counts", not stale, detail, INDEX, is_repairable=True),
+        Finding("task counts", not stale, wrong if stale else "consistent", INDEX, is_repairable=True),
         Finding("task graph", not rings, f"{cycles}{more}" if rings else "no tasks wait for each other", advice),
     ]
 
@@ -146,11 +149,10 @@ def _check_index(db: Database, table: str, *, broken: bool, deep: bool) -> Findi
         problems.append("it is damaged")
     else:
         counts = len(index_upkeep.list_missing(db, table)), index_upkeep.count_orphans(db, table)
-        problems += [
-            f"{n} {text}" for n, text in zip(counts, ("texts are missing", "texts are gone"), strict=True) if n
-        ]
+        forms = ("text is missing", "texts are missing"), ("text is gone", "texts are gone")
+        problems += [format_count(n, *form) for n, form in zip(counts, forms, strict=True) if n]
         if deep and not problems and (n := index_upkeep.count_differing(db, table)):
-            problems.append(f"{n} {DIFFER}")
+            problems.append(format_count(n, "text differs", f"texts {DIFFER}"))
     if f"{table}{index_upkeep.OLD}" in index_upkeep.list_replaced(db):
         problems.append("an old one still exists")
     detail = f"does not match its texts: {', '.join(problems)}" if problems else "consistent"
@@ -159,7 +161,8 @@ def _check_index(db: Database, table: str, *, broken: bool, deep: bool) -> Findi
 
 def _check_task_index(db: Database, *, broken: bool) -> Finding:
     missing = len(find_unindexed_tasks(db))
-    fault = "it is damaged" if broken else f"{missing} tasks are missing" if missing else ""
+    count = format_count(missing, "task is missing", "tasks are missing")
+    fault = "it is damaged" if broken else count if missing else ""
     detail = f"does not match the tasks: {fault}" if fault else "consistent"
     return Finding(search_index.TASKS, not fault, detail, INDEX, is_repairable=True)
 
@@ -191,7 +194,7 @@ def find_archive_problem(db: Database, *, deep: bool = True) -> tuple[int, str]:
     (count,) = db.execute_sql(f"SELECT count(*) FROM messages WHERE {REFERS}").fetchone()
     place = archive_file.find_archive(archive_file.archive_number_of(any_ref))
     if place is None:
-        return count, f"{count} messages are in an archive that is missing"
+        return count, f"{format_count(count, 'message is', 'messages are')} in an archive that is missing"
     try:
         with contextlib.closing(archive_file.connect(place, query_only=True)) as file:
             faults = [str(row[0]) for row in file.execute("PRAGMA quick_check(3)").fetchall()]
@@ -204,7 +207,7 @@ def find_archive_problem(db: Database, *, deep: bool = True) -> tuple[int, str]:
         rows = db.execute_sql(f"SELECT parts FROM messages WHERE {REFERS}")
         lost = sum(not codec.is_readable(parts) for (parts,) in rows)
         if lost:
-            return count, f"{lost} of {count} archived messages cannot be read in {place}"
+            return count, f"{lost:,} of {format_count(count, 'archived message')} cannot be read in {place}"
     return count, ""
 
 

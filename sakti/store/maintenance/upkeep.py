@@ -19,6 +19,7 @@ import apsw
 from msgspec.structs import replace
 
 from sakti.core.errors import StoreError
+from sakti.core.text import format_count
 from sakti.store import archive_file, database_file, failures, files, migrate, opening, packing
 from sakti.store.connection import Database, wrap_connection
 from sakti.store.database import Store
@@ -124,7 +125,8 @@ async def _add_messages(store: Store, finding: Finding) -> Finding:
     pks = await store.read(search_index.list_unindexed)
     await run_in_pieces(store, pks, search_index.index_messages)
     await reindex(store)
-    outcome = f"{len(pks)} messages were not searchable: added" if pks else f"{finding.detail}: done now"
+    added = format_count(len(pks), "message was not searchable", "messages were not searchable")
+    outcome = f"{added}: added" if pks else f"{finding.detail}: done now"
     return Finding("search", True, outcome)
 
 
@@ -144,7 +146,7 @@ async def _count_tasks(store: Store, _: Finding) -> Finding:
     for resource_id in stale:
         await run_in_pieces(store, await store.read(graph.list_task_ids, resource_id), graph.refresh)
         await store.write(graph.count_states, resource_id)
-    return Finding("task counts", True, f"{len(stale)} workspaces had wrong counts: counted again")
+    return Finding("task counts", True, f"{format_count(len(stale), 'workspace')} had wrong counts: counted again")
 
 
 async def _repair_task_index(store: Store, finding: Finding) -> Finding:

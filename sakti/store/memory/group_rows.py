@@ -2,7 +2,7 @@
 
 Groups are append-only: buffered → active → superseded | discarded, with the times kept. Their states change in
 `advance` alone. A reflection of a shared log covers several threads: its sections map parts of the text to threads.
-They are in the group's metadata, written once with the group; its text has no sign of them.
+They are in the group's metadata, written once with the group; its text does not show them.
 
 Raw SQL, made of the models' columns: every window, every commit of memory and each hit of a list queries it.
 """

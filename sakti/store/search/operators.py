@@ -17,7 +17,7 @@ _MOST = 12  # longer queries are prose with AND, OR or NOT, not operators
 _MOST_ALTERNATIVES = 64
 _BEFORE_NOT = frozenset(("IS", "IF", "WHERE"))
 _AFTER_NOT = frozenset(("NULL", "IN", "LIKE", "EXISTS", "BETWEEN"))  # SQL, as in `email NOT NULL`
-_SIGNS = "()[]{},.;:!?'`，。、；：！？（）「」"
+_PUNCTUATION = "()[]{},.;:!?'`，。、；：！？（）「」"
 _FULL_WIDTH = str.maketrans("（）", "()")
 
 Group = tuple[str, ...]
@@ -61,7 +61,7 @@ def read_operators(text: str, is_said: Callable[[str], bool], *, alone: bool = T
 
 def strip_quotes(token: str) -> str:
     """Return a word without surrounding quotes or punctuation."""
-    return token[1:-1] if token[0] == token[-1] == '"' and len(token) > 2 else token.strip(_SIGNS) or token
+    return token[1:-1] if token[0] == token[-1] == '"' and len(token) > 2 else token.strip(_PUNCTUATION) or token
 
 
 def _is_operator(tokens: Sequence[str], at: int, is_said: Callable[[str], bool]) -> bool:

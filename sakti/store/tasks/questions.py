@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from msgspec import Struct, field
 
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import to_one_line
+from sakti.core.text import format_count, to_one_line
 from sakti.core.types import Json
 from sakti.store.connection import Connection
 from sakti.store.search import index as search_index
@@ -298,7 +298,7 @@ def describe_board(db: Connection, resource_id: str, thread_id: str) -> str:
         card = list_cards(db, resource_id, "in_progress", 1)[0]
         parts.append(f"Task in progress, claimed elsewhere: {card.handle} {to_one_line(card.title)}")
     if by_state["ready"]:
-        parts.append(f"{by_state['ready']} tasks ready" if by_state["ready"] > 1 else "1 task ready")
+        parts.append(f"{format_count(by_state['ready'], 'task')} ready")
     return ". ".join(parts)
 
 

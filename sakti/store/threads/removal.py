@@ -68,7 +68,7 @@ class Contents(Struct, frozen=True):
 
     def in_words(self) -> str:
         """Describe the hidden contents: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
-        lines = "1 line stays" if self.shared_lines == 1 else f"{self.shared_lines} lines stay"
+        lines = format_count(self.shared_lines, "line stays", "lines stay")
         shared = f"; {lines} in the log that the workspace shares until the thread is purged"
         children = f", with {format_count(self.children, 'child thread')}" if self.children else ""
         return self._describe_own() + children + (shared if self.shared_lines else "")

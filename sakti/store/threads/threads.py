@@ -49,7 +49,7 @@ def get(db: Database, thread_id: str) -> Thread | None:
 
 
 def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
-    """Return threads whose id begins or ends with `text`, or whose title contains it.
+    """Return threads whose id begins or ends with `text`, or whose title contains it, equal titles first.
 
     Of all workspaces if `resource_id` is None.
     """
@@ -62,7 +62,8 @@ def find(db: Database, resource_id: str | None, text: str) -> list[Thread]:
     condition &= row.deleted_at.is_null()
     if resource_id is not None:
         condition &= row.resource_id == resource_id
-    return list(THREAD.select().where(condition).order_by(row.updated_at.desc()).limit(20).execute(db))
+    order = (fn.lower(row.title) == text.lower()).desc(), row.updated_at.desc()
+    return list(THREAD.select().where(condition).order_by(*order).limit(20).execute(db))
 
 
 def list_recent(

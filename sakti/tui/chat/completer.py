@@ -141,7 +141,7 @@ class Drafts:
         if back:
             prompt.set_text("\n\n".join([*back, *([prompt.value] if prompt.text else [])]))
         if queued:
-            what = "One message was queued" if len(queued) == 1 else f"{len(queued)} messages were queued"
+            what = format_count(len(queued), "message was queued", "messages were queued")
             self._host.show_notice(
                 f"{what} when sakti ended. Nothing was sent: the text is in the prompt.", title="Not sent"
             )

@@ -46,7 +46,7 @@ class Conversation(Vertical):
         self.visit_bar = VisitBar()
         self.start = Start(host.session.workspace.root, id="start")
         self.transcript = Transcript(id="transcript", findable=True)
-        self.transcript.takes_click = False
+        self.transcript.focuses_on_click = False
         self.approval = ApprovalBox(host.session.workspace.clock)
         self.card = CardBox(host.session.workspace.clock, lambda: not host.session.workspace.refused_auto())
         self.aside = AsideView(id="aside")

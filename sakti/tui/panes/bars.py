@@ -83,7 +83,7 @@ def draw_time_bar(moments: Sequence[LogChange], at: int | None, width: int, pale
     return [Segment(" "), *(cells.get(x) or Segment("─", palette.line) for x in range(1, max(2, width - 1)))]
 
 
-SIGNS = {False: "▾", True: "▸"}
+FOLD_SYMBOLS = {False: "▾", True: "▸"}
 
 
 class PaneTitle(Static):
@@ -109,7 +109,7 @@ class PaneTitle(Static):
     def _update_text(self) -> None:
         figures = [f for f in self._figures if f]
         while True:
-            text = f"{SIGNS[self._folded]} {self._name}  {' · '.join(figures)}".rstrip()
+            text = f"{FOLD_SYMBOLS[self._folded]} {self._name}  {' · '.join(figures)}".rstrip()
             if len(text) <= self.size.width or not figures:
                 break
             figures.pop()

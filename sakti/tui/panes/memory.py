@@ -37,7 +37,7 @@ from sakti.core.types import Spent
 from sakti.store.log.events import MemoryEvent
 from sakti.tui.host import get_host
 from sakti.tui.palette import Palette
-from sakti.tui.panes.bars import SIGNS
+from sakti.tui.panes.bars import FOLD_SYMBOLS
 from sakti.tui.transcript.wrap import Line, measure_line, shorten
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class MemoryPane(Widget, can_focus=True):
 
     def _build_memory_lines(self, width: int, palette: Palette) -> list[Line]:
         """Return the lines above the events, the title first, without technical terms: `/memory` has those."""
-        title: Line = [Segment(f"{SIGNS[self._folded]} Memory", palette.bold)]
+        title: Line = [Segment(f"{FOLD_SYMBOLS[self._folded]} Memory", palette.bold)]
         status = self._get_current_status()
         if status is None:
             return [title, [Segment("No messages yet.", palette.faint)]]

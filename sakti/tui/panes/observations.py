@@ -373,7 +373,7 @@ class ObservationsPane(Vertical):
 
     def on_mount(self) -> None:
         self.log_list.follow_end = True
-        self.log_list.takes_click = False
+        self.log_list.focuses_on_click = False
 
     def show(
         self, lines: Sequence[LogLine], moments: Sequence[LogChange] = (), waiting: Sequence[LogLine] = ()

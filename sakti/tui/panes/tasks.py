@@ -39,7 +39,7 @@ class TaskLine(Struct, frozen=True):
     note: str
 
 
-_SIGNS = {"in_progress": "▶", "ready": "·", "blocked": "✗", "container": "◦", "closed": "✓", "more": " "}
+_STATE_SYMBOLS = {"in_progress": "▶", "ready": "·", "blocked": "✗", "container": "◦", "closed": "✓", "more": " "}
 
 
 def make_task_rows(board: Board) -> list[TaskLine]:
@@ -93,7 +93,7 @@ def draw_task(row: TaskLine, width: int, palette: Palette) -> list[Line]:
     style = {"in_progress": palette.ok, "blocked": palette.bad, "closed": palette.faint}.get(row.state, palette.muted)
     text = {"in_progress": palette.bold, "ready": palette.text}.get(row.state, palette.muted)
     room, note_style = max(4, width - 5), palette.bad if row.state == "blocked" else palette.faint
-    head: Line = [Segment(f"{_SIGNS[row.state]} ", style), Segment(f"{row.priority} ", palette.faint)]
+    head: Line = [Segment(f"{_STATE_SYMBOLS[row.state]} ", style), Segment(f"{row.priority} ", palette.faint)]
     title, *more = wrap([(row.title, text)], room)
     note = to_one_line(row.note, 120)
     if not more and measure_line(title) + len(note) + 2 <= room:
@@ -124,7 +124,7 @@ class TasksPane(Vertical):
         yield LineList(draw_task, id="tasks-list", empty="No tasks yet. Ask the agent for one, or press F4, then b.")
 
     def on_mount(self) -> None:
-        self.task_list.takes_click = False
+        self.task_list.focuses_on_click = False
 
     @on(LineList.Opened)
     def _open_row(self, event: LineList.Opened) -> None:

@@ -30,7 +30,7 @@ from sakti.core.events import (
     TurnFinished,
 )
 from sakti.core.text import format_count, to_one_line
-from sakti.core.types import RUNS_ELSEWHERE, SIGNS, ChildState
+from sakti.core.types import RUNS_ELSEWHERE, STATE_SYMBOLS, ChildState
 from sakti.tui.host import Host
 from sakti.tui.keys import is_text
 from sakti.tui.palette import Palette
@@ -88,7 +88,7 @@ class AgentsScreen(Panel[None]):
 
     def _draw(self, row: ListedChild | AgentSpec, width: int, palette: Palette) -> list[Line]:
         if isinstance(row, ListedChild):
-            sign, style = SIGNS[row.state], get_child_style(row.state, palette)
+            sign, style = STATE_SYMBOLS[row.state], get_child_style(row.state, palette)
             name, below = f"{row.run.name}  {row.run.goal}", row.in_words
         else:
             sign, style = "@", palette.faint
@@ -237,7 +237,7 @@ def show_child_event(live: LiveTurn, event: Event) -> None:
 
 
 def _make_child_title(run: ChildRun, state: ChildState, words: str) -> str:
-    return to_one_line(f"{SIGNS[state]} {run.name} › {to_one_line(run.goal, 100)} · {words}", 200)
+    return to_one_line(f"{STATE_SYMBOLS[state]} {run.name} › {to_one_line(run.goal, 100)} · {words}", 200)
 
 
 async def open_child(host: Host, child_id: str) -> None:

@@ -306,7 +306,10 @@ class CompactionScreen(ReadScreen):
             ("tokens", f"{count_k(done.tokens_before)} → {count_k(done.tokens_after)}, {count_k(max(0, saved))} freed"),
             ("observations", f"{len(last.before)} → {format_count(len(last.after), 'line')}"),
             ("pinned", f"{format_count(last.pinned, 'line')}, always kept" if last.pinned else ""),
-            ("doubtful", f"{last.doubtful} new lines are not supported by their source" if last.doubtful else ""),
+            (
+                "doubtful",
+                f"{format_count(last.doubtful, 'new line')} not supported by the source" if last.doubtful else "",
+            ),
             ("undo", "/compact undo"),
         ]
         card = CardBlock(title="Compacted", rows=tuple((k, v) for k, v in rows if v))

@@ -18,7 +18,7 @@ from sakti.agent.threads.export import make_file_name
 from sakti.agent.titles import HEADLESS, number_equal_titles
 from sakti.core.errors import SaktiError
 from sakti.core.text import count_k, format_count, to_one_line
-from sakti.core.types import SIGNS, Message, describe_state
+from sakti.core.types import STATE_SYMBOLS, Message, describe_state
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import format_age
@@ -135,7 +135,7 @@ class ThreadsScreen(ListPanel):
 
     def _draw_branch(self, row: ThreadSummary, width: int, palette: Palette) -> list[Line]:
         is_child = row.thread.parent_id is not None
-        sign = f"└ {SIGNS[row.state]}" if row.state else "└" if is_child else "↶"
+        sign = f"└ {STATE_SYMBOLS[row.state]}" if row.state else "└" if is_child else "↶"
         kind = describe_state(row.state) if row.state else "child" if is_child else "undone"
         right = f"{kind} {format_age(row.thread.updated_at, self._now)}"
         words = to_one_line(row.thread.title if is_child else row.preview, 300)

@@ -100,7 +100,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
         style = palette.warn if item.conflict else palette.text
         room = max(4, width - len(right) - 3)
         name = Segment(fit_width(to_one_line(item.path, 300), room), style)
-        return [[Segment(f"{words.SIGNS[item.action]} ", palette.muted), name, Segment(right, palette.warn)]]
+        return [[Segment(f"{words.ACTION_LETTERS[item.action]} ", palette.muted), name, Segment(right, palette.warn)]]
 
     @on(LineList.Moved, "#context-list")
     def _show_row(self, event: LineList.Moved) -> None:

@@ -194,12 +194,12 @@ def _make_own_command(message: Message) -> ToolBlock:
 
 
 def _make_program_notice(message: Message) -> NoticeBlock | None:
-    """Return the notice for a message of a goal, or of a hook that kept a turn running."""
+    """Return the notice for a message of a goal, of a repair, or of a hook that kept a turn running."""
     marks = [p for p in message.parts if isinstance(p, MarkerPart)]
     if "hook" in message.metadata:
         return NoticeBlock(message.id, tone="warning", title="Stop hook", text="\n".join(p.text for p in marks))
-    if marks and marks[0].kind == "goal":
-        return NoticeBlock(message.id, title="Goal", text=marks[0].text)
+    if marks and marks[0].kind in ("goal", "repair"):
+        return NoticeBlock(message.id, title=marks[0].kind.capitalize(), text=marks[0].text)
     return None
 
 

@@ -154,7 +154,7 @@ def draw_code_head(language: str, width: int, palette: Palette, copies: str = ""
 
 
 _HUNK = lazy_pattern(r"^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@")
-_SIGNS = {"+": "+", "-": "−", " ": " "}
+_DIFF_SYMBOLS = {"+": "+", "-": "−", " ": " "}
 MAX_LINE = 4_000  # characters shown of one line
 
 
@@ -275,7 +275,7 @@ def _draw_diff_row(row: DiffRow, spans: list[Span], room: tuple[int, int], palet
     style = {"+": palette.added, "-": palette.removed}.get(row.kind, Style.null())
     ground = Style(bgcolor=style.bgcolor) if style.bgcolor else Style.null()
     number = f"{row.number or '':>{digits}} " if digits else ""
-    lead = [Segment(number, palette.faint + ground), Segment(f"{_SIGNS[row.kind]} ", style)]
+    lead = [Segment(number, palette.faint + ground), Segment(f"{_DIFF_SYMBOLS[row.kind]} ", style)]
     blank = [Segment(" " * (len(number) + 2), ground)]
     out: list[Line] = []
     for line in fold_words(spans, width - len(number) - 2, hang=True):

@@ -6,7 +6,6 @@ folded. The output of a command that the user ran is shown in full.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Literal, TypeAlias, cast
 
@@ -14,9 +13,8 @@ from msgspec import ValidationError, convert, field
 from rich.segment import Segment
 from rich.style import Style
 
-from sakti.core import types
+from sakti.core import calls, types
 from sakti.core.events import AgentFinished, AgentProgress, CardQuestion
-from sakti.core.lazy import lazy_pattern
 from sakti.core.text import (
     count_k,
     count_lines,
@@ -45,14 +43,7 @@ FAILURE_LINES = 12  # lines shown for a failed call
 DIFF_LINES = 14  # lines shown of a folded diff
 COMMANDS = ("bash", "bash_output")  # tools whose output is shown
 BODY_INDENT = Segment("      ")
-# names of the arguments that describe a call, the most informative ones first
-MAIN_ARGUMENTS = (
-    *("command", "pattern", "path", "file_path", "file", "query", "url", "title", "prompt", "questions", "question"),
-    *("summary", "goal", "patch", "name", "label", "job", "text", "id", "action"),
-)
-_PATCHED_FILES = lazy_pattern(r"(?m)^\*\*\* (?:Add|Update|Delete) File: (.+)$")
 PLAN_TOOL = "present_plan"
-CHILD_TOOL = "agent"  # the tool that starts child threads
 UNFOLD_KEY = " · ctrl+o"  # key that unfolds from the prompt
 
 
@@ -137,7 +128,7 @@ class ToolBlock(Block, eq=False):
         self.state = "pending"
         self.arguments = call.arguments or {}
         self.raw = sanitize_text(call.raw)[:KEEP_OUTPUT] if call.arguments is None else ""
-        self.summary = summarize(call)
+        self.summary = calls.summarize_call(call)
         self.card = _describe_card(self.arguments, ())
 
     def start(self, call: ToolCallPart, now: float = 0.0) -> None:
@@ -165,7 +156,7 @@ class ToolBlock(Block, eq=False):
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
         self.state = _get_end_state(result)
-        if result.name == CHILD_TOOL:
+        if result.name == calls.CHILD_TOOL:
             self._take_child(details)
         if self.state == "denied":
             self._take_refusal(result)
@@ -302,7 +293,7 @@ class ToolBlock(Block, eq=False):
 
     def _get_sign(self, palette: Palette) -> tuple[str, Style]:
         if self.child_state is not None:
-            return types.SIGNS[self.child_state], get_child_style(self.child_state, palette)
+            return types.STATE_SYMBOLS[self.child_state], get_child_style(self.child_state, palette)
         if self._has_failed and self.state != "denied":
             return "✗", palette.bad
         return {
@@ -424,7 +415,7 @@ def _fit_spans(spans: list[tuple[str, Style]], width: int) -> list[tuple[str, St
 
 def _draw_argument(name: str, value: object, width: int, palette: Palette) -> list[Line]:
     """Return a name and argument of a call in at most 12 lines."""
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
+    text = calls.format_value(value)
     out: list[Line] = []
     for number, line in enumerate(draw_plain(sanitize_text(text)[:4_000], palette.text, width - len(name) - 2, 12)):
         lead = f"{name}: " if number == 0 else " " * (len(name) + 2)
@@ -461,48 +452,9 @@ def describe_output_size(output: str, details: Json) -> str:
 
 def _get_name(call: ToolCallPart) -> str:
     """Return the display name of a call; for a child thread, its mode or custom agent."""
-    if call.name == CHILD_TOOL:
+    if call.name == calls.CHILD_TOOL:
         return str((call.arguments or {}).get("mode") or call.name)
     return types.display_name(call.name)
-
-
-def summarize(call: ToolCallPart) -> str:
-    """Return the most informative argument of a call."""
-    arguments = call.arguments
-    if arguments is None:
-        return to_one_line(call.raw, 300)
-    if call.name == CHILD_TOOL:
-        return to_one_line(str(arguments.get("goal", "")), 300)
-    if call.name.startswith(types.PREFIX):
-        return types.list_arguments(arguments)
-    texts = {name: text for name, value in arguments.items() if (text := _find_text(value))}
-    key = next((k for k in MAIN_ARGUMENTS if k in texts), "")
-    return _summarize_by(key, texts[key], arguments) if key else types.list_arguments(texts)
-
-
-def _summarize_by(key: str, value: str, arguments: Json) -> str:
-    """Return the text `value` of argument `key`, with its action and range."""
-    if key == "patch":
-        return ", ".join(to_one_line(path, 100) for path in _PATCHED_FILES.findall(value)) or to_one_line(value, 300)
-    value = value.removeprefix("https://") if key == "url" else value
-    action = f"{arguments['action']} " if key != "action" and isinstance(arguments.get("action"), str) else ""
-    return to_one_line(f"{action}{value}", 300) + _describe_range(key, arguments)
-
-
-def _describe_range(key: str, arguments: Json) -> str:
-    """Return the range of the argument `key`: the searched path of a pattern, the lines of a file."""
-    if key == "pattern":
-        return f"  in {to_one_line(str(arguments['path']), 100)}" if arguments.get("path") else ""
-    if key == "questions" and isinstance(arguments[key], list):
-        others = len(cast("list[object]", arguments[key])) - 1
-        return f"  and {others} more" if others else ""
-    return _describe_lines(arguments) if key.endswith(("path", "file")) else ""
-
-
-def _describe_lines(arguments: Json) -> str:
-    """Return the line range of a call on a file; "" for the entire file."""
-    start, end = arguments.get("start", arguments.get("offset")), arguments.get("end", arguments.get("limit"))
-    return f"  ({start or 1}-{end or ''})" if start or end else ""
 
 
 def _describe_card(arguments: Json, answers: Sequence[Json]) -> str:
@@ -525,18 +477,3 @@ def _list_chosen(answer: Json) -> list[str]:
     """Return the chosen options of an answer, and the user's own text."""
     choices = cast("list[object]", answer.get("choices") or [])
     return [str(text) for text in (*choices, answer.get("text")) if text]
-
-
-def _find_text(value: object) -> str:
-    """Return a value as readable text: the first text of a list, the most informative one of an object."""
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, list):
-        return next((text for each in cast("list[object]", value) if (text := _find_text(each))), "")
-    if isinstance(value, dict):
-        values = cast("dict[str, object]", value)
-        ranked = [*(values[k] for k in MAIN_ARGUMENTS if k in values), *values.values()]
-        return next((text for each in ranked if (text := _find_text(each))), "")
-    return ""

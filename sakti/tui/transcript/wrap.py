@@ -267,12 +267,12 @@ def _continue_row(line: Line, inset: int) -> Row:
     return row.after_prefix([Segment(" " * inset)], inset) if inset else row
 
 
-_SPACES, _SIGNS = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
+_SPACES, _PUNCTUATION = re.compile(r"\s+"), re.compile(r"[,;)\]}/|&=]+")
 
 
 def _find_break(head: str) -> int:
     """Return where to break a line that starts with `head`: after a space or punctuation, or at its end."""
-    for pattern in (_SPACES, _SIGNS):
+    for pattern in (_SPACES, _PUNCTUATION):
         ends = [m.end() for m in pattern.finditer(head) if m.end() > len(head) // 2]
         if ends:
             return ends[-1]

@@ -90,7 +90,7 @@ class LineView(ScrollView, can_focus=True):
     """A scrolling view of lines. Subclasses set `virtual_size` and define `line_at`."""
 
     ALLOW_SELECT = True
-    takes_click = True  # whether one click focuses it; otherwise the prompt keeps the focus
+    focuses_on_click = True  # whether one click focuses it; otherwise the prompt keeps the focus
     DEFAULT_CSS = """
     LineView { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1;
         scrollbar-gutter: stable; }
@@ -148,7 +148,7 @@ class LineView(ScrollView, can_focus=True):
         return True
 
     def focus_on_click(self) -> bool:
-        return self.takes_click
+        return self.focuses_on_click
 
     async def _on_click(self, event: events.Click) -> None:
         if event.chain > 1:
@@ -457,9 +457,9 @@ class LineList(LineView):
 
     def on_click(self, event: events.Click) -> None:
         index = bisect_right(self._tops, event.y + self.scroll_offset.y) - 1
-        if not self.takes_click and not self.has_focus and event.chain < 2:
+        if not self.focuses_on_click and not self.has_focus and event.chain < 2:
             return  # such a click does not take the focus from the prompt
-        if not self.takes_click and not self.rows:
+        if not self.focuses_on_click and not self.rows:
             self.post_message(self.Opened(self, None))
         elif 0 <= index < len(self.rows) and self._selectable(self.rows[index]):
             self._click_row(index, is_double=event.chain > 1)
@@ -469,7 +469,7 @@ class LineList(LineView):
         again = index == self.cursor and (self.cursor_always or not self._just_focused)
         self._just_focused = False
         self.move_to(index)
-        if (again and self.takes_click) or is_double:
+        if (again and self.focuses_on_click) or is_double:
             self.action_open()
 
     def _find_nearest(self, index: int, step: int) -> int:

@@ -110,6 +110,40 @@ async def test_tools_of_servers_are_those_of_the_file_and_never_more_than_the_pa
     await run.session.close()
 
 
+async def test_only_agents_whose_tools_need_approvals_are_refused_in_the_background(
+    store: Store, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    write(home, "reader", "tools: Read, Grep")
+    write(home, "committer", 'tools: "Bash(git:*), Read"')
+    write(home, "linked", "tools: Read, mcp__db")
+    tasks = (
+        ("reader", None),
+        ("committer", None),
+        ("committer", ["read"]),
+        ("linked", None),
+        ("default", None),
+        ("default", ["Read", "Grep"]),
+    )
+    calls = tuple(
+        Call("agent", {"mode": mode, "goal": f"goal {n}", "background": True, **({"tools": tools} if tools else {})})
+        for n, (mode, tools) in enumerate(tasks)
+    )
+
+    def play(request: Request) -> Played:
+        if is_child(request):
+            return report(TRUE)
+        return "done" if any(m.role == "assistant" for m in request.messages) else Answer(calls=calls)
+
+    run = await start(store, tmp_path / "w", play, interactive=False)
+    await run.ask("use agents")
+    results = [r.content for m in run.session.current.engine.state.window.messages for r in m.tool_results]
+    assert ["works in the background" in text for text in results] == [True, False, True, False, False, True], results
+    assert "committer cannot work in the background: calls of bash may need approvals" in results[1]
+    assert "calls of mcp__db__* may" in results[3] and "write" in results[4]
+    await run.session.close()
+
+
 async def test_custom_agent_is_called_by_name_and_keeps_to_its_tools(store: Store, tmp_path: Path) -> None:
     home = tmp_path / "home"
     write(home, "committer", 'tools: "Bash(git:*), Read"')

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sakti.agent.threads import history
-from sakti.core.types import join_plain_text
+from sakti.core.calls import format_parts
 from sakti.providers.scripted import Answer, Call
 from sakti.store.threads import messages, removal
 from tests.fakes import session as fakes
@@ -40,7 +40,7 @@ async def test_each_step_is_shown_as_it_was_sent(run, store):
         pieces = [p for p in past.pieces if p.kind != "tools"]
         assert [p.text for p in pieces] == [
             *(b.text for b in request.system),
-            *(join_plain_text(m.parts) for m in request.messages),
+            *(format_parts(m.parts) for m in request.messages),
             *([request.tail] if request.tail else []),
         ]
         assert past.pieces[0].kind == "tools"

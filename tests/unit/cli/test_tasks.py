@@ -154,10 +154,20 @@ def test_a_question_works_without_a_database_and_says_what_is_wrong_with_it(run:
     assert "is damaged" in run("ready", code=1)
 
 
+def test_a_deleted_task_is_named_with_how_to_restore_it(run: Any) -> None:
+    first = run("create", "first", "--json")["task"]["handle"]
+    task = run("create", "second", "--depends-on", first, "--json")["task"]["handle"]
+    deleted = run("delete", first).splitlines()
+    assert deleted == [
+        f"{first} 'first' was deleted. `sakti tasks restore {first}` restores it.",
+        f"unblocked: {task}",
+    ]
+
+
 def test_an_export_comes_back_in_another_workspace(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = run("create", "first", "--json")["task"]
     run("create", "second", "--depends-on", first["id"])
-    run("export", str(tmp_path / "out.jsonl"))
+    assert run("export", str(tmp_path / "out.jsonl")).endswith(f" written to {tmp_path / 'out.jsonl'}.\n")
     assert (tmp_path / "out.jsonl").read_text() == run("export")
     monkeypatch.setenv("SAKTI_DB", str(tmp_path / "other.db"))
     done = run("import", str(tmp_path / "out.jsonl"), "--json")

@@ -59,6 +59,15 @@ def listed(run, *more):
     ]
 
 
+def test_an_entire_title_wins_over_threads_that_contain_it(run):
+    run("threads", "rename", "thread-1", "fix the login twice")
+    assert run("threads", "show", "Fix the login", "--json")["thread"]["id"] == "thread-0"
+    assert "matches 2 threads" in run("threads", "delete", "fix the", code=1)
+    assert "'fix the login':" in run("threads", "delete", "fix the login")
+    run("threads", "delete", "thread-1")
+    assert "Restored 'fix the login'." in run("threads", "restore", "fix the login")
+
+
 def test_a_thread_of_another_workspace_is_named_with_how_to_open_it(run, home, tmp_path, monkeypatch):
     monkeypatch.setenv("SAKTI_DB", str(tmp_path / "x.db"))
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO()))

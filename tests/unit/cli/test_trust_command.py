@@ -32,3 +32,15 @@ def test_from_untrusted_to_trusted_and_back(
     assert code("trust", "--revoke") == 0
     assert code("trust") == 1
     assert code("trust", "--yes", "--list") == 2
+
+
+def test_a_new_skill_of_the_project_names_the_trust_that_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    workspace = tmp_path / "ws"
+    workspace.mkdir()
+    monkeypatch.chdir(workspace)
+    assert code("skills", "new", "review") == 0
+    assert "then run `sakti trust --yes`: until then it is left out." in capsys.readouterr().out
+    assert code("skills", "new", "draft", "--user") == 0
+    assert "/skills lists it" in capsys.readouterr().out

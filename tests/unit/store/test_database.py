@@ -154,9 +154,9 @@ async def test_check_mends_a_message_that_search_cannot_see(store: Store) -> Non
     assert all(f.ok for f in await store.read(checks.check))
     await store.write(lambda db: db.execute_sql("DELETE FROM search_docs"))
     (lost,) = [f for f in await store.read(checks.check) if not f.ok]
-    assert lost.name == "search" and "1 messages are not searchable" in lost.detail
+    assert lost.name == "search" and "1 message is not searchable" in lost.detail
     (mended,) = [f for f in await upkeep.check(store) if f.name == "search"]
-    assert mended.ok and mended.detail == "1 messages were not searchable: added"
+    assert mended.ok and mended.detail == "1 message was not searchable: added"
     assert await store.read(lambda db: db.execute_sql("SELECT count(*) FROM search_docs").fetchone()) == (1,)
 
 

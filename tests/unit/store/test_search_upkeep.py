@@ -35,7 +35,7 @@ async def test_what_search_lost_is_added_again(store: Store) -> None:
     assert await found(store, "walrus") == []
     findings = await upkeep.check(store)
     assert all(f.ok for f in findings)
-    assert "1 messages were not searchable: added" in [f.detail for f in findings]
+    assert "1 message was not searchable: added" in [f.detail for f in findings]
     assert await found(store, "walrus") == ["m0"]
 
 

@@ -53,14 +53,14 @@ class HookRun(Struct, frozen=True):
 
 
 class HookText(Struct, frozen=True):
-    """What a hook said, and which hook that was."""
+    """Text of a hook, with the hook."""
 
     hook: Hook
     text: str
 
 
 class HookAnswer(Struct, frozen=True):
-    """What one hook decided.
+    """Decision of one hook.
 
     `stop` ends the turn, with a reason for the user; `context` goes to the model, `messages` and `notices` to the user,
     the latter about hooks that failed.
@@ -77,9 +77,9 @@ class HookAnswer(Struct, frozen=True):
 
 
 class HookDecision(Struct, frozen=True):
-    """What all hooks of an event decided: the strictest verdict, with the hook and the reason.
+    """Decision of all hooks of an event: the strictest verdict, with the hook and the reason.
 
-    `input` replaces the call's where the verdict lets it run. `context` and `feedback` go to the model.
+    `input` replaces the call's if the verdict lets it run. `context` and `feedback` go to the model.
     """
 
     verdict: Verdict = ""
@@ -109,7 +109,7 @@ def _describe_failure(code: int, errors: str) -> str:
 
 
 def read(event: str, ran: HookRun) -> HookAnswer:
-    """Return what a hook decided by its end and its output."""
+    """Return the decision of a hook by its end and its output."""
     hook = ran.hook
     if ran.failed:
         return HookAnswer(hook, notices=(ran.failed,))
@@ -169,7 +169,7 @@ def _read_verdict(event: str, table: Json, special: Json) -> tuple[Verdict, str,
             verdict = _WORDS.get(str(request.get("behavior")), "")
             return verdict, _read_text(request, "message"), request.get("updatedInput")
     elif verdict != "deny":
-        verdict = ""  # what others may say is `block`
+        verdict = ""  # other events may only say `block`
     return verdict, reason, changed
 
 
@@ -179,7 +179,7 @@ def _read_text(table: Json, name: str) -> str:
 
 
 def merge_decisions(answers: Sequence[HookAnswer]) -> HookDecision:
-    """Return one decision: deny before ask before allow, whatever came first."""
+    """Return one decision: deny before ask before allow, in any order."""
     verdicts: list[Verdict] = [a.verdict for a in answers]
     worst = max(verdicts, key=_STRICTNESS.index) if verdicts else ""
     deciding = [a for a in answers if a.verdict == worst and worst]
@@ -223,7 +223,7 @@ class HookSurroundings(Struct, frozen=True):
     """Surroundings of hooks: workspace, current folder, variables, sandbox (None: no sandbox).
 
     `own_env` is the user's environment, of which commands without a sandbox get what reaches a network; `read` are
-    files and folders that are shown although what holds them is hidden; `home` is the user's.
+    files and folders that are shown although their folder is hidden; `home` is the user's.
     """
 
     workspace: Path
@@ -266,7 +266,7 @@ async def run(hook: Hook, data: bytes, place: HookSurroundings) -> HookRun:
 
 
 def build_command(hook: Hook, place: HookSurroundings) -> list[str]:
-    """Return the command that starts a hook. Raises `ValueError` where its program is missing."""
+    """Return the command that starts a hook. Raises `ValueError` if its program is missing."""
     if hook.args is None:
         shell = find_program("bash", place.workspace, place.env.get("PATH"))
         if shell is None:
@@ -288,7 +288,7 @@ def _with_folder(word: str, workspace: Path) -> str:
 
 
 def build_environment(place: HookSurroundings) -> dict[str, str]:
-    """Return a hook's environment: what commands get, never a key, and the folder of the project."""
+    """Return a hook's environment: the variables of commands, never a key, and the folder of the project."""
     more = environment.choose_network_variables(place.own_env) if place.sandbox is None else {}
     return {**place.env, **more, **dict.fromkeys(PROJECT_DIRS, str(place.workspace))}
 

@@ -33,7 +33,7 @@ _PLAIN = lazy_pattern(r"[\w\s,|-]*")
 _RULE = lazy_pattern(r"\s*([^()\s]+)\s*(?:\((.*)\))?\s*", re.DOTALL)
 _ASSIGNMENT = lazy_pattern(r"(?:[A-Za-z_]\w*=\S*\s+)+")
 
-# The names of a tool for patterns: ours, and what others call it.
+# The names of a tool for patterns: ours, and those of other programs.
 NAMES = {
     "bash": ("Bash",),
     "bash_output": ("BashOutput",),
@@ -52,7 +52,7 @@ NAMES = {
 
 
 class HookSubject(Struct, frozen=True):
-    """What the pattern of a hook is compared with: names of a tool, or what an event says of itself.
+    """Subject of a hook's pattern: names of a tool, or a field of an event.
 
     `command` is that of a call, `paths` the files in it, absolute and relative to the workspace.
     """
@@ -72,7 +72,7 @@ def choose_hooks(
 ) -> list[Hook]:
     """Return the hooks that an event starts, each command once.
 
-    `commands` gives the single commands in a command line, None where it cannot be read.
+    `commands` gives the single commands in a command line, None if it cannot be read.
     """
     out: dict[tuple[str, tuple[str, ...] | None], Hook] = {}
     for hook in hooks:
@@ -127,11 +127,11 @@ log = logging.getLogger(__name__)
 
 TITLE = "Hook"
 HELD = 3  # times in a row that hooks may keep a turn, or a child, from ending
-FACT = "hook"  # the name of what hooks tell the model, in the message that it comes with
+FACT = "hook"  # the name of hook texts for the model, in the message that they come with
 
 
 class HookHost(Protocol):
-    """What hooks need of a session."""
+    """Part of a session that hooks need."""
 
     @property
     def session_id(self) -> str: ...
@@ -179,8 +179,8 @@ class Hooks(Struct):
     ) -> HookDecision:
         """Run the hooks that an event starts and return their combined decision.
 
-        Several `fields` are several things that happen at once: every hook hears of each. `limit` is the longest that
-        a hook may take, in seconds. Raises nothing but a cancellation.
+        Several `fields` are several things that happen at once: every hook gets each. `limit` is the longest that a
+        hook may take, in seconds. Raises nothing but a cancellation.
         """
         if not self.listens(event):
             return HookDecision()
@@ -189,7 +189,7 @@ class Hooks(Struct):
         try:
             hooks = choose_hooks(self.listed.hooks, event, subject, _split_commands)
             decision = await self._run(event, hooks, several, limit) if hooks else HookDecision()
-        except Exception as e:  # the worker's root: a fault of hooks is told, the chat goes on
+        except Exception as e:  # the worker's root: a fault of hooks becomes a notice, the chat goes on
             log.exception("hooks of %s failed", event)
             self.host.emit(Notice("warning", TITLE, f"{event}: {to_one_line(f'{type(e).__name__}: {e}', 200)}"))
             return HookDecision()
@@ -303,7 +303,7 @@ class Hooks(Struct):
     async def _await_background(
         self, event: str, runs: Sequence[Awaitable[HookRun]], watch: quarantine.Watch | None
     ) -> None:
-        """Wait for a hook that runs in the background; only its failures and messages are told."""
+        """Wait for a hook that runs in the background; only its failures and messages are shown."""
         ran = await asyncio.gather(*runs)
         self._set_aside(watch)
         for text in answers.merge_decisions([answers.read(event, r) for r in ran]).notices:

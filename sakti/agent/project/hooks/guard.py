@@ -1,4 +1,4 @@
-"""Let hooks decide on each call of a tool: before it, where the user would be asked, and after it."""
+"""Let hooks decide on each call of a tool: before it, in place of a question, and after it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class HookGuard:
         return reason
 
     async def before(self, call: ToolCallPart) -> GuardDecision:
-        """Return what the hooks of PreToolUse decide. Raises `DeniedCall`."""
+        """Return the decision of the hooks of PreToolUse. Raises `DeniedCall`."""
         if not self._hooks.listens("PreToolUse"):
             return GuardDecision(call)
         calls = self._convert_call(call)
@@ -38,7 +38,7 @@ class HookGuard:
         return self._apply_decision("PreToolUse", call, calls, decision)
 
     async def ask_hooks(self, call: ToolCallPart) -> GuardDecision:
-        """Return what the hooks of PermissionRequest answer in the user's place. Raises `DeniedCall`."""
+        """Return the answer of the hooks of PermissionRequest in the user's place. Raises `DeniedCall`."""
         if not self._hooks.listens("PermissionRequest"):
             return GuardDecision(call)
         calls = self._convert_call(call)
@@ -48,7 +48,7 @@ class HookGuard:
         return self._apply_decision("PermissionRequest", call, calls, decision)
 
     async def after(self, call: ToolCallPart, outcome: Outcome, duration_ms: int) -> Outcome:
-        """Add to the outcome of a call what the hooks of PostToolUse, or PostToolUseFailure, tell the model."""
+        """Add the texts of the hooks of PostToolUse, or PostToolUseFailure, to the outcome of a call."""
         event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
         if not self._hooks.listens(event):
             return outcome

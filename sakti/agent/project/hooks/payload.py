@@ -59,7 +59,7 @@ _FOLDERS = ("ls", "glob", "grep")
 
 
 class HookCall(Struct, frozen=True):
-    """A call as hooks are told of it: the tool's name, its input, the files in it."""
+    """A call as hooks get it: the tool's name, its input, the files in it."""
 
     name: str
     input: Json
@@ -69,7 +69,7 @@ class HookCall(Struct, frozen=True):
 def make_payload(
     event: str, session_id: str, transcript: str, cwd: str, mode: str, fields: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return what a hook reads: the fields of every event, then its own."""
+    """Return the input of a hook: the fields of every event, then its own."""
     return {
         "session_id": session_id,
         "transcript_path": transcript,
@@ -172,17 +172,17 @@ def format_response(name: str, call: HookCall, outcome: Outcome) -> Json:
 
 
 def name_of(tool: str) -> str:
-    """Return what claude-code calls a tool."""
+    """Return claude-code's name of a tool."""
     return {"edit": "Edit"}.get(tool) or _TOOLS.get(tool, tool)
 
 
 def split_lines(text: str) -> Sequence[str]:
-    """Return the lines of a log that hold something."""
+    """Return the lines of a log that are not blank."""
     return [line for line in text.splitlines() if line.strip()]
 
 
 def format_error(outcome: Outcome) -> str:
-    """Return what went wrong with a call, as a hook reads it."""
+    """Return the error of a call, as a hook reads it."""
     return mask_secrets(cut_middle(outcome.content, LONGEST)[0])
 
 

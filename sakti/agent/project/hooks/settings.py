@@ -43,9 +43,9 @@ MOST_COMPANIONS = 200  # files beside a script that are trusted with it
 class Hook(Struct, frozen=True):
     """A command and the event that starts it.
 
-    `source` is the file that it stands in, as people write it; `project`: it came with the workspace. With `args`
-    it is started without a shell. `condition` is a rule that the call must fit, `background`: nothing waits for it,
-    `why_not` says why it never runs.
+    `source` is its file, as people write it; `project`: it came with the workspace. With `args` it is started without a
+    shell. `condition` is a rule that the call must fit, `background`: nothing waits for it, `why_not` says why it never
+    runs.
     """
 
     event: str

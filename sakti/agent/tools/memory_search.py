@@ -80,7 +80,7 @@ def find_hits(db: Database, request: HitRequest, counter: Counter, in_window: se
                 new += 1
                 room -= cost
                 results.append(entry)
-                visible |= neighbours
+                visible |= {hit.id, *neighbours}
             at += 1
         if at >= total or not page.hits:
             break

@@ -185,8 +185,8 @@ def append(db: Database, message: Message, *, index_text: str | None = None, pat
     """
     message = codec.mask_message(message)
     if index_text is None:
-        own = [part for part in message.parts if not _reads_memory(part)]
-        index_text = join_plain_text(own) if len(own) < len(message.parts) else None
+        indexed = [part for part in message.parts if not _reads_memory(part)]
+        index_text = join_plain_text(indexed) if len(indexed) < len(message.parts) else None
     # SQL: each step runs it; building a query takes 80-300 µs
     index, exists = db.execute_sql(_PLACE, (message.thread_id, message.thread_id)).fetchone()
     if not exists:

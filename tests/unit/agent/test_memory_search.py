@@ -95,6 +95,9 @@ async def test_a_message_that_an_earlier_result_shows_takes_no_place(filled: Sto
         texts = [hit["text"], *(n["text"] for n in hit.get("neighbours", ()))]
         shown += texts
     assert len(found["results"]) == 3 and len(shown) == len(set(shown))
+    everything = await ask(filled, "number", limit=20, around=MessageRange(2, 2))
+    ids = [n["text"] for hit in everything["results"] for n in (hit, *hit.get("neighbours", ()))]
+    assert len(ids) == len(set(ids)) == 41
     assert found["next"] > 3  # hits that were shown as neighbours are passed over
 
 

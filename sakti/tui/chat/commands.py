@@ -187,7 +187,7 @@ class Commands:
             return
         if not self._host.appearance.use(name):
             raise Refused(f"There is no theme {to_one_line(name, 40)!r}; /theme shows them.")
-        await self._host.session.views.set_ui_state(self._host.appearance.theme_key, name)
+        await list_screens.remember_theme(self._host, name)
 
 
 def _make_block(value: Value) -> Block:

@@ -99,7 +99,7 @@ class Commands:
                 await self._theme(data)
             case "search":
                 chat.search.open(data)
-            case "board" if chat.sidebar.shows("tasks"):
+            case "board" if chat.sidebar.narrow or chat.sidebar.shows("tasks"):
                 chat.panes.open_board()
             case "board":
                 chat.show_pane("tasks")

@@ -114,8 +114,10 @@ class ThreadView:
             older = await views.transcript(thread_id, before=messages[0].index, limit=limit)
             messages, more = [*older, *messages], len(older) >= limit
         children = await self._host.session.children.list_all()
+        other = await views.other_turn(thread_id)
         if thread_id == self.shown:
             self._show(messages, more=more)
+            self._transcript.live.show_other_turn(other)
             self._loaded = thread_id
             self._transcript.live.show_stored_children(children)
             if self._announced is not None:
@@ -160,8 +162,9 @@ class ThreadView:
         session, thread_id, live = self._host.session, self.shown, self._transcript.live
         try:
             version = await session.views.version()
-            if version == self._version:
+            if version == self._version and not live.has_other_turn:  # its process may have been killed
                 return
+            other = await session.views.other_turn(thread_id)
             page = await session.views.transcript(thread_id, limit=SYNC_LIMIT)
         except SaktiError:
             return  # the next check may succeed; the user's own actions report the failure
@@ -169,6 +172,7 @@ class ThreadView:
             return
         self._version = version
         await self._show_new([m for m in page if m.id not in live.seen and m.state != "provisional"])
+        live.show_other_turn(other)
         is_settled = all(m.state != "provisional" for m in page)
         self._host.start_worker(self._follow, is_settled, group="memory")  # not cancelled: a load completes
 

@@ -207,4 +207,5 @@ async def test_calls_of_another_window_say_that_they_wait_or_run_there(store, ot
         await look(app, pilot)
         text = chat_text(app)
         assert "another window" not in text and "stopped" not in text and "Written." in text
+        assert text.count("sakti  12:") == 2, "a step after a loaded one has no label of its own"
         await other.close()

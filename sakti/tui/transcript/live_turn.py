@@ -355,8 +355,9 @@ class LiveTurn:
         """Append messages that another window wrote, oldest first."""
         self._end_step()
         self._finish_stored_calls(messages)
-        blocks = make_message_blocks(messages)
-        if blocks and isinstance(blocks[0], Label) and blocks[0].who == self._speaker == "sakti":
+        blocks, above = make_message_blocks(messages), self.document.blocks[-1:]
+        goes_on = self._speaker == "sakti" or any(isinstance(b, ToolBlock) and not b.own for b in above)
+        if goes_on and blocks and isinstance(blocks[0], Label) and blocks[0].who == "sakti":
             del blocks[0]
         self.document.append(*blocks)
         self._speaker = "you" if messages[-1].role == "user" else "sakti"

@@ -127,3 +127,25 @@ async def test_a_theme_that_a_setting_replaces_at_the_next_start_says_so(store, 
         await pilot.press(*"mono", "enter")
         await settle(app, pilot)
         assert ("sakti-mono is shown in this window only" in " ".join(chat_text(app).split())) == bool(configured)
+
+
+async def test_placeholders_and_the_chosen_command_are_readable_in_every_theme(running):
+    weak = []
+
+    def measure(app, words):
+        segments = (segment for strip in app.screen._compositor.render_strips() for segment in strip)
+        style = next(segment.style for segment in segments if words in segment.text)
+        return contrast(*(Color.from_rich_color(colour).hex for colour in (style.color, style.bgcolor)))
+
+    async with running() as (app, pilot):
+        for key, texts in (("f1", ["ilter by key"]), ("ctrl+p", ["earch for commands", "list the child threads"])):
+            await pilot.press(key)
+            await settle(app, pilot)
+            for name in THEMES:
+                app.theme = name
+                await settle(app, pilot)
+                ratios = [round(measure(app, text), 2) for text in texts]
+                weak += [(name, text, ratio) for text, ratio in zip(texts, ratios, strict=True) if ratio < 4.5]
+            await pilot.press("escape")
+            await settle(app, pilot)
+    assert not weak

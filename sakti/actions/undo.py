@@ -199,7 +199,7 @@ def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = 
 
 
 def _count_files(result: UndoResult, *, redo: bool) -> str:
-    """Return how many files were restored, and how many deleted because they did not exist before; "" if none."""
+    """Return how many files were restored, and how many were deleted; "" if none."""
     steps = [s.reverse() if redo else s for s in result.done.steps]
     kinds = {plans.name_in_lists(s.path): "deleted" if s.after is None else "restored" for s in steps}
     counts = Counter(kind for path, kind in kinds.items() if path not in result.unwritten)

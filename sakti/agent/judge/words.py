@@ -88,7 +88,10 @@ def join(parts: Sequence[Word], text: str) -> Word:
 
 
 def read_ansi(raw: str) -> Word:
-    """Return the word that `$'…'` expands to. Control characters, NUL and bytes above 127 leave it undetermined."""
+    """Return the word that `$'…'` expands to.
+
+    Control characters, NUL and bytes above 127 leave it undetermined.
+    """
     try:
         return Word(_ANSI.sub(_read_escape, raw[2:-1]))
     except ValueError:

@@ -114,7 +114,7 @@ class TurnLease:
             self._asking = asyncio.create_task(self._store_asking(self._asking, asks=asks))
 
     async def _store_asking(self, before: asyncio.Task[None] | None, *, asks: bool) -> None:
-        """Store whether the turn waits, after the write `before`; the row counts only beside the turn's lease."""
+        """Store whether the turn waits for the user, after the write `before`."""
         if before is not None:
             await asyncio.wait({before})
 

@@ -99,10 +99,8 @@ class Commands:
                 await self._theme(data)
             case "search":
                 chat.search.open(data)
-            case "board" if chat.sidebar.narrow or chat.sidebar.shows("tasks"):
-                chat.panes.open_board()
             case "board":
-                chat.show_pane("tasks")
+                chat.show_tasks()
             case "log":
                 chat.show_pane("log")
             case "threads" | "models" | "agents":

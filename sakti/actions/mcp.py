@@ -219,10 +219,10 @@ async def _log_in_here(scope: Scope, name: str) -> Value:
 
 def _get_clients(scope: Scope) -> McpClients:
     """Return the servers of the session. Raises Refused if none was started."""
-    clients = scope.session.workspace.servers.clients
-    if clients is None:
-        raise Refused("No MCP server was started in this session.")
-    return clients
+    servers = scope.session.workspace.servers
+    if servers.clients is None:
+        raise Refused(servers.problem or "No MCP server was started in this session.")
+    return servers.clients
 
 
 def _find_started(scope: Scope, name: str) -> ServerState:

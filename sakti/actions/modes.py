@@ -69,11 +69,16 @@ async def plan(scope: Scope) -> Value:
     return Text(tuple(plans.to_markdown(current).split("\n")), title="Plan")
 
 
+_ENDS = ("off", "clear", "end", "none", "cancel")  # words for `/goal stop` that are no goal
+
+
 @action(arg("text", default="", metavar="TEXT"), chat="goal", hint="[TEXT]", needs="session",
         summary="keep working in new turns until a goal is met")  # fmt: skip
 async def goal(scope: Scope, text: str) -> Value | None:
     """Show the goal of this thread, or set one: new turns start until it is met."""
     session = scope.session
+    if text.strip().lower() in _ENDS:
+        return await stop.run(scope)
     if not text.strip():
         current = session.turns.goals.current
         if current is None:

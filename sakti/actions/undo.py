@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -184,9 +185,8 @@ def _enumerate(names: Sequence[str]) -> str:
 def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = "/redo") -> Done:
     """Describe the result of an undo or a redo; `command` reverses an undo."""
     redo = preview.again is not None
-    steps = {plans.name_in_lists(s.path) for s in result.done.steps} - {*result.unwritten}
     text = f"{'Redone' if redo else 'Undone'}: {_describe_subject(preview)}."
-    text += f" {format_count(len(steps), 'file')} restored." if steps else ""
+    text += _count_files(result, redo=redo)
     if names := [to_one_line(p, 80) for p in list_unrestored(result)]:
         text += f" Left as they are: {_enumerate(names)}."
     for kind, rest in result.remains.describe(10):
@@ -197,6 +197,15 @@ def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = 
     if result.unwritten and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
     return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
+
+
+def _count_files(result: UndoResult, *, redo: bool) -> str:
+    """Return how many files were restored, and how many were deleted; "" if none."""
+    steps = [s.reverse() if redo else s for s in result.done.steps]
+    kinds = {plans.name_in_lists(s.path): "deleted" if s.after is None else "restored" for s in steps}
+    counts = Counter(kind for path, kind in kinds.items() if path not in result.unwritten)
+    parts = [f"{format_count(counts[kind], 'file')} {kind}" for kind in ("restored", "deleted") if counts[kind]]
+    return f" {', '.join(parts)}." if parts else ""
 
 
 def _describe_subject(preview: UndoPreview) -> str:

@@ -257,6 +257,9 @@ class SaktiApp(App[int]):
     def show_notice(self, text: str, *, title: str = "", tone: Tone = "information") -> None:
         self.chat.transcript.live.add_block(NoticeBlock(tone=tone, title=title, text=text))
 
+    def announce(self, text: str, *, title: str) -> None:
+        self.chat.view.announce(text, title)
+
     def set_hint(self, text: str, seconds: float = 0) -> None:
         if self.is_running:
             self.chat.set_hint(text, seconds)

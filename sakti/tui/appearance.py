@@ -180,6 +180,14 @@ class Appearance:
         """Return the key under which the chosen theme is stored."""
         return "theme16" if self.colours == "standard" else "theme"
 
+    async def remember(self, name: str) -> str:
+        """Store the chosen theme; return a note if a setting replaces it at the next start, else ""."""
+        await self._session.views.set_ui_state(self.theme_key, name)
+        configured = self._session.workspace.config.ui.theme
+        if configured in (FALLBACK, name):
+            return ""
+        return f"{name} is shown in this window only: the setting ui.theme is {configured}. /settings changes it."
+
     def restore(self, state: Mapping[str, str]) -> None:
         """Show the theme that was chosen last, unless one is configured."""
         name = state.get(self.theme_key, "")

@@ -64,6 +64,10 @@ class Host(Protocol):
         """Add a notice to the chat."""
         ...
 
+    def announce(self, text: str, *, title: str) -> None:
+        """Add a notice to the chat once the thread that opens now is loaded."""
+        ...
+
     def set_hint(self, text: str, seconds: float = 0) -> None:
         """Show a hint in the last line for `seconds` (0: until the next one)."""
         ...

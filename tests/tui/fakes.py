@@ -151,6 +151,9 @@ class FakeViews:
         self.scopes.append(scope)
         return SearchPage(query, len(self.hits), tuple(self.hits[offset : offset + limit]), unread=self.unread)
 
+    async def other_turn(self, thread_id: str) -> str:
+        return ""
+
     async def version(self):
         return -1  # nobody else writes
 

@@ -264,3 +264,13 @@ async def test_tasks_opens_the_board_when_the_pane_is_shown(running, session):
         app.run_command("/tasks")
         await settle(app, pilot)
         assert isinstance(app.screen, BoardScreen)
+
+
+async def test_tasks_opens_the_board_in_a_narrow_window(running, session):
+    async with running((80, 24)) as (app, pilot):
+        app.run_command("/tasks")
+        await settle(app, pilot)
+        assert isinstance(app.screen, BoardScreen)
+        await pilot.press("escape")
+        await settle(app, pilot)
+        assert not app.chat.sidebar.open_panes

@@ -11,6 +11,7 @@ from sakti.tui.app import SaktiApp
 from sakti.tui.appearance import FALLBACK, SIXTEEN_COLOURS_THEME, Appearance, load_themes
 from sakti.tui.palette import make_palette
 from tests.tui.conftest import chat_text, settle
+from tests.tui.real import real_session
 
 THEMES = load_themes().themes
 ON_CODE = ("keyword", "string", "comment", "number", "name")
@@ -109,3 +110,42 @@ async def test_a_theme_of_the_user_wins(session, running):
     (folder / "mine.toml").write_text('name = "sakti-dark"\nprimary = "#ff0000"\ndark = true\n')
     async with running((100, 30)) as (app, _):
         assert app.get_theme("sakti-dark").primary == "#ff0000"
+
+
+@pytest.mark.parametrize("configured", ["", "sakti-light"])
+async def test_a_theme_that_a_setting_replaces_at_the_next_start_says_so(store, tmp_path, configured):
+    overrides = (f"ui.theme={configured}",) if configured else ()
+    app = SaktiApp(real_session(store, tmp_path / "w", overrides=overrides))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        app.run_command("/theme sakti-clear")
+        await settle(app, pilot)
+        assert app.theme == "sakti-clear"
+        assert ("the setting ui.theme is sakti-light" in " ".join(chat_text(app).split())) == bool(configured)
+        app.run_command("/theme")
+        await settle(app, pilot)
+        await pilot.press(*"mono", "enter")
+        await settle(app, pilot)
+        assert ("sakti-mono is shown in this window only" in " ".join(chat_text(app).split())) == bool(configured)
+
+
+async def test_placeholders_and_the_chosen_command_are_readable_in_every_theme(running):
+    weak = []
+
+    def measure(app, words):
+        segments = (segment for strip in app.screen._compositor.render_strips() for segment in strip)
+        style = next(segment.style for segment in segments if words in segment.text)
+        return contrast(*(Color.from_rich_color(colour).hex for colour in (style.color, style.bgcolor)))
+
+    async with running() as (app, pilot):
+        for key, texts in (("f1", ["ilter by key"]), ("ctrl+p", ["earch for commands", "list the child threads"])):
+            await pilot.press(key)
+            await settle(app, pilot)
+            for name in THEMES:
+                app.theme = name
+                await settle(app, pilot)
+                ratios = [round(measure(app, text), 2) for text in texts]
+                weak += [(name, text, ratio) for text, ratio in zip(texts, ratios, strict=True) if ratio < 4.5]
+            await pilot.press("escape")
+            await settle(app, pilot)
+    assert not weak

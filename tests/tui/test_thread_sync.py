@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sakti.agent.checkpoints.undoing import make_undoing
 from sakti.core.clock import TimeIds
 from sakti.providers.scripted import Answer, Call
+from sakti.store import leases
 from sakti.store.database import Store
 from sakti.tui.app import SaktiApp
 from sakti.tui.chat.thread_view import SYNC_LIMIT
@@ -172,4 +175,37 @@ async def test_an_undo_in_another_window_moves_this_one_to_the_thread_that_goes_
         app.chat.view._version = -1  # another window has written
         await look(app, pilot)
         assert session.thread.id == undone and "second question" in chat_text(app)
+        await other.close()
+
+
+async def test_calls_of_another_window_say_that_they_wait_or_run_there(store, other_store, clock, tmp_path):
+    edit = Answer("I write.", calls=(Call("write", {"path": "a.txt", "content": "one\n"}),))
+    app = SaktiApp(real_session(store, tmp_path / "work", "First answer."))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        other = real_session(other_store, tmp_path / "work", edit, "Written.", continue_last=True)
+        await other.start()
+        await other.submit("write it")
+        while await app.session.views.other_turn(other.thread.id) != "waiting":
+            await pilot.pause()
+        await look(app, pilot)
+        assert re.search(r"◌ write  a\.txt +waiting for you in another window", chat_text(app))
+        await app.chat.view.load()
+        await settle(app, pilot)
+        assert re.search(r"◌ write  a\.txt +waiting for you in another window", chat_text(app)), "as at its opening"
+        lease = other.turns._open.running.turn.require.__self__
+        lease.show_asking(asks=False)
+        await lease._asking
+        await look(app, pilot)
+        assert re.search(r"● write  a\.txt +running in another window", chat_text(app))
+        clock.advance(leases.EXPIRES_MS / 1000 + 1)  # as if its process stood still
+        await look(app, pilot)
+        assert re.search(r"■ write  a\.txt +stopped", chat_text(app))
+        other.resolve(other.approvals[0].id, True)
+        await other.wait()
+        await look(app, pilot)
+        text = chat_text(app)
+        assert "another window" not in text and "stopped" not in text and "Written." in text
+        assert text.count("sakti  12:") == 2, "a step after a loaded one has no label of its own"
         await other.close()

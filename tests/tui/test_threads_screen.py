@@ -56,7 +56,10 @@ async def test_rename_fork_delete_and_take_back(store, tmp_path):
         await say(app, pilot, "where is the xylophone", "and the zither")
         first = app.session.thread.id
         screen = await opened(app, pilot)
-        await press(app, pilot, "ctrl+r", "ctrl+a", "ctrl+k", *"instruments", "enter")
+        await press(app, pilot, "ctrl+r")
+        assert "enter save" in screen_text(app) and "^o fork" not in screen_text(app)
+        await press(app, pilot, "ctrl+a", "ctrl+k", *"instruments", "enter")
+        assert "enter save" not in screen_text(app) and "^o fork" in screen_text(app)
         assert "Renamed to 'instruments'" in await title(app)
         assert app.chat.header.thread_title == "instruments"
         await press(app, pilot, "ctrl+o")

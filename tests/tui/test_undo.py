@@ -51,11 +51,25 @@ async def test_undo_is_shown_first_and_the_text_returns_to_the_prompt(store, tmp
         await pressed(app, pilot, "y")
         assert not (root / "two.py").exists() and (root / "one.py").exists()
         assert app.chat.prompt.text == "write two"
-        assert "Undone" in screen_text(app)
-        assert "write two" not in chat_text(app)
+        assert "Undone: 1 turn, 'write two'. 1 file deleted. /redo reverses it." in chat_text(app)
+        assert "Written, too." not in chat_text(app)
         app.run_command("/redo")
         await settle(app, pilot)
-        assert (root / "two.py").exists()
+        assert (root / "two.py").exists() and "Redone: messages and files. 1 file restored." in chat_text(app)
+
+
+async def test_the_result_of_an_undo_is_shown_in_full_in_a_narrow_window(store, tmp_path):
+    answers = [writes("one.py", "one = 1\n"), "Written.", writes("one.py", "one = 2\n"), writes("two.py", ""), "Done."]
+    app = SaktiApp(real_session(store, tmp_path / "w", *answers, overrides=AUTO))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "write one", "change one, then add a second module with an empty body for later")
+        app.run_command("/undo")
+        await settle(app, pilot)
+        await pressed(app, pilot, "y")
+        shown = " ".join(screen_text(app).split())
+        assert "add a second module" in shown and "1 file restored, 1 file deleted. /redo reverses it." in shown
+        assert "Your prompt is back; typing / replaces it." in shown
 
 
 async def test_an_undo_without_files_shows_its_turns_and_a_command_replaces_the_returned_text(store, tmp_path):
@@ -69,7 +83,8 @@ async def test_an_undo_without_files_shows_its_turns_and_a_command_replaces_the_
         assert "2 turns" in shown and "first question" in shown and "second question" in shown
         assert "conflict" not in shown and app.screen.focused is app.screen.reader
         await pressed(app, pilot, "y")
-        assert "Undone: 2 turns, from 'first question' on. /redo reverses it. Typing / replaces" in screen_text(app)
+        assert "Undone: 2 turns, from 'first question' on. /redo reverses it." in chat_text(app)
+        assert "typing / replaces it" in screen_text(app)
         assert app.chat.prompt.text == "first question"
         await pressed(app, pilot, *"/redo", "escape", "enter")  # Esc closes the completions
         assert "Redone: messages." in screen_text(app) and app.chat.prompt.text == ""

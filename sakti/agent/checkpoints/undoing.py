@@ -225,11 +225,14 @@ class Undoing:
         changed = [t.changed for t in turns if t.changed is not None and not t.undone]
         plan = self.shadow.plan(c for t in changed for c in t.changes)
         keys = {t.changed.key if t.changed is not None else (self._thread.id, t.index) for t in turns}
-        return UndoPreview(turns, plan, what, self._collect_remains(changed, keys), self._make_diffs(plan))
+        return UndoPreview(turns, plan, what, self._collect_remains(changed, keys, plan), self._make_diffs(plan))
 
-    def _collect_remains(self, changed: Sequence[RecordedTurn], keys: Container[tuple[str, int]]) -> UndoRemains:
+    def _collect_remains(
+        self, changed: Sequence[RecordedTurn], keys: Container[tuple[str, int]], plan: Plan
+    ) -> UndoRemains:
         lost = dict.fromkeys(p for t in changed for p in t.left_out)
-        stays = dict.fromkeys(p for t in changed for p in t.stays)
+        planned = {item.path for item in plan.items}  # a file made during a scan is recorded again by a later one
+        stays = dict.fromkeys(p for t in changed for p in t.stays if p not in planned)
         jobs = tuple(to_one_line(c.command, 80) for c in self.shadow.jobs() if c.key in keys)
         return UndoRemains(tuple(surroundings.summarize(lost)), tuple(surroundings.summarize(stays)), jobs)
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tree_sitter import Language, Node, Parser
 
 from sakti.agent.judge.programs import find_program
-from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, has_plain_sets, join
+from sakti.agent.judge.words import VARIABLE, Simple, Word, has_output, has_plain_sets, join, read_ansi
 from sakti.agent.judge.workspace_view import LISTS
 from sakti.core.lazy import lazy_pattern
 
@@ -455,7 +455,7 @@ class SyntaxReader:
                 return Word(raw[1:-1])
             case "ansi_c_string":
                 self._note("leaves a word to the shell")
-                return _read_ansi(raw)
+                return read_ansi(raw)
             case "string":
                 return self._read_quoted(node)
             case "concatenation":
@@ -568,14 +568,6 @@ def _expand_home(raw: str) -> str:
 @functools.cache
 def _parser() -> Parser:
     return Parser(Language(tree_sitter_bash.language()))
-
-
-def _read_ansi(raw: str) -> Word:
-    """Return the word that `$'…'` expands to."""
-    try:
-        return Word(raw[2:-1].encode("latin-1").decode("unicode_escape"))
-    except (UnicodeDecodeError, UnicodeEncodeError):
-        return Word(raw, literal=False)
 
 
 def _runs_surely(node: Node) -> bool:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 FIRST_WAIT_S = 2.0  # seconds that the first request of a thread waits for servers
-MISSING_PACKAGE = "MCP servers are configured, and the package for them is missing: pip install 'sakti[mcp]'."
+MISSING_PACKAGE = "MCP servers need a package that is not installed: pip install 'sakti[mcp]'."
 
 
 class SessionServers:
@@ -36,6 +36,8 @@ class SessionServers:
     def __init__(self, workspace: ServerWorkspace, make_clients: Callable[[Sequence[McpServer]], McpClients]) -> None:
         self._workspace, self._make_clients = workspace, make_clients
         self.clients: McpClients | None = None
+        self.problem = ""  # why no server could be started
+        self._listed: Sequence[McpServer] = ()
         self._starting: asyncio.Task[None] | None = None
         self._waited = set[str]()  # threads whose first request has waited
 
@@ -52,18 +54,23 @@ class SessionServers:
                 ws.emit(Notice("warning", "MCP", fault))
             if not listed.servers:
                 return
+            self._listed = listed.servers
             clients = await asyncio.to_thread(self._make_clients, listed.servers)
             clients.approvals = approvals()
         except ImportError as e:
-            text = MISSING_PACKAGE if (e.name or "").startswith("mcp") else f"MCP servers do not start: {e}."
-            ws.emit(Notice("warning", "MCP", text))
+            self._fail(MISSING_PACKAGE if (e.name or "").startswith("mcp") else f"MCP servers do not start: {e}.")
             return
         except Exception as e:
             log.exception("MCP servers")
-            ws.emit(Notice("warning", "MCP", f"MCP servers do not start: {to_one_line(str(e), 200)}"))
+            self._fail(f"MCP servers do not start: {to_one_line(str(e), 200)}")
             return
         self.clients = clients
         clients.start()
+
+    def _fail(self, problem: str) -> None:
+        """Store why no server starts, and show it."""
+        self.problem = problem
+        self._workspace.emit(Notice("warning", "MCP", problem))
 
     async def close(self) -> None:
         """End all servers."""
@@ -74,8 +81,11 @@ class SessionServers:
             await self.clients.close()
 
     def states(self) -> list[ServerState]:
-        """Return the servers that were started, by name."""
-        return self.clients.states() if self.clients is not None else []
+        """Return the servers that were started, by name, or all with the reason why none could be."""
+        if self.clients is not None:
+            return self.clients.states()
+        servers = [server for server in self._listed if server.enabled] if self.problem else []
+        return [ServerState(server, "failed", error=self.problem) for server in servers]
 
     # --- a thread -----------------------------------------------------------------------------------------------
 
@@ -121,8 +131,8 @@ class SessionServers:
         """Return why a tool that is not offered cannot be called; "" if its name is of no server."""
         if self.clients is not None:
             return self.clients.explain_missing(name)
-        if self._starting is None or self._starting.done() or not name.startswith(PREFIX):
-            return ""
+        if self._starting is None or not name.startswith(PREFIX) or self._starting.done():
+            return self.problem if name.startswith(PREFIX) else ""
         return "The MCP servers are still starting. Call again in a few seconds."
 
     def prompts(self) -> dict[str, str]:

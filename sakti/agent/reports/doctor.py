@@ -130,12 +130,13 @@ def _check_servers(review: trust.TrustReview, config: Config, env: Mapping[str, 
     """Report every file with MCP servers, and each that does not start."""
     listed = mcp_view.load_reviewed(review, config.mcp, env)
     lines = [CheckResult("mcp", False, problem) for problem in listed.problems]
-    if listed.entries and find_spec("mcp") is None:
+    missing = bool(listed.entries) and find_spec("mcp") is None
+    if missing:
         lines.append(CheckResult("mcp", False, mcp_lifecycle.MISSING_PACKAGE))
     for entry in listed.entries:
+        why = entry.why_not or ("does not start." if missing else "")
         detail = f"{entry.server.name} ({entry.server.source})"
-        lines.append(CheckResult("mcp", not entry.why_not, f"{detail}: {entry.why_not}" if entry.why_not else detail,
-                          optional=True))  # fmt: skip
+        lines.append(CheckResult("mcp", not why, f"{detail}: {why}" if why else detail, optional=True))
     return lines
 
 

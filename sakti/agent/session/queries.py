@@ -18,6 +18,7 @@ from sakti.core.types import ContextPart, Json, Message, ModelInfo, RunState, Sp
 
 if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
+    from sakti.agent.session.turn_lease import OtherTurn
     from sakti.memory.engine import Prepared
     from sakti.store.database import Store
     from sakti.store.log.events import LogChange, MemoryEvent
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.processors import base
     from sakti.agent.reports import memory_report
+    from sakti.agent.session import turn_lease
     from sakti.agent.threads import history
     from sakti.memory import modes as memory_modes
     from sakti.memory import policy as memory_policy
@@ -144,6 +146,11 @@ class Views:
     async def version(self) -> int:
         """Return a number that changes with every write, whichever process made it."""
         return await self._store.read(stored_messages.read_data_version)
+
+    async def other_turn(self, thread_id: str) -> OtherTurn:
+        """Return whether a turn of another window runs in a thread, or waits for the user there."""
+        ws = self._open.workspace
+        return await self._store.read(turn_lease.find_other_turn, thread_id, ws.owner, ws.clock.now())
 
     async def message(self, message_id: str) -> Message | None:
         return await self._store.read(stored_messages.get, message_id)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Literal, TypeAlias
 
 from sakti.core.errors import MemoryFailure, SaktiError
-from sakti.store import leases
+from sakti.store import files, leases
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from sakti.store.threads import threads
@@ -14,6 +15,19 @@ from sakti.store.threads import threads
 BUSY = "thread_busy"
 DELETED = "thread_deleted"
 REMOVED = "thread_removed"
+QUESTION = "question:"  # prefix of a thread's id: record of the lease beside that of a turn that waits for the user
+
+
+OtherTurn: TypeAlias = Literal["", "running", "waiting"]
+
+
+def find_other_turn(db: Database, thread_id: str, owner: str, now: int) -> OtherTurn:
+    """Return whether a turn of another window runs in a thread, or waits for the user there."""
+    questions = {x.operation_id for x in leases.list_leases(db, f"{QUESTION}{thread_id}", 0)}
+    for lease in leases.list_leases(db, thread_id, now):
+        if lease.kind == "turn" and lease.owner != owner and files.is_owner_running(lease.owner):
+            return "waiting" if lease.operation_id in questions else "running"
+    return ""
 
 
 async def require_thread(store: Store, thread_id: str) -> None:
@@ -36,10 +50,13 @@ class TurnLease:
     def __init__(
         self, store: Store, owner: str, thread_id: str, *, interactive: bool = True, stored: bool = False
     ) -> None:
-        self._store, self._owner, self._thread_id = store, owner, thread_id
+        self._store, self._thread_id = store, thread_id
         self._interactive, self._stored = interactive, stored
-        self._operation = store.ids.new()
+        operation = store.ids.new()
+        self._row = {"record_id": thread_id, "thread_id": thread_id, "owner": owner, "operation_id": operation}
+        self._question = {**self._row, "record_id": f"{QUESTION}{thread_id}"}
         self._heartbeat: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None  # stores whether the turn waits for the user
 
     async def take(self) -> None:
         """Take the turn lease of a thread.
@@ -63,15 +80,7 @@ class TurnLease:
                     code=DELETED,
                 )
             leases.clear_dead(db, self._thread_id)
-            return leases.acquire(
-                db,
-                record_id=self._thread_id,
-                kind="turn",
-                owner=self._owner,
-                operation_id=self._operation,
-                thread_id=self._thread_id,
-                now=self._store.clock.now(),
-            )
+            return leases.acquire(db, kind="turn", now=self._store.clock.now(), **self._row)
 
         if not await self._store.write(acquire):
             raise SaktiError(
@@ -89,15 +98,35 @@ class TurnLease:
             return
         self._heartbeat.cancel()
         self._heartbeat = None
+        if self._asking is not None:
+            await asyncio.wait({self._asking})
+
+        def release(db: Database) -> None:
+            leases.release(db, kind="turn", **self._question)
+            leases.release(db, kind="turn", **self._row)
+
         with contextlib.suppress(SaktiError):  # it runs out by itself
-            await self._store.write(
-                leases.release,
-                record_id=self._thread_id,
-                kind="turn",
-                thread_id=self._thread_id,
-                owner=self._owner,
-                operation_id=self._operation,
-            )
+            await self._store.write(release)
+
+    def show_asking(self, *, asks: bool) -> None:
+        """Tell other windows whether the turn waits for the user's answer."""
+        if self._heartbeat is not None:
+            self._asking = asyncio.create_task(self._store_asking(self._asking, asks=asks))
+
+    async def _store_asking(self, before: asyncio.Task[None] | None, *, asks: bool) -> None:
+        """Store whether the turn waits for the user, after the write `before`."""
+        if before is not None:
+            await asyncio.wait({before})
+
+        def write(db: Database) -> None:
+            if asks:
+                leases.clear_dead(db, self._question["record_id"])
+                leases.acquire(db, kind="turn", now=self._store.clock.now(), **self._question)
+            else:
+                leases.release(db, kind="turn", **self._question)
+
+        with contextlib.suppress(SaktiError):
+            await self._store.write(write)
 
     def require(self, db: Database) -> None:
         """Require the turn lease in the transaction that writes a message.
@@ -106,14 +135,7 @@ class TurnLease:
         (thread_lost).
         """
         try:
-            leases.require(
-                db,
-                record_id=self._thread_id,
-                kind="turn",
-                thread_id=self._thread_id,
-                owner=self._owner,
-                operation_id=self._operation,
-            )
+            leases.require(db, kind="turn", **self._row)
         except MemoryFailure as e:
             raise SaktiError(
                 "This turn was suspended and the thread continued in another window; the rest of it is not saved.",
@@ -126,12 +148,4 @@ class TurnLease:
         while True:
             await asyncio.sleep(leases.HEARTBEAT_S)
             with contextlib.suppress(SaktiError):
-                await self._store.write(
-                    leases.renew,
-                    record_id=self._thread_id,
-                    kind="turn",
-                    thread_id=self._thread_id,
-                    owner=self._owner,
-                    operation_id=self._operation,
-                    now=self._store.clock.now(),
-                )
+                await self._store.write(leases.renew, kind="turn", now=self._store.clock.now(), **self._row)

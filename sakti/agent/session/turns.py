@@ -13,7 +13,16 @@ from msgspec.structs import replace
 
 from sakti.agent import mentions
 from sakti.core.errors import BLOCKED, NoModelError, SaktiError
-from sakti.core.events import Event, MessageSaved, Notice, QueueChanged, TurnFinished, TurnStarted
+from sakti.core.events import (
+    ApprovalRequested,
+    ApprovalResolved,
+    Event,
+    MessageSaved,
+    Notice,
+    QueueChanged,
+    TurnFinished,
+    TurnStarted,
+)
 from sakti.core.resources import read_prompt
 from sakti.core.text import clean_surrogates, count_k
 from sakti.core.tokens import Counter, count_parts, sum_message_tokens
@@ -257,6 +266,12 @@ class Turns:
             stored=not self._open.is_new,
         )
         error: SaktiError | None = None
+
+        def tell_others(event: Event) -> None:
+            if isinstance(event, ApprovalRequested | ApprovalResolved):
+                lease.show_asking(asks=bool(self._open.toolbox.approvals.pending))
+
+        unsubscribe = ws.subscribe(tell_others)
         try:
             await lease.take()
             await self._play(parts, lease, taken, model)
@@ -272,6 +287,7 @@ class Turns:
             log.exception("turn failed")
             error = SaktiError(f"{type(e).__name__}: {e}. The log file has the details.")
         finally:
+            unsubscribe()
             self._open.running.turn = None
         await lease.give_back()
         if taken.done():

@@ -211,7 +211,7 @@ async def bash_output(run: ToolContext, id: Annotated[str, "number that bash gav
     return Outcome(f"{text}\n{state}", details={"exit_code": None if members else code, **details})
 
 
-@tool(effect="own", parallel=True)
+@tool(effect="own")
 async def kill(run: ToolContext, id: Annotated[str, "number that bash gave"]) -> Outcome:
     """End a background command and everything that it started."""
     running = find_job(run, id)

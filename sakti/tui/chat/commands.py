@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 UNSTOPPABLE = ("undo", "redo", "quit")  # commands that Esc does not interrupt
 IMPORT = "import"  # the activity that Esc stops
-REDONE_S = 8.0  # seconds that the result of a redo is shown
 
 
 class Commands:
@@ -58,7 +57,7 @@ class Commands:
             case "delete-message" if typed.argument == "yes":
                 await chat.view.load()
             case "redo" if isinstance(value, Done):
-                self._host.set_hint(value.sentence, REDONE_S)  # the chat may show another thread
+                self._host.announce(value.sentence, title=value.title)  # another thread may open
                 return
             case _:
                 pass
@@ -100,10 +99,8 @@ class Commands:
                 await self._theme(data)
             case "search":
                 chat.search.open(data)
-            case "board" if chat.sidebar.shows("tasks"):
-                chat.panes.open_board()
             case "board":
-                chat.show_pane("tasks")
+                chat.show_tasks()
             case "log":
                 chat.show_pane("log")
             case "threads" | "models" | "agents":
@@ -132,7 +129,7 @@ class Commands:
                 undo_screen.open_redo(host, *data)
             case "undone":
                 done, prompt = data
-                undo_screen.show_undone(host, chat.conversation.return_to_prompt, done.sentence, prompt)
+                undo_screen.show_undone(host, chat.conversation.return_to_prompt, done, prompt)
             case "tour":
                 host.start_worker(welcome_screen.play_tour, get_app(chat), group="command")
             case "import":
@@ -188,7 +185,7 @@ class Commands:
             return
         if not self._host.appearance.use(name):
             raise Refused(f"There is no theme {to_one_line(name, 40)!r}; /theme shows them.")
-        await self._host.session.views.set_ui_state(self._host.appearance.theme_key, name)
+        await list_screens.remember_theme(self._host, name)
 
 
 def _make_block(value: Value) -> Block:

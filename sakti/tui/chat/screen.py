@@ -439,6 +439,13 @@ class ChatScreen(Screen[None]):
         area = AREAS[pane]
         self.set_hint(f"{area.title} shown · {self.host.key_name(area.switch)} browses the pane", HINT_S)
 
+    def show_tasks(self) -> None:
+        """Show the tasks beside the chat, or the board if they are shown already or there is no room."""
+        if self.sidebar.narrow or self.sidebar.shows("tasks"):
+            self.panes.open_board()
+        else:
+            self.show_pane("tasks")
+
     def browse(self, area: str) -> None:
         """Focus an area ("": the prompt) at once: the next key may already be there."""
         if area and not self.host.session.approvals:

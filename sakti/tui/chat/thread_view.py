@@ -78,7 +78,8 @@ class ThreadView:
         self._origin: Spot | None = None  # where a visit began
         self._opening = ""  # the thread that a visit opens, and loads itself
         self._version = -1  # version of the database at the last check
-        self._moved = ""  # "undone" or "redone" in another window, shown once the thread is loaded
+        self._loaded = ""  # the thread whose messages are shown
+        self._announced: tuple[str, str] | None = None  # text and title of a notice that waits for the next load
 
     # --- loading ----------------------------------------------------------------------------------------------
 
@@ -86,7 +87,7 @@ class ThreadView:
         """Show the thread that the session has opened; False if it is shown already."""
         if thread_id == self.shown:
             return False
-        self.shown, self.oldest = thread_id, None
+        self.shown, self.oldest, self._loaded = thread_id, None, ""
         if thread_id != self._opening:
             self.stay()
             self._load_soon()
@@ -94,6 +95,14 @@ class ThreadView:
 
     def _load_soon(self) -> None:
         self._host.start_worker(self.load, group="thread", exclusive=True)
+
+    def announce(self, text: str, title: str) -> None:
+        """Show a notice below the messages of the session's thread, once they are loaded."""
+        thread = self._host.session.thread
+        if thread is not None and thread.id != self._loaded:
+            self._announced = text, title
+        else:
+            self._host.show_notice(text, title=title)
 
     async def load(self, until: int | None = None) -> None:
         """Load the newest messages, back to index `until`."""
@@ -105,14 +114,15 @@ class ThreadView:
             older = await views.transcript(thread_id, before=messages[0].index, limit=limit)
             messages, more = [*older, *messages], len(older) >= limit
         children = await self._host.session.children.list_all()
+        other = await views.other_turn(thread_id)
         if thread_id == self.shown:
             self._show(messages, more=more)
+            self._transcript.live.show_other_turn(other)
+            self._loaded = thread_id
             self._transcript.live.show_stored_children(children)
-            if self._moved:
-                moved, self._moved = self._moved, ""
-                self._host.show_notice(
-                    f"Turns were {moved} in another window; the thread continues here.", title=moved.title()
-                )
+            if self._announced is not None:
+                (text, title), self._announced = self._announced, None
+                self._host.show_notice(text, title=title)
 
     def _show(self, messages: list[Message], *, more: bool) -> None:
         self.oldest = messages[0].index if messages else None
@@ -152,8 +162,9 @@ class ThreadView:
         session, thread_id, live = self._host.session, self.shown, self._transcript.live
         try:
             version = await session.views.version()
-            if version == self._version:
+            if version == self._version and not live.has_other_turn:  # its process may have been killed
                 return
+            other = await session.views.other_turn(thread_id)
             page = await session.views.transcript(thread_id, limit=SYNC_LIMIT)
         except SaktiError:
             return  # the next check may succeed; the user's own actions report the failure
@@ -161,6 +172,7 @@ class ThreadView:
             return
         self._version = version
         await self._show_new([m for m in page if m.id not in live.seen and m.state != "provisional"])
+        live.show_other_turn(other)
         is_settled = all(m.state != "provisional" for m in page)
         self._host.start_worker(self._follow, is_settled, group="memory")  # not cancelled: a load completes
 
@@ -177,8 +189,7 @@ class ThreadView:
         session = self._host.session
         with contextlib.suppress(SaktiError):
             if is_settled and (moved := await session.follow_undo()):
-                self._moved = moved
-                self._load_soon()
+                self.announce(f"Turns were {moved} in another window; the thread continues here.", moved.title())
             elif await (session.current.follow() if is_settled else session.current.engine.refresh()):
                 self._on_loaded()
 

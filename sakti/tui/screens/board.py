@@ -61,7 +61,6 @@ PROMPTS = {
     "close": "summary: what was done, in which files",
     "depend": "task to be done first: its handle, or a part of its title",
 }
-WRITING: Keys = (("enter save", ""), ("esc cancel", "close"))
 MATCHES = 5  # maximum number of matching tasks to choose from
 
 
@@ -120,10 +119,11 @@ class BoardScreen(Panel[None]):
 
     @on(events.DescendantFocus)
     def _show_actions(self) -> None:
-        """Show the active keys: those of the card at the cursor, or of the input line."""
+        """Show the keys of the card at the cursor; none while the input line is open."""
         can = ACTIONS[self._name_of(self.column)] if self.column.current is not None else ()
-        keys = WRITING if self.line.question else [LABELS[n] for n in can]
-        self.query_one("#board-actions", KeyLine).show(keys)
+        actions = self.query_one("#board-actions", KeyLine)
+        actions.show([LABELS[n] for n in can])
+        actions.display = not self.line.question
 
     @on(LineList.Moved)
     def _follow_cursor(self, event: LineList.Moved) -> None:

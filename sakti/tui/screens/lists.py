@@ -278,9 +278,15 @@ def pick_theme(host: Host) -> None:
     def set_theme(name: str | None) -> None:
         if name:
             looks.preview(name)
-            host.start_worker(host.session.views.set_ui_state, looks.theme_key, name, group="state")
+            host.start_worker(remember_theme, host, name, group="state")
 
     host.push(ThemesScreen(looks.theme), set_theme)
+
+
+async def remember_theme(host: Host, name: str) -> None:
+    """Store the chosen theme, and say so if it is shown in this window only."""
+    if note := await host.appearance.remember(name):
+        host.show_notice(note, title="Theme")
 
 
 LOADING = "searching the home folder …"

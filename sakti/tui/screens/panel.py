@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 from rich.cells import cell_len
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
@@ -26,6 +26,7 @@ from sakti.tui.widgets.safe_input import AskLine, SafeInput
 Result = TypeVar("Result")
 Keys: TypeAlias = Sequence[tuple[str, str]]  # label, and the screen's action that a click runs, or ""
 BACK = ("esc back", "close")
+WRITING: Keys = (("enter save", ""), ("esc cancel", "close"))  # while an input line asks
 
 
 def make_clickable(keys: Keys, width: int = 0) -> Content:
@@ -67,6 +68,7 @@ class Panel(ModalScreen[Result]):
         Binding("escape", "close", "Back", id="panel.close"),
     ]
     keys: ClassVar[Keys] = (BACK,)
+    writing_keys: ClassVar[Keys] = WRITING
 
     def __init__(self, title: str) -> None:
         super().__init__()
@@ -97,6 +99,13 @@ class Panel(ModalScreen[Result]):
     def list_keys(self) -> Keys:
         """Return the keys for the last line."""
         return self.keys
+
+    @on(events.DescendantFocus)
+    def _show_active_keys(self) -> None:
+        """Show the keys of an open input line instead of those that are text there."""
+        if lines := self.query(AskLine):
+            keys = self.writing_keys if any(line.question for line in lines) else self.list_keys()
+            self.query_one("#panel-keys", KeyLine).show(keys)
 
     def set_title(self, title: str) -> None:
         """Set the title; does nothing if the screen was closed meanwhile."""

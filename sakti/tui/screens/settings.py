@@ -19,12 +19,12 @@ from sakti.core.config.conversion import list_choices
 from sakti.core.errors import SaktiError
 from sakti.core.text import sanitize_text, to_one_line
 from sakti.tui.palette import Palette
-from sakti.tui.screens.panel import BACK, KeyLine, Keys, ListPanel
+from sakti.tui.screens.panel import BACK, Keys, ListPanel
 from sakti.tui.transcript.wrap import Line, fit_width, shorten
 from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.safe_input import AskLine
 
-WRITE_KEYS = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
+WRITE_KEYS: Keys = (("enter write", ""), ("^t for this project", "turn"), ("esc cancel", "close"))
 
 
 class ChoiceScreen(ListPanel):
@@ -99,6 +99,7 @@ class SettingsScreen(ListPanel):
     ]
     placeholder = "filter by name, value, origin or words"
     keys: ClassVar[Keys] = (("↑↓ move", ""), ("enter another value", "open"), BACK)
+    writing_keys: ClassVar[Keys] = WRITE_KEYS
     line = query_one("#panel-line", AskLine)
 
     def __init__(
@@ -194,7 +195,6 @@ class SettingsScreen(ListPanel):
             "value", f"{to_one_line(row.takes, 80)}; empty: back to {format_toml(row.default) or 'not set'}", row.text
         )
         self._preview_change()
-        self._update_keys()
 
     def _options(self, row: Setting) -> tuple[str, ...]:
         """Return the allowed values of a setting; empty if it is not a choice."""
@@ -210,14 +210,7 @@ class SettingsScreen(ListPanel):
     def action_close(self) -> None:
         super().action_close()
         if self.is_open:
-            self._update_keys()
             self._describe_current()
-
-    def list_keys(self) -> Keys:
-        return WRITE_KEYS if self.is_mounted and self.line.question else self.keys
-
-    def _update_keys(self) -> None:
-        self.query_one("#panel-keys", KeyLine).show(self.list_keys())
 
     def action_turn(self) -> None:
         """Switch to the other file, for a setting that a project may set."""
@@ -275,7 +268,6 @@ class SettingsScreen(ListPanel):
         if not self.is_open:
             return
         self.line.end()
-        self._update_keys()
         self.set_title(self._title)
         self.refresh_rows()
         names = [s.name for s in self.result_list.rows]

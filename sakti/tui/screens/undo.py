@@ -13,6 +13,7 @@ from textual.containers import Horizontal
 from textual.getters import query_one
 
 from sakti.actions import undo as words
+from sakti.actions.values import Done
 from sakti.core.lazy import lazy_imports
 from sakti.core.text import format_count, sanitize_text, to_one_line
 from sakti.tui.host import Host
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
 with lazy_imports:
     from sakti.agent.checkpoints import undoing
 
-RESULT_S = 8.0  # seconds for which the result is shown
+RESULT_S = 8.0  # seconds for which the hint is shown
 SCOPES: tuple[What, ...] = ("both", "conversation", "files")
-REPLACES = "Typing / replaces the prompt."
+REPLACES = "Your prompt is back; typing / replaces it."
 
 
 class UndoScreen(Panel[frozenset[str] | None]):
@@ -242,7 +243,7 @@ def open_redo(host: Host, found: Undoing, preview: UndoPreview) -> None:
 
 async def _redo(host: Host, found: Undoing, preview: UndoPreview, take: frozenset[str]) -> None:
     done = words.describe_result(preview, await found.redo(preview, take=take))
-    host.set_hint(done.sentence, RESULT_S)
+    host.announce(done.sentence, title=done.title)
 
 
 async def _undo(
@@ -253,10 +254,11 @@ async def _undo(
     if not result.done.went_to:
         host.show_notice(done.sentence, title=done.title)
         return
-    show_undone(host, return_to_prompt, done.sentence, result.prompt)
+    show_undone(host, return_to_prompt, done, result.prompt)
 
 
-def show_undone(host: Host, return_to_prompt: Callable[[str], None], sentence: str, prompt: str) -> None:
-    """Describe a finished undo in a hint, and put the text of the turn into the prompt."""
-    host.set_hint(f"{sentence} {REPLACES}", RESULT_S)
+def show_undone(host: Host, return_to_prompt: Callable[[str], None], done: Done, prompt: str) -> None:
+    """Describe a finished undo below the messages, and put the text of the turn into the prompt."""
+    host.announce(done.sentence, title=done.title)
+    host.set_hint(REPLACES, RESULT_S)
     return_to_prompt(prompt)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -354,16 +355,28 @@ class LiveTurn:
         """Append messages that another window wrote, oldest first."""
         self._end_step()
         self._finish_stored_calls(messages)
-        blocks = make_message_blocks(messages)
-        if blocks and isinstance(blocks[0], Label) and blocks[0].who == self._speaker == "sakti":
+        blocks, above = make_message_blocks(messages), self.document.blocks[-1:]
+        goes_on = self._speaker == "sakti" or any(isinstance(b, ToolBlock) and not b.own for b in above)
+        if goes_on and blocks and isinstance(blocks[0], Label) and blocks[0].who == "sakti":
             del blocks[0]
-        for block in blocks:
-            if isinstance(block, ToolBlock) and block.state == "stopped":
-                block.state = "running"  # its result is still missing
         self.document.append(*blocks)
         self._speaker = "you" if messages[-1].role == "user" else "sakti"
         self._step_start = self._blocks
         self._request_draw()
+
+    def show_other_turn(self, state: Literal["", "waiting", "running"]) -> None:
+        """Show the state of a turn in another window at the calls without a result; "": it has ended."""
+        for block in takewhile(lambda b: not (isinstance(b, Label) and b.who == "you"), reversed(self.document.blocks)):
+            if isinstance(block, ToolBlock) and not (block.result_id or block.own or block.call_id in self._tools):
+                block.elsewhere = bool(state)
+                if block.state != (state or "stopped"):
+                    block.set_state(state or "stopped", 0.0)
+                    self._mark_stale(block)
+
+    @property
+    def has_other_turn(self) -> bool:
+        """Return whether calls of a turn in another window are shown as unfinished."""
+        return any(isinstance(block, ToolBlock) and block.elsewhere for block in self.document.blocks)
 
     def _finish_stored_calls(self, messages: Sequence[Message]) -> None:
         """Attach the results in `messages` to their calls."""

@@ -66,7 +66,7 @@ def _name_refusal(result: ToolResultPart) -> str:
 class ToolBlock(Block, eq=False):
     """`result_id` is the message of its result.
 
-    `own`: the user ran it; `elapsed`: seconds in its current state, as last drawn.
+    `own`: the user ran it; `elapsed`: seconds in its current state, as last drawn. `elsewhere`: another window runs it.
     """
 
     call_id: str = ""
@@ -87,6 +87,7 @@ class ToolBlock(Block, eq=False):
     output_path: str = ""
     size: str = ""  # size of a long output
     own: bool = False
+    elsewhere: bool = False
     open: bool = False
     closed: bool = False  # folded by the user
     since: float = 0.0
@@ -155,7 +156,7 @@ class ToolBlock(Block, eq=False):
 
     def finish(self, result: ToolResultPart, duration_ms: int | None) -> None:
         details = result.details
-        self.state = _get_end_state(result)
+        self.state, self.elsewhere = _get_end_state(result), False
         if result.name == calls.CHILD_TOOL:
             self._take_child(details)
         if self.state == "denied":
@@ -307,6 +308,7 @@ class ToolBlock(Block, eq=False):
 
     def _describe_status(self, palette: Palette) -> list[tuple[str, Style]]:
         clock = f" {format_duration(self.elapsed * 1000)}" if self.elapsed else ""
+        clock = " in another window" if self.elsewhere else clock
         match self.state:
             case _ if self.child_state is not None:
                 return [self._describe_child(self.child_state, palette), *self._describe_size(palette)]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from sakti.actions import line
 from sakti.actions.scope import Scope
+from sakti.actions.values import Refused
 from sakti.agent.session.goals import Goal, judge_check, judge_turn, parse_goal
 from sakti.core.config import load
 from sakti.core.errors import SaktiError
@@ -220,3 +222,17 @@ def test_a_project_may_only_lower_the_limits(tmp_path: Path) -> None:
     file.write_text("[goal]\nmax_turns = 30\nmax_usd = 1.0\n")
     loaded = load(project_file=file)
     assert (loaded.config.goal.max_turns, loaded.config.goal.max_usd) == (20, 1.0)
+
+
+@pytest.mark.parametrize("word", ["off", "Clear", "end"])
+async def test_a_word_for_the_end_stops_the_goal(store: Store, tmp_path: Path, word: str) -> None:
+    run = await start(store, tmp_path / "w", [WORK, "one", "two"], overrides=FREE)
+    await run_goal(run, "count --max-turns 1")
+    scope = Scope(run.session, lambda value: None)
+    with pytest.raises(Refused, match="no open goal"):
+        await line.run(scope, line.parse(f"/goal {word}"))
+    goals = run.session.turns.goals
+    await goals._save(replace(goals.current, state="paused"))
+    await line.run(scope, line.parse(f"/goal {word}"))
+    assert (goals.current.text, goals.current.state) == ("count", "stopped")
+    await run.session.close()

@@ -149,3 +149,12 @@ def test_an_ended_process_that_nobody_waited_for_does_not_count_as_running() -> 
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the table of processes
     assert read_start_time(process.pid) is None
     process.wait()
+
+
+async def test_a_job_that_is_waited_for_is_ended_only_after_the_wait(store: Store, tmp_path: Path) -> None:
+    steps = ((BEGIN,), (wait(timeout=1, text="never"), Call("kill", {"id": "1"})))
+    run = await start(store, tmp_path / "w", [*(Answer("", calls=c) for c in steps), "ok"], overrides=FREE)
+    await run.ask("serve, wait and end it")
+    waited, killed = results(run)[1:]
+    assert waited.startswith("[1 s have passed; it still runs") and killed == "Command 1 ended."
+    await run.session.close()

@@ -13,6 +13,7 @@ import pytest
 
 from sakti.agent.judge.expansion import expand
 from sakti.agent.judge.shell import parse
+from sakti.agent.judge.words import read_ansi
 from sakti.agent.judge.workspace_view import WorkspaceView
 
 BASH = shutil.which("bash")
@@ -223,3 +224,22 @@ def find_unseen(line: str, log: str, place: WorkspaceView) -> list[tuple[str, ..
     judged = read_argv(line, place) or []
     actual = [tuple(c.split("\x01")) for c in log.split("\x02")[:-1]]
     return [argv for argv in actual if argv not in judged]
+
+
+ESCAPES = (
+    *(r"plain", r"a\tb\n\\\'\"\?", r"\e[0m\E", r"\a\b\f\r\v", r"\101\7x\1", r"\x41\x7", r"\u41\u00e9", r"\U1F600"),
+    *("é€", r"\d\N{DIGIT ONE}\q", r"\8", r"\x", r"\uzz"),
+)
+OPEN_ESCAPES = (r"\cA", r"a\0b", r"\xc3\xa9", r"\351", r"\U110000", r"\u0")
+
+
+@pytest.mark.skipif(BASH is None, reason="no bash")
+@pytest.mark.filterwarnings("error")
+def test_escapes_of_ansi_words_are_read_as_bash_reads_them() -> None:
+    words = [f"$'{text}'" for text in ESCAPES]
+    env = {"LC_ALL": "C.UTF-8"}
+    printed = subprocess.run([str(BASH), "-c", f"printf '%s\\0' {' '.join(words)}"], capture_output=True, env=env)
+    read = [read_ansi(word) for word in words]
+    assert [word.text for word in read] == printed.stdout.decode().split("\0")[:-1]
+    assert all(word.literal for word in read)
+    assert not any(read_ansi(f"$'{text}'").literal for text in OPEN_ESCAPES)

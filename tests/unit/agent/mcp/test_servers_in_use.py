@@ -18,12 +18,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from sakti.actions import line
+from sakti.actions.scope import Scope
+from sakti.actions.values import Refused
 from sakti.agent.checkpoints import undoing
 from sakti.agent.judge.policy import Rules
+from sakti.agent.mcp import clients, lifecycle
 from sakti.agent.mcp import connection as connections
-from sakti.agent.mcp import lifecycle
 from sakti.agent.mcp import transport as transports
 from sakti.agent.mcp.clients import McpClients
+from sakti.agent.mcp.lifecycle import MISSING_PACKAGE
+from sakti.agent.project import trust
+from sakti.agent.reports import doctor, mcp_view
 from sakti.core.config import load
 from sakti.core.errors import SaktiError
 from sakti.core.events import (
@@ -600,3 +606,30 @@ async def test_a_child_that_only_reads_runs_only_tools_known_to_read(store: Stor
         requests = [r for r in run.provider.requests if is_child(r)]
         echoed, refused = [r.content for m in requests[-1].messages for r in m.tool_results]
         assert echoed == "hi" and "mcp__fake__slow is not a tool of the agent" in refused
+
+
+async def test_servers_without_their_package_say_what_to_install(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def make_clients(*_: Any) -> Any:
+        raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
+
+    servers = {"fake": entry(), "spare": {"command": "x", "enabled": False}}
+    monkeypatch.setattr(clients, "McpClients", make_clients)
+    async with session(store, tmp_path / "w", [calling("mcp__fake__echo"), "done"], servers) as run:
+        ws = run.session.workspace
+        await run.ask("go")
+        [state] = ws.servers.states()
+        assert (state.server.name, state.state, state.error) == ("fake", "failed", MISSING_PACKAGE)
+        assert "pip install 'sakti[mcp]'" in MISSING_PACKAGE
+        listed = mcp_view.load_all(ws.root, ws.config.mcp, {})
+        lines = mcp_view.list_lines(listed, ws.root, ws.servers.states())
+        assert lines[0].startswith(f"✗ fake  failed: {MISSING_PACKAGE}") and "starting" not in "".join(lines)
+        assert MISSING_PACKAGE in run.of(ToolFinished)[0].result.content
+        with pytest.raises(Refused, match="need a package"):
+            await line.run(Scope(run.session, print), line.parse("/mcp restart fake"))
+
+    monkeypatch.setattr(doctor, "find_spec", lambda _name: None)
+    review = trust.review(tmp_path / "w")
+    checks = doctor._check_servers(review, run.session.workspace.config, {})
+    assert checks[0].detail == MISSING_PACKAGE and not any(c.ok for c in checks)

@@ -14,7 +14,7 @@ from sakti.agent.tools.task_mutate import MISSING, QUERY, list_schema, make_inte
 from sakti.core.errors import MemoryFailure
 from sakti.core.text import format_minute
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, Message, join_plain_text
+from sakti.core.types import Json, Message, join_plain_text, shorten_id
 from sakti.memory import recall as recall_module
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -118,8 +118,9 @@ class _Neighbour(Struct, frozen=True):
     is_cut: bool
 
     def describe(self, position: int) -> Json:
-        entry: Json = {"position": self.message.index - position, "role": self.message.role, "text": self.text}
-        return entry | ({"id": self.message.id, "cut": True} if self.is_cut else {})
+        message = self.message
+        place: Json = {"id": shorten_id(message.id), "position": message.index - position}
+        return place | {"role": message.role, "text": self.text} | ({"cut": True} if self.is_cut else {})
 
 
 def _build_entry(

@@ -21,7 +21,7 @@ from msgspec import Struct, structs
 from peewee import fn
 
 from sakti.core.errors import StoreError
-from sakti.core.types import ContextPart, Message, OutputPart, Part, ToolResultPart
+from sakti.core.types import ContextPart, Message, OutputPart, Part, ToolResultPart, shorten_id
 from sakti.store import archive_file, database_file, files, rows
 from sakti.store.connection import Database
 from sakti.store.database import Store
@@ -59,11 +59,15 @@ class Copies(Struct, frozen=True, dict=True):
             out |= dict.fromkeys(json.dumps(t, ensure_ascii=ascii)[1:-1] for t in tuple(out) for ascii in (True, False))
         return sorted(out, key=len, reverse=True)
 
+    @cached_property
+    def shown_ids(self) -> frozenset[str]:
+        return self.ids | {shorten_id(id) for id in self.ids}
+
     def without(self, text: str) -> str:
         """Return a text without these erased texts."""
         for form in self.forms:
             text = text.replace(form, ERASED)
-        if not any(i in text for i in self.ids):
+        if not any(i in text for i in self.shown_ids):
             return text
         try:
             shown = json.loads(text)
@@ -77,7 +81,7 @@ class Copies(Struct, frozen=True, dict=True):
         match value:
             case dict():
                 item: dict[str, Any] = value
-                is_erased = item["id"] in self.ids if isinstance(item.get("id"), str) else is_erased
+                is_erased = item["id"] in self.shown_ids if isinstance(item.get("id"), str) else is_erased
                 return {
                     key: ERASED if is_erased and key == "text" else self._erase_in_value(one, is_erased=is_erased)
                     for key, one in item.items()

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from sakti.agent.tools.memory_search import HitRequest, find_hits
 from sakti.core.tokens import Counter
+from sakti.core.types import shorten_id
 from sakti.store.search import search
 from tests.bench.longmemeval.formats import BenchConversation, BenchQuestion, BenchTurn
 from tests.bench.longmemeval.ingest import WORKSPACE, Ingested
@@ -80,10 +81,10 @@ async def search_turns(question: BenchQuestion, ingested: Ingested, counter: Cou
     sent = {m.id for m in ingested.messages}
     answer = await ingested.store.read(find_hits, HitRequest(question.text, scope, HITS), counter, sent)
     turns = {message: turn for turn, message in ingested.stored.items()}
-    index = {id: n for n, id in enumerate(ingested.order)}
+    by_short_id = {shorten_id(id): id for id in ingested.order}
     shown = {hit["id"] for hit in answer["results"]}
     for hit in answer["results"]:
-        shown |= {ingested.order[index[hit["id"]] + n["position"]] for n in hit.get("neighbours", ()) if "cut" not in n}
+        shown |= {by_short_id[n["id"]] for n in hit.get("neighbours", ()) if "cut" not in n}
     return SearchedTurns(
         frozenset(turns[h.id] for h in page.hits if h.id in turns),
         frozenset(turns[id] for id in shown if id in turns),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,11 @@ import pytest
 from sakti.agent.tools.memory_search import ALL_HITS_TOKENS, HitRequest, MessageRange, find_hits
 from sakti.core.text import format_minute
 from sakti.core.tokens import Estimator
-from sakti.core.types import Message, Role, TextPart, Thread
+from sakti.core.types import Message, Role, TextPart, Thread, ToolResultPart
 from sakti.providers.scripted import Answer, Call
 from sakti.store.connection import Database
 from sakti.store.database import Store
+from sakti.store.maintenance import purging
 from sakti.store.search.search import Scope, search
 from sakti.store.threads import messages, threads
 from tests.fakes.session import start
@@ -73,8 +75,8 @@ async def test_pages_follow_on_each_other(filled: Store) -> None:
 async def test_neighbours_come_whole_and_in_order(filled: Store) -> None:
     found = await ask(filled, '"number 20"', limit=1, around=MessageRange(before=2, after=1))
     (hit,) = found["results"]
-    told = [(n["position"], n["text"].split(" ", 2)[1]) for n in hit["neighbours"]]
-    assert told == [(-2, "18"), (-1, "19"), (1, "21")]
+    assert [(n["id"], n["position"]) for n in hit["neighbours"]] == [("m18", -2), ("m19", -1), ("m21", 1)]
+    assert hit["neighbours"][0]["text"].startswith("number 18")
     first = await ask(filled, '"number 0"', limit=1, around=MessageRange(before=10))
     assert "neighbours" not in first["results"][0]
 
@@ -161,3 +163,21 @@ async def test_results_of_earlier_searches_are_not_found(store: Store, tmp_path:
     assert [hit.text for hit in found.hits] == ["The pelican is teal."]
     (look,) = (await store.read(search, "look", Scope(str(tmp_path / "w")))).hits
     assert look.text == "Let me look."
+
+
+async def test_a_deleted_neighbour_is_erased_from_results(store: Store) -> None:
+    def fill_short(db: Database) -> None:
+        threads.create(db, Thread("t", "/w", "", 1, 1))
+        for i, text in enumerate(("my code is 7", "the walrus sings", "fine")):
+            messages.append(db, Message(f"message-{i}-{i:08}", "t", "/w", "user", (TextPart(text),), i + 1))
+
+    await store.write(fill_short)
+    found = await ask(store, "walrus", limit=1, around=None)
+    assert [n["id"] for n in found["results"][0]["neighbours"]] == ["00000000", "00000002"]
+    result = ToolResultPart("c", "memory-search", json.dumps(found))
+    await store.write(messages.append, Message("later", "t", "/w", "tool", (result,), 9))
+    await purging.delete_message(store, "message-0-00000000")
+    later = await store.read(messages.get, "later")
+    assert later is not None
+    (erased,) = later.tool_results
+    assert "my code" not in erased.content and "walrus" in erased.content and "fine" in erased.content

@@ -222,7 +222,8 @@ async def test_what_a_search_had_shown_of_a_deleted_message_goes_too(store: Stor
     assert await hits(store, part.split()[1]) == ["u-0"], "what somebody said again stays"
     results = [r for m in await store.read(messages.list_after, "t", -1) for r in m.tool_results]
     assert len(results) == 2 and not [r for r in results if part in r.content]
-    assert all("walrus9" in r.content for r in results) and sorted(await hits(store, "walrus9")) == ["t-1", "t-2"]
+    assert all("walrus9" in r.content for r in results)
+    assert not {"t-1", "t-2"} & set(await hits(store, "walrus9")), "results of searches are not searched"
     assert not [t for t in kept(store.path) if part in t and "I read" not in t]
     assert await all_is_well(store)
 

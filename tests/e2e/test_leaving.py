@@ -29,7 +29,7 @@ def test_killed_with_a_queue_and_a_draft_it_brings_both_back_unsent(place: Place
         t.process.wait(10)
     with place.open("-c") as t:
         t.until("half a sentence")
-        t.until("One message was queued when sakti ended")
+        t.until("1 message was queued when sakti ended")
         assert "queued meanwhile" in t.text
         t.keys("!")
         t.until("half a sentence!")

@@ -206,7 +206,12 @@ def test_only_the_end_of_a_long_turn_calls_and_only_out_of_sight(host):
 
 class FakeTranscript:
     def __init__(self) -> None:
-        self.live = SimpleNamespace(has_content=False, seen=set(), show_stored_children=lambda _children: None)
+        self.live = SimpleNamespace(
+            has_content=False,
+            seen=set(),
+            show_stored_children=lambda _children: None,
+            show_other_turn=lambda _turn: None,
+        )
         self.shown: list[int] = []
         self.jumps: list[str] = []
         self.more = False

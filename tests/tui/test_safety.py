@@ -55,7 +55,7 @@ def everything_painted(app) -> str:
 def check(app):
     painted = everything_painted(app)
     assert not FORBIDDEN.search(painted)
-    keys = app.screen.list_keys() if isinstance(app.screen, Panel) else ()
+    keys = (*app.screen.list_keys(), *app.screen.writing_keys) if isinstance(app.screen, Panel) else ()
     own = {f"screen.{action}" for _, action in keys}  # the keys below that can be clicked
     for strip in app.screen._compositor.render_strips():
         for segment in strip:

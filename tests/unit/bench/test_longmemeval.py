@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from sakti.agent.tools.memory_search import HitRequest, find_hits
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
@@ -121,6 +123,111 @@ def test_an_unknown_shape_names_the_expected_fields(tmp_path: Path, text: str) -
     ended = bench("longmemeval", "--data", str(path))
     assert ended.exit_code == 2
     assert text == "not JSON" or all(word in ended.stderr for word in ("haystack_sessions", "conversation", "qa"))
+
+
+LOCOMO_ROW: Json = {
+    "conversation": {
+        "speaker_a": "A",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "A", "dia_id": "D1:1", "text": "I like plums"},
+            {"speaker": "B", "dia_id": "D1:2", "text": "So do I"},
+        ],
+    },
+    "qa": [{"question": "Who likes plums?", "answer": 7, "category": 1, "evidence": ["D1:1; D1:2"]}],
+}
+LONGMEMEVAL_ROW: Json = {
+    "question_id": "q1",
+    "question_type": "multi-session",
+    "question": "What does A like?",
+    "answer": 7,
+    "question_date": "2023/05/30 (Tue) 23:40",
+    "haystack_dates": ["2023/05/20 (Sat) 02:21"],
+    "haystack_session_ids": ["s1"],
+    "haystack_sessions": [[{"role": "user", "content": "I like plums"}]],
+    "answer_session_ids": ["s1"],
+}
+
+
+def write(path: Path, rows: Any) -> Path:
+    path.write_text(json.dumps(rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "at", "value", "named"),
+    [
+        (LOCOMO_ROW, ("conversation",), {}, "row.conversation"),
+        (LOCOMO_ROW, ("conversation",), [], "row.conversation"),
+        (LOCOMO_ROW, ("conversation", "session_1"), [], "row.conversation"),
+        (LOCOMO_ROW, ("conversation", "session_1"), {"a": 1}, "row.conversation.session_1"),
+        (LOCOMO_ROW, ("conversation", "session_1_date_time"), "yesterday", "row.conversation.session_1_date_time"),
+        (LOCOMO_ROW, ("conversation", "session_1", 1, "text"), None, "row.conversation.session_1[1].text"),
+        (LOCOMO_ROW, ("conversation", "session_1", 0, "text"), "a\ud800b", "row.conversation.session_1[0].text"),
+        (LOCOMO_ROW, ("conversation", "session_1", 0, "dia_id"), "D1:2", "dia_id 'D1:2'"),
+        (LOCOMO_ROW, ("conversation", "speaker_a"), 5, "row.conversation.speaker_a"),
+        (LOCOMO_ROW, ("qa", 0, "question"), None, "row.qa[0].question"),
+        (LOCOMO_ROW, ("qa", 0, "question"), ["a"], "row.qa[0].question"),
+        (LOCOMO_ROW, ("qa", 0, "category"), 9, "row.qa[0].category"),
+        (LOCOMO_ROW, ("qa", 0, "evidence"), "D1:1", "row.qa[0].evidence"),
+        (LONGMEMEVAL_ROW, ("haystack_sessions",), [[]], "row.haystack_sessions"),
+        (LONGMEMEVAL_ROW, ("haystack_sessions",), [], "haystack_sessions"),
+        (LONGMEMEVAL_ROW, ("haystack_sessions", 0, 0, "content"), None, "row.haystack_sessions[0][0].content"),
+        (LONGMEMEVAL_ROW, ("haystack_sessions", 0, 0, "role"), "system", "row.haystack_sessions[0][0].role"),
+        (LONGMEMEVAL_ROW, ("question",), 5, "row.question"),
+        (LONGMEMEVAL_ROW, ("question_type",), ["a"], "row.question_type"),
+        (LONGMEMEVAL_ROW, ("question_date",), None, "row.question_date"),
+        (LONGMEMEVAL_ROW, ("answer",), None, "row.answer"),
+    ],
+)
+def test_a_malformed_row_is_refused_with_its_number_and_field(
+    tmp_path: Path, row: Json, at: Sequence[str | int], value: Any, named: str
+) -> None:
+    first, second = copy.deepcopy(row), copy.deepcopy(row)
+    first |= {"sample_id": "first", "question_id": "q0"}
+    field: Any = second
+    for key in at[:-1]:
+        field = field[key]
+    field[at[-1]] = value
+    path = write(tmp_path / "data.json", [first, second])
+    ended = bench("longmemeval", "--data", str(path))
+    assert (ended.exit_code, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert f"{path}, row 2: " in ended.stderr
+    assert named in ended.stderr
+    assert len(formats.load(path, limit=1).conversations) == 1, "rows after the limit are not read"
+
+
+@pytest.mark.parametrize("row", [LOCOMO_ROW | {"sample_id": "c"}, LONGMEMEVAL_ROW])
+def test_rows_with_equal_ids_are_refused(tmp_path: Path, row: Json) -> None:
+    ended = bench("longmemeval", "--data", str(write(tmp_path / "data.json", [row, row])))
+    assert (ended.exit_code, "row 2: another row has the id" in ended.stderr) == (2, True)
+
+
+def test_deeply_nested_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    path.write_text("[" * 100_000)
+    ended = bench("longmemeval", "--data", str(path))
+    assert (ended.exit_code, "is not JSON" in ended.stderr) == (2, True)
+
+
+def test_ids_of_evidence_are_counted_for_the_questions_within_the_limit(tmp_path: Path) -> None:
+    rows = [LOCOMO_ROW | {"sample_id": str(n), "qa": LOCOMO_ROW["qa"] * 2} for n in range(2)]
+    path = write(tmp_path / "data.json", rows)
+    assert [formats.load(path, limit=n).repaired for n in (None, 1, 2, 3)] == [4, 1, 2, 3]
+
+
+def test_sessions_with_one_id_are_evidence_together(tmp_path: Path) -> None:
+    doubled = {k: v * 2 for k, v in LONGMEMEVAL_ROW.items() if k.startswith("haystack_")}
+    (conversation,) = load(write(tmp_path / "data.json", [LONGMEMEVAL_ROW | doubled])).conversations
+    assert conversation.questions[0].evidence == (("0:0", "1:0"),)
+
+
+def test_samples_are_made_in_a_known_format_only() -> None:
+    runner = CliRunner()
+    assert runner.invoke(samples.app, []).exit_code == 2
+    assert runner.invoke(samples.app, ["foo", "1"]).exit_code == 2
+    made = runner.invoke(samples.app, ["locomo", "11", "12"])
+    assert [row["sample_id"] for row in json.loads(made.stdout)] == ["sample-11", "sample-12"]
 
 
 def test_the_real_file_is_read() -> None:

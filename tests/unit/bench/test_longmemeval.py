@@ -513,6 +513,50 @@ def test_records_of_other_prompts_models_and_settings_are_not_reused(
     assert (ended.exit_code, "--resume" in ended.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("text", ["my only notes, one line", "1\n", '{"a": 1}\n', '[{"qa": []}]', "\n"])
+@pytest.mark.parametrize("resume", [(), ("--resume",)])
+def test_a_file_that_is_not_a_log_is_refused_and_kept(
+    locomo: Path, tmp_path: Path, text: str, resume: tuple[str, ...]
+) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text(text)
+    ended = bench("longmemeval", "--data", str(locomo), "--limit", "1", "--log", str(notes), *resume)
+    assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
+    assert f"{notes} is not a log of this benchmark" in ended.stderr
+    assert notes.read_text() == text
+    ended = bench("longmemeval", "--score", str(notes))
+    assert (ended.exit_code, "is not a log of this benchmark" in ended.stderr) == (2, True)
+
+
+def test_an_empty_file_becomes_a_log(locomo: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.touch()
+    ended = bench("longmemeval", "--data", str(locomo), "--limit", "1", "--log", str(log), "--resume")
+    assert ended.exit_code == 0, ended.output
+    assert read(log)[0]["kind"] == "run"
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_anything_is_measured(locomo: Path) -> None:
+    for path in (locomo / "log.jsonl", Path("/dev/full"), locomo.parent):
+        ended = bench("longmemeval", "--data", str(locomo), "--log", str(path))
+        assert (ended.exit_code, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+        assert f"{path} cannot be " in ended.stderr
+
+
+@pytest.mark.parametrize("field", ["kind", "models", "usage", "recall", "arm"])
+def test_a_log_with_an_incomplete_record_is_refused_with_its_line(locomo: Path, tmp_path: Path, field: str) -> None:
+    log = tmp_path / "log.jsonl"
+    measure(RunPlan(formats.load(locomo, limit=1), (FULL_CONTEXT,)), Models(), log)
+    records = read(log)
+    (number,) = (n for n, r in enumerate(records) if r["kind"] == "question")
+    del records[number][field]
+    log.write_text("".join(json.dumps(r) + "\n" for r in records))
+    ended = bench("longmemeval", "--score", str(log))
+    assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
+    assert f"line {number + 1}: " in ended.stderr
+    assert f"`{field}`" in ended.stderr
+
+
 def test_an_arm_without_a_reader_says_that_only_recall_is_measured(locomo: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     arms = ("--arm", "search-only", "--arm", "full-context")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
+import io
 import itertools
 import json
 import math
@@ -314,11 +316,26 @@ async def _places(
 def test_intervals_resample_whole_conversations() -> None:
     same = [{"conversation": "a", "x": x} for x in (0, 1) * 10] + [{"conversation": "b", "x": x} for x in (0, 1) * 10]
     assert tables.interval(same, lambda r: r["x"], 1) == (0.5, 0.5)
+    assert tables.interval(same[:20], lambda r: r["x"], 1) is None
     apart = [{"conversation": str(n), "x": n % 2} for n in range(40)]
-    low, high = tables.interval(apart, lambda r: r["x"], 1)
-    assert (low, high) == tables.interval(apart, lambda r: r["x"], 1)
+    ends = tables.interval(apart, lambda r: r["x"], 1)
+    assert ends == tables.interval(apart, lambda r: r["x"], 1)
+    assert ends is not None
+    low, high = ends
     assert low == pytest.approx(0.5 - 1.96 * math.sqrt(0.25 / 40), abs=0.03)
     assert high == pytest.approx(0.5 + 1.96 * math.sqrt(0.25 / 40), abs=0.03)
+
+
+def test_tables_and_json_show_one_figure_rounded_once(tmp_path: Path) -> None:
+    hit = {"kind": "question", "arm": "a", "type": "t", "abstention": False, "evidence": 1, "usage": {}}
+    hit |= {"models": {"answer": None}, "log_tokens": 1, "window_tokens": 1, "results_tokens": 1, "conversation": "c"}
+    records = [hit | {"id": n, "recall": {"context": {"any": n >= 2, "all": n >= 2}}} for n in range(58)]
+    figures = tables.summarize(records, 1)
+    assert figures["arms"][0]["recall"]["context"]["any"] == 56 / 58
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        tables.say(figures | {"evidence_ids": {}})
+    assert "96.6 % [–] /  96.6 % [–]" in output.getvalue()
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -384,7 +401,7 @@ def test_accuracy_cost_and_judge_error_equal_values_computed_by_hand(locomo: Pat
     right = sum(q.text.startswith("Where") for q in plain)
     assert 0 < right < len(plain)
     assert arm["answers"]["accuracy"] == pytest.approx(right / len(plain), abs=1e-4)
-    assert arm["answers"]["ci"] == (arm["answers"]["accuracy"],) * 2, "one conversation is always drawn"
+    assert arm["answers"]["ci"] is None, "one conversation says nothing of others"
     assert arm["answers"]["abstention"] == sum(q.text.startswith("Who") for q in apart) / len(apart) == 1.0
     wrong_types = [q.type for q in plain if q.type == "temporal"]
     assert wrong_types
@@ -409,7 +426,7 @@ def test_a_judge_that_accepts_everything_shows_its_error(locomo: Path) -> None:
     assert (arm["answers"]["accuracy"], arm["answers"]["abstention"]) == (1.0, 1.0)
     assert arm["judge_error"] == sum(not p.is_right for p in samples.labelled_pairs(1)) / 100 == 0.5
     assert all(not r.tools for r in models.requests["reader"]), "the whole conversation is in front of it"
-    assert arm["recall"]["context"] == {"any": 1.0, "all": 1.0, "ci": {"any": (1.0, 1.0), "all": (1.0, 1.0)}}
+    assert arm["recall"]["context"] == {"any": 1.0, "all": 1.0, "ci": {"any": None, "all": None}}
 
 
 def test_a_reader_stops_after_six_steps_and_wrong_calls_are_answered(locomo: Path) -> None:

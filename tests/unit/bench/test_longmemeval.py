@@ -595,6 +595,12 @@ def test_an_arm_without_a_reader_says_that_only_recall_is_measured(locomo: Path,
         (("--data", "{data}", "--judge", "x/y"), "--answer"),
         (("--data", "{data}", "--format", "longmemeval"), "haystack_sessions"),
         (("--score", "{data}"), "log"),
+        (("--score", "{data}", "--seed", "99"), "--seed"),
+        (("--score", "{data}", "--data", "{data}"), "--data"),
+        (("--score", "{data}", "--resume"), "--resume"),
+        (("--score", "{data}", "-o", "memory.enabled=false"), "-o"),
+        (("--data", "{data}", "--arm", ""), "--arm"),
+        (("--data", "{data}", "--answer", ""), "--answer"),
     ],
 )
 def test_wrong_usage_says_what_to_do(locomo: Path, arguments: tuple[str, ...], words: str) -> None:

@@ -127,10 +127,10 @@ class Tally(Struct):
         answered = stale + sum(c["log"] for c in replaced)
         return {
             "name": self.name,
-            "retention": round(seen / asked, 4) if asked else 0.0,
-            "compression": round(self.whole / self.kept, 2) if self.kept else 0.0,
-            "contradicted": round(stale / answered, 4) if answered else 0.0,
-            "wrongly_marked": round(self.mistaken / self.valid, 4) if self.valid else 0.0,
+            "retention": seen / asked if asked else 0.0,
+            "compression": self.whole / self.kept if self.kept else 0.0,
+            "contradicted": stale / answered if answered else 0.0,
+            "wrongly_marked": self.mistaken / self.valid if self.valid else 0.0,
             "categories": self.categories,
         }
 

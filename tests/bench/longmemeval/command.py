@@ -28,6 +28,7 @@ from tests.bench.longmemeval.run import EXTRACTIVE, OFFLINE, RunPlan
 
 
 def longmemeval(
+    context: typer.Context,
     data: Annotated[
         Path | None, typer.Option(metavar="PATH", help="File of LongMemEval or LoCoMo; none is shipped.")
     ] = None,
@@ -62,8 +63,11 @@ def longmemeval(
     arm, --answer or --judge names one.
     """
     if score is not None:
+        _refuse_others(context, ("score", "json"))
         _show(_score(score), json)
         return
+    if not all(name is None or name.strip() for name in (*(arm or ()), answer, judge)):
+        raise Refused("--arm, --answer and --judge take a name, not an empty text.", code=USAGE)
     if data is None:
         raise Refused("name a file with --data, or a log with --score.", code=USAGE)
     if resume and log is None:
@@ -79,12 +83,17 @@ def longmemeval(
     _show(asyncio.run(_run(plan, RunLog(log, resume=resume), overrides or ())), json)
 
 
+def _refuse_others(context: typer.Context, names: Sequence[str]) -> None:
+    """Raise Refused if the command line has options of other parameters than `names`."""
+    for param in context.command.params:
+        source = context.get_parameter_source(param.name or "")
+        if param.name not in names and source is not None and source.name == "COMMANDLINE":
+            raise Refused(f"--score does not take {param.opts[0]}: it shows a log as it was measured.", code=USAGE)
+
+
 def _score(path: Path) -> Json:
-    logged = records.read(path)
-    run = next((r for r in logged if r["kind"] == "run"), None)
-    if run is None:
-        raise Refused(f"{path} is not a log of this benchmark.", code=USAGE)
-    return tables.summarize(running.newest(logged), run["seed"])
+    logged = running.newest(records.read(path))
+    return tables.summarize(logged, next(r["seed"] for r in logged if r["kind"] == "run"))
 
 
 def _memory_settings(overrides: Sequence[str]) -> MemorySettings:

@@ -5,30 +5,77 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from msgspec import Struct, field
+from msgspec import Meta, Struct, ValidationError, convert, field
+from msgspec.structs import fields
 
 from sakti.actions.values import USAGE, Refused
 from sakti.core.types import Json
 from sakti.importers.inputs import compute_short_hash
 
 Format: TypeAlias = Literal["longmemeval", "locomo"]
-FIELDS: dict[Format, tuple[str, ...]] = {
-    "longmemeval": (
-        "question_id", "question_type", "question", "answer", "question_date", "haystack_dates",
-        "haystack_session_ids", "haystack_sessions", "answer_session_ids",
-    ),
-    "locomo": ("conversation", "qa"),
-}  # fmt: skip
+T = TypeVar("T")
 MINUTE = 60_000  # ms between two turns of a session, whose own times are not known
 CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 ABSTENTION = 5  # LoCoMo's category of questions that have no answer
 FIRST_TYPES = ("multi-session", "multi-hop")  # that tables show first
 _TURN_ID = re.compile(r"D:?(\d+):(\d+)")
 _SESSION = re.compile(r"session_(\d+)")
+
+Text: TypeAlias = Annotated[str, Meta(pattern=r"^[^\ud800-\udfff]*\Z")]  # a lone surrogate cannot be stored
+Reference: TypeAlias = Text | int | float
+
+
+class UnixTime(int):
+    """Unix ms, decoded by `parse_time`."""
+
+
+class LongMemEvalTurn(Struct):
+    role: Literal["user", "assistant"]
+    content: Text
+    has_answer: bool = False
+
+
+class LongMemEvalRow(Struct):
+    question_id: Text
+    question_type: Text
+    question: Text
+    answer: Reference
+    question_date: UnixTime
+    haystack_dates: list[UnixTime]
+    haystack_session_ids: list[Text]
+    haystack_sessions: list[list[LongMemEvalTurn]]
+    answer_session_ids: list[Text]
+
+
+class LocomoTurn(Struct):
+    speaker: Text
+    dia_id: Text
+    text: Text
+    blip_caption: Text = ""
+
+
+class LocomoQuestion(Struct):
+    question: Text
+    category: Literal[1, 2, 3, 4, 5]
+    answer: Reference = ""
+    evidence: list[Text] = []
+
+
+class LocomoRow(Struct):
+    """`conversation` has the keys `session_N`, a list of turns, and `session_N_date_time` for each session."""
+
+    conversation: Json
+    qa: list[LocomoQuestion]
+    sample_id: Text = ""
+
+
+ROWS: dict[Format, type[Struct]] = {"longmemeval": LongMemEvalRow, "locomo": LocomoRow}
 
 
 class BenchTurn(Struct, frozen=True):
@@ -78,27 +125,37 @@ class DataSet(Struct):
 
 
 def load(path: Path, format: Format | None = None, limit: int | None = None) -> DataSet:
-    """Read a file, with its first `limit` questions. Raises Refused (usage) for another shape."""
+    """Read the first `limit` questions of a file. Raises Refused (usage) for another shape."""
     try:
         rows: Any = json.loads(path.read_text("utf-8"))
     except OSError as e:
         raise Refused(f"{path} cannot be read: {e.strerror}.", code=USAGE) from e
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise Refused(f"{path} is not JSON: {e}.", code=USAGE) from e
     kind = format or detect(rows)
     if kind is None or not _has_shape(rows, kind):
-        expected = " or ".join(f"{name} ({', '.join(FIELDS[name])})" for name in ([format] if format else FIELDS))
+        expected = " or ".join(f"{name} ({', '.join(_required(name))})" for name in ([format] if format else ROWS))
         raise Refused(f"{path} has another shape: expected is an array of objects as in {expected}.", code=USAGE)
     data = DataSet(kind)
     read = _read_longmemeval if kind == "longmemeval" else _read_locomo
-    try:
-        data.conversations = _merged([read(row, data) for row in rows])
-    except (KeyError, TypeError, ValueError, AttributeError) as e:
-        raise Refused(f"{path} does not fit {kind}: {type(e).__name__}: {e}.", code=USAGE) from e
-    return data if limit is None else _cut(data, limit)
+    left = sys.maxsize if limit is None else limit
+    conversations: dict[str, BenchConversation] = {}
+    for number, row in enumerate(rows, 1):
+        if left <= 0:
+            break
+        try:
+            conversation = read(row, data, left)
+            if conversation.id in conversations:
+                raise ValueError(f"another row has the id {conversation.id!r} as well")
+        except (ValueError, RecursionError) as e:
+            raise Refused(f"{path}, row {number}: {e}.", code=USAGE) from e
+        conversations[conversation.id] = conversation
+        left -= len(conversation.questions)
+    data.conversations = _merged(conversations.values())
+    return data
 
 
-def _merged(conversations: Sequence[BenchConversation]) -> list[BenchConversation]:
+def _merged(conversations: Iterable[BenchConversation]) -> list[BenchConversation]:
     """Return conversations of equal turns as one: each is ingested once."""
     merged: dict[tuple[BenchTurn, ...], BenchConversation] = {}
     for conversation in conversations:
@@ -110,95 +167,85 @@ def _merged(conversations: Sequence[BenchConversation]) -> list[BenchConversatio
 
 def detect(rows: Any) -> Format | None:
     """Return the format of decoded data by its shape, None if it is neither."""
-    return next((name for name in FIELDS if _has_shape(rows, name)), None)
+    return next((name for name in ROWS if _has_shape(rows, name)), None)
 
 
 def _has_shape(rows: Any, format: Format) -> bool:
-    return (
-        isinstance(rows, list)
-        and bool(rows)
-        and all(isinstance(r, dict) and r.keys() >= set(FIELDS[format]) for r in rows)
-    )
+    """Return whether a row has the fields of a format; those that lack one are refused by their number."""
+    required = set(_required(format))
+    return isinstance(rows, list) and any(isinstance(r, dict) and r.keys() >= required for r in rows)
 
 
-def _cut(data: DataSet, limit: int) -> DataSet:
-    kept: list[BenchConversation] = []
-    for conversation in data.conversations:
-        questions = conversation.questions[: max(0, limit)]
-        limit -= len(questions)
-        if questions:
-            kept.append(BenchConversation(conversation.id, conversation.turns, questions))
-    data.conversations = kept
-    return data
+def _required(format: Format) -> list[str]:
+    return [f.name for f in fields(ROWS[format]) if f.required]
 
 
 # --- LongMemEval --------------------------------------------------------------------------------------------
 
 
-def _read_longmemeval(row: Json, data: DataSet) -> BenchConversation:
+def _read_longmemeval(data_row: Any, data: DataSet, _limit: int) -> BenchConversation:
+    row = _convert(data_row, LongMemEvalRow, "row")
     turns: list[BenchTurn] = []
     marked: list[tuple[str, ...]] = []
     sessions: dict[str, tuple[str, ...]] = {}
-    listed = zip(row["haystack_session_ids"], row["haystack_dates"], row["haystack_sessions"], strict=True)
-    by_date = sorted(((parse_time(date), id, turns) for id, date, turns in listed), key=lambda s: s[0])
-    for number, (start, session_id, spoken) in enumerate(by_date):
-        ids: list[str] = []
-        for n, turn in enumerate(spoken):
-            if turn["role"] not in ("user", "assistant"):
-                raise ValueError(f"the role {turn['role']!r}")
-            ids.append(f"{number}:{n}")
-            text = str(turn["content"])
-            turns.append(BenchTurn(ids[-1], turn["role"], text, start + n * MINUTE, text))
-            if turn.get("has_answer"):
-                marked.append((ids[-1],))
-        sessions[session_id] = tuple(ids)
-    answering = [sessions[id] for id in row["answer_session_ids"] if sessions.get(id)]
-    data.dropped += len(row["answer_session_ids"]) - len(answering)
-    question_id = str(row["question_id"])
-    asked_at = parse_time(row["question_date"])
-    is_abstention = question_id.endswith("_abs")
+    if not len(row.haystack_session_ids) == len(row.haystack_dates) == len(row.haystack_sessions):
+        raise ValueError("haystack_session_ids, haystack_dates and haystack_sessions differ in length")
+    listed = zip(row.haystack_dates, row.haystack_session_ids, row.haystack_sessions, strict=True)
+    for number, (start, session_id, spoken) in enumerate(sorted(listed, key=lambda s: s[0])):
+        ids = [f"{number}:{n}" for n in range(len(spoken))]
+        for n, (id, turn) in enumerate(zip(ids, spoken, strict=True)):
+            turns.append(BenchTurn(id, turn.role, turn.content, start + n * MINUTE, turn.content))
+            if turn.has_answer:
+                marked.append((id,))
+        sessions[session_id] = (*sessions.get(session_id, ()), *ids)
+    _check_turns(turns, "row.haystack_sessions")
+    answering = [sessions[id] for id in row.answer_session_ids if sessions.get(id)]
+    data.dropped += len(row.answer_session_ids) - len(answering)
     question = BenchQuestion(
-        question_id, row["question_type"], row["question"], str(row["answer"]), tuple(marked or answering),
-        is_abstention, asked_at, _hash(row),
+        row.question_id, row.question_type, row.question, str(row.answer), tuple(marked or answering),
+        row.question_id.endswith("_abs"), int(row.question_date), _hash(data_row),
     )  # fmt: skip
-    return BenchConversation(question_id, tuple(turns), (question,))
+    return BenchConversation(row.question_id, tuple(turns), (question,))
 
 
 # --- LoCoMo -------------------------------------------------------------------------------------------------
 
 
-def _read_locomo(row: Json, data: DataSet) -> BenchConversation:
-    spoken: Json = row["conversation"]
-    id = str(row.get("sample_id") or _hash(spoken)[:8])
-    turns = tuple(_locomo_turns(spoken))
+def _read_locomo(data_row: Any, data: DataSet, limit: int) -> BenchConversation:
+    row = _convert(data_row, LocomoRow, "row")
+    context = _hash(row.conversation)
+    id = row.sample_id or context[:8]
+    turns = tuple(_locomo_turns(row.conversation))
+    _check_turns(turns, "row.conversation")
     known = {t.id for t in turns}
     asked_at = turns[-1].time + 60 * MINUTE
-    context = _hash(spoken)
     questions: list[BenchQuestion] = []
-    for number, qa in enumerate(row["qa"]):
-        evidence = tuple((e,) for e in read_evidence(qa.get("evidence") or (), known, data))
-        is_abstention = qa["category"] == ABSTENTION
-        answer = "" if is_abstention else str(qa.get("answer", ""))
+    for number, qa in enumerate(row.qa[:limit]):
+        evidence = tuple((e,) for e in read_evidence(qa.evidence, known, data))
+        is_abstention = qa.category == ABSTENTION
+        answer = "" if is_abstention else str(qa.answer)
         questions.append(
             BenchQuestion(
-                f"{id}/{number}", CATEGORIES[qa["category"]], qa["question"], answer, evidence, is_abstention,
-                asked_at, compute_short_hash(context, _hash(qa)),
+                f"{id}/{number}", CATEGORIES[qa.category], qa.question, answer, evidence, is_abstention,
+                asked_at, compute_short_hash(context, _hash(data_row["qa"][number])),
             )
         )  # fmt: skip
     return BenchConversation(id, turns, tuple(questions))
 
 
-def _locomo_turns(spoken: Mapping[str, Any]) -> Iterable[BenchTurn]:
+def _locomo_turns(spoken: Json) -> Iterable[BenchTurn]:
     """Yield the turns by session; the first speaker is the user, and texts name who speaks, as questions do."""
-    numbers = sorted(int(m[1]) for key in spoken if (m := _SESSION.fullmatch(key)) and spoken[key])
-    for number in numbers:
-        start = parse_time(spoken[f"session_{number}_date_time"])
-        for n, turn in enumerate(spoken[f"session_{number}"]):
-            role = "user" if turn["speaker"] == spoken["speaker_a"] else "assistant"
-            text = f"{turn['speaker']}: {turn['text']}"
-            caption = turn.get("blip_caption")
-            picture = f"[shared image: {caption}]" if caption else ""
-            yield BenchTurn(turn["dia_id"], role, text, start + n * MINUTE, turn["text"], picture)
+
+    def get(key: str, type: type[T]) -> T:
+        return _convert(spoken.get(key), type, f"row.conversation.{key}")
+
+    for number in sorted(int(m[1]) for key in spoken if (m := _SESSION.fullmatch(key)) and spoken[key]):
+        start = get(f"session_{number}_date_time", UnixTime)
+        for n, turn in enumerate(get(f"session_{number}", list[LocomoTurn])):
+            role = "user" if turn.speaker == get("speaker_a", str) else "assistant"
+            picture = f"[shared image: {turn.blip_caption}]" if turn.blip_caption else ""
+            text = f"{turn.speaker}: {turn.text}"
+            yield BenchTurn(turn.dia_id, role, text, start + n * MINUTE, turn.text, picture)
 
 
 def read_evidence(listed: Sequence[str], known: set[str], data: DataSet) -> list[str]:
@@ -216,16 +263,36 @@ def read_evidence(listed: Sequence[str], known: set[str], data: DataSet) -> list
 # --- helpers ------------------------------------------------------------------------------------------------
 
 
-def parse_time(text: str) -> int:
+def _convert(value: Any, type: type[T], name: str) -> T:
+    """Return JSON as a value of a type. Raises ValueError, which names the field below `name` that does not fit."""
+    try:
+        return convert({name: value}, dict[str, type], dec_hook=_decode_time)[name]
+    except ValidationError as e:
+        raise ValueError(str(e).replace("$[...]", name, 1)) from e
+
+
+def _decode_time(_type: type, value: Any) -> UnixTime:
+    return UnixTime(parse_time(value))
+
+
+def _check_turns(turns: Sequence[BenchTurn], name: str) -> None:
+    if not turns:
+        raise ValueError(f"there are no turns in `{name}`")
+    id, count = Counter(t.id for t in turns).most_common(1)[0]
+    if count > 1:
+        raise ValueError(f"{count} turns in `{name}` have the dia_id {id!r}")
+
+
+def parse_time(text: Any) -> int:
     """Return Unix ms of `2023/05/20 (Sat) 02:21` or `1:56 pm on 8 May, 2023`, as UTC. Raises ValueError."""
-    plain = re.sub(r"\([^)]*\)", "", text)
+    plain = re.sub(r"\([^)]*\)", "", str(text))
     for form in ("%Y/%m/%d %H:%M", "%Y/%m/%d", "%I:%M %p on %d %B, %Y", "%I:%M %p on %d %B %Y"):
         try:
             day = datetime.datetime.strptime(" ".join(plain.split()), form)
         except ValueError:
             continue
         return int(day.replace(tzinfo=datetime.UTC).timestamp() * 1000)
-    raise ValueError(f"the time {text!r}")
+    raise ValueError(f"Expected a time, got {json.dumps(text)}")
 
 
 def _hash(value: Any) -> str:

@@ -34,8 +34,8 @@ class PlantedFigures(Struct):
         figures = self.tally.as_json()
         shares = [self.retention.get(g, [0, 0]) for g in range(1, generations + 1)]
         return {
-            "retention": [round(there / of, 4) if of else None for there, of in shares],
-            "invented_per_1000": round(1000 * self.invented / self.lines, 2) if self.lines else 0.0,
+            "retention": [there / of if of else None for there, of in shares],
+            "invented_per_1000": 1000 * self.invented / self.lines if self.lines else 0.0,
             "false_replaced": figures["wrongly_marked"],
             "stale": figures["contradicted"],
         }

@@ -10,13 +10,14 @@ from __future__ import annotations
 import datetime
 import json
 import random
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
+import typer
 from msgspec import Struct
 
 from sakti.core.types import Json
+from tests.bench.longmemeval.formats import Format
 
 SAMPLE_SEEDS = (11, 12, 13, 14)  # conversations of the tables that the README shows
 SESSIONS, TURNS = 12, 14  # of a small conversation; below: of one that does not fit into the windows
@@ -353,9 +354,15 @@ def _other(source: random.Random, question: SampleQuestion) -> str:
             return other
 
 
-def main(format: str, *seeds: str) -> None:
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@app.command()
+def main(
+    format: Format, seeds: Annotated[list[int] | None, typer.Argument(help="By default those of the README.")] = None
+) -> None:
     """Print a data set of long conversations: `python -m tests.bench.longmemeval.samples locomo 11 12`."""
-    numbers = [int(s) for s in seeds] or list(SAMPLE_SEEDS)
+    numbers = seeds or SAMPLE_SEEDS
     if format == "locomo":
         rows = [as_locomo(n, LONG_QUESTIONS, TALK_SESSIONS) for n in numbers]
     else:
@@ -364,4 +371,4 @@ def main(format: str, *seeds: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    app(prog_name="python -m tests.bench.longmemeval.samples")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections import defaultdict
@@ -21,7 +22,7 @@ WORKS = ("answer", "observer", "judge")
 
 
 def summarize(records: Sequence[Json], seed: int) -> Json:
-    """Return the object that `--json` prints."""
+    """Return the object that `--json` prints; its figures are not rounded."""
     run = next((r for r in records if r["kind"] == "run"), {})
     arms = dict.fromkeys(r["arm"] for r in records if r["kind"] == "question")
     questions = {r["id"] for r in records if r["kind"] == "question"}
@@ -41,7 +42,7 @@ def _arm(name: str, records: Sequence[Json], pairs: Sequence[Json], seed: int) -
     conversations = [r for r in records if r["kind"] == "conversation"]
     planted: Json = next((r["figures"] for r in records if r["kind"] == "planted"), {})
     lines = [r["supported"] for r in records if r["kind"] == "line"]
-    unsupported = round(1000 * sum(s is False for s in lines) / len(lines), 2) if lines else None
+    unsupported = 1000 * sum(s is False for s in lines) / len(lines) if lines else None
     return {
         "name": name,
         "models": questions[0]["models"],
@@ -82,7 +83,7 @@ def _shares(asked: Sequence[Json], place: str, seed: int) -> Json:
 
 
 def _mean(rows: Sequence[Json], place: str, share: str) -> float:
-    return round(statistics.fmean(r["recall"][place][share] for r in rows), 4) if rows else 0.0
+    return statistics.fmean(r["recall"][place][share] for r in rows) if rows else 0.0
 
 
 def _by_type(rows: Iterable[Json]) -> list[tuple[str, list[Json]]]:
@@ -93,20 +94,23 @@ def _by_type(rows: Iterable[Json]) -> list[tuple[str, list[Json]]]:
     return sorted(by_type.items(), key=lambda item: (item[0] not in FIRST_TYPES, item[0]))
 
 
-def interval(rows: Sequence[Json], value: Callable[[Json], float], seed: int) -> tuple[float, float]:
-    """Return the bootstrap 95 % interval of a mean: percentiles of seeded resamples of whole conversations."""
+def interval(rows: Sequence[Json], value: Callable[[Json], float], seed: int) -> tuple[float, float] | None:
+    """Return the bootstrap 95 % interval of a mean: percentiles of seeded resamples of whole conversations.
+
+    None for a single conversation: nothing is known of how others differ from it.
+    """
     sums: dict[str, tuple[float, int]] = {}
     for row in rows:
         total, count = sums.get(row["conversation"], (0.0, 0))
         sums[row["conversation"]] = (total + value(row), count + 1)
-    if not sums:
-        return (0.0, 0.0)
+    if len(sums) < 2:
+        return None
     source, clusters = random.Random(seed), list(sums.values())
     means: list[float] = []
     for _ in range(RESAMPLES):
         drawn = source.choices(clusters, k=len(clusters))
         means.append(sum(total for total, _ in drawn) / sum(count for _, count in drawn))
-    return (round(percentile(means, 0.025), 4), round(percentile(means, 0.975), 4))
+    return (percentile(means, 0.025), percentile(means, 0.975))
 
 
 # --- answers and cost ---------------------------------------------------------------------------------------
@@ -133,28 +137,26 @@ def _answers(questions: Sequence[Json], seed: int) -> Json | None:
 
 
 def _share_right(rows: Sequence[Json]) -> float | None:
-    return round(sum(r["verdict"] is True for r in rows) / len(rows), 4) if rows else None
+    return sum(r["verdict"] is True for r in rows) / len(rows) if rows else None
 
 
 def _judge_error(pairs: Sequence[Json]) -> float | None:
     """Return the share of labelled pairs that the judge got wrong; an unclear reply is wrong."""
-    return round(sum(p["verdict"] is not p["expected"] for p in pairs) / len(pairs), 4) if pairs else None
+    return sum(p["verdict"] is not p["expected"] for p in pairs) / len(pairs) if pairs else None
 
 
 def _tokens(questions: Sequence[Json], conversations: Sequence[Json]) -> Json:
     """Return means per question; the Observer's work is shared by the questions of a conversation."""
-    out: Json = {s: round(statistics.fmean(q.get(f"{s}_tokens", 0) for q in questions), 1) for s in SIZES}
+    out: Json = {s: statistics.fmean(q[f"{s}_tokens"] for q in questions) for s in SIZES}
     for work in WORKS:
         used = [u for r in (*questions, *conversations) if (u := r["usage"].get(work))]
-        out[work] = {
-            kind: round(sum(u[kind] for u in used) / len(questions), 1) for kind in ("fresh", "cached", "output")
-        }
+        out[work] = {kind: sum(u[kind] for u in used) / len(questions) for kind in ("fresh", "cached", "output")}
     return out
 
 
 def _usd(questions: Sequence[Json], conversations: Sequence[Json], work: str) -> float | None:
     prices = [u["usd"] for r in (*questions, *conversations) if (u := r["usage"].get(work))]
-    return None if not prices or None in prices else round(sum(prices) / len(questions), 6)
+    return None if not prices or None in prices else math.fsum(prices) / len(questions)
 
 
 def _latency(questions: Sequence[Json]) -> Json | None:
@@ -187,8 +189,7 @@ def _say_recall(arm: Json) -> None:
     common.say(f"{arm['name']}, {recall['questions']} questions")
     for place in (p for p in PLACES if p in recall):
         figures = recall[place]
-        ends = ["–".join(f"{100 * x:.1f}" for x in figures["ci"][share]) for share in SHARES]
-        values = [f"{100 * figures[share]:5.1f} % [{end}]" for share, end in zip(SHARES, ends, strict=True)]
+        values = [f"{100 * figures[share]:5.1f} % {_ends(figures['ci'][share])}" for share in SHARES]
         common.say(f"   {place:<14} " + " / ".join(values))
     for type, row in recall["by_type"].items():
         cells = "  ".join(f"{p} {100 * row[p]['any']:.0f}/{100 * row[p]['all']:.0f}" for p in PLACES if p in row)
@@ -201,9 +202,8 @@ def _say_answers(arm: Json) -> None:
         why = "no judge" if arm["models"]["answer"] else "no answer model: evidence recall only"
         common.say(f"{arm['name']:<28} not measured ({why})")
         return
-    low, high = (100 * x for x in answers["ci"])
     common.say(
-        f"{arm['name']:<28} {_percent(answers['accuracy'])} [{low:.1f}–{high:.1f}]"
+        f"{arm['name']:<28} {_percent(answers['accuracy'])} {_ends(answers['ci'])}"
         f"  abstention {_percent(answers['abstention'])}  judge's own error {_percent(arm['judge_error'])}"
         f"  unclear {answers['unclear']}"
     )
@@ -237,6 +237,10 @@ def _say_cost(arm: Json) -> None:
         common.say(
             f"   lines not supported by their messages, per 1,000 (by the judge): {arm['unsupported_per_1000']:.1f}"
         )
+
+
+def _ends(interval: tuple[float, float] | None) -> str:
+    return "[–]" if interval is None else f"[{100 * interval[0]:.1f}–{100 * interval[1]:.1f}]"
 
 
 def _percent(value: Any) -> str:

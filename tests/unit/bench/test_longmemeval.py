@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import copy
+import io
 import itertools
 import json
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from sakti.agent.tools.memory_search import HitRequest, find_hits
 from sakti.core.config import MemorySettings, ObservationSettings, ReflectionSettings
@@ -123,6 +127,111 @@ def test_an_unknown_shape_names_the_expected_fields(tmp_path: Path, text: str) -
     assert text == "not JSON" or all(word in ended.stderr for word in ("haystack_sessions", "conversation", "qa"))
 
 
+LOCOMO_ROW: Json = {
+    "conversation": {
+        "speaker_a": "A",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "A", "dia_id": "D1:1", "text": "I like plums"},
+            {"speaker": "B", "dia_id": "D1:2", "text": "So do I"},
+        ],
+    },
+    "qa": [{"question": "Who likes plums?", "answer": 7, "category": 1, "evidence": ["D1:1; D1:2"]}],
+}
+LONGMEMEVAL_ROW: Json = {
+    "question_id": "q1",
+    "question_type": "multi-session",
+    "question": "What does A like?",
+    "answer": 7,
+    "question_date": "2023/05/30 (Tue) 23:40",
+    "haystack_dates": ["2023/05/20 (Sat) 02:21"],
+    "haystack_session_ids": ["s1"],
+    "haystack_sessions": [[{"role": "user", "content": "I like plums"}]],
+    "answer_session_ids": ["s1"],
+}
+
+
+def write(path: Path, rows: Any) -> Path:
+    path.write_text(json.dumps(rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "at", "value", "named"),
+    [
+        (LOCOMO_ROW, ("conversation",), {}, "row.conversation"),
+        (LOCOMO_ROW, ("conversation",), [], "row.conversation"),
+        (LOCOMO_ROW, ("conversation", "session_1"), [], "row.conversation"),
+        (LOCOMO_ROW, ("conversation", "session_1"), {"a": 1}, "row.conversation.session_1"),
+        (LOCOMO_ROW, ("conversation", "session_1_date_time"), "yesterday", "row.conversation.session_1_date_time"),
+        (LOCOMO_ROW, ("conversation", "session_1", 1, "text"), None, "row.conversation.session_1[1].text"),
+        (LOCOMO_ROW, ("conversation", "session_1", 0, "text"), "a\ud800b", "row.conversation.session_1[0].text"),
+        (LOCOMO_ROW, ("conversation", "session_1", 0, "dia_id"), "D1:2", "dia_id 'D1:2'"),
+        (LOCOMO_ROW, ("conversation", "speaker_a"), 5, "row.conversation.speaker_a"),
+        (LOCOMO_ROW, ("qa", 0, "question"), None, "row.qa[0].question"),
+        (LOCOMO_ROW, ("qa", 0, "question"), ["a"], "row.qa[0].question"),
+        (LOCOMO_ROW, ("qa", 0, "category"), 9, "row.qa[0].category"),
+        (LOCOMO_ROW, ("qa", 0, "evidence"), "D1:1", "row.qa[0].evidence"),
+        (LONGMEMEVAL_ROW, ("haystack_sessions",), [[]], "row.haystack_sessions"),
+        (LONGMEMEVAL_ROW, ("haystack_sessions",), [], "haystack_sessions"),
+        (LONGMEMEVAL_ROW, ("haystack_sessions", 0, 0, "content"), None, "row.haystack_sessions[0][0].content"),
+        (LONGMEMEVAL_ROW, ("haystack_sessions", 0, 0, "role"), "system", "row.haystack_sessions[0][0].role"),
+        (LONGMEMEVAL_ROW, ("question",), 5, "row.question"),
+        (LONGMEMEVAL_ROW, ("question_type",), ["a"], "row.question_type"),
+        (LONGMEMEVAL_ROW, ("question_date",), None, "row.question_date"),
+        (LONGMEMEVAL_ROW, ("answer",), None, "row.answer"),
+    ],
+)
+def test_a_malformed_row_is_refused_with_its_number_and_field(
+    tmp_path: Path, row: Json, at: Sequence[str | int], value: Any, named: str
+) -> None:
+    first, second = copy.deepcopy(row), copy.deepcopy(row)
+    first |= {"sample_id": "first", "question_id": "q0"}
+    field: Any = second
+    for key in at[:-1]:
+        field = field[key]
+    field[at[-1]] = value
+    path = write(tmp_path / "data.json", [first, second])
+    ended = bench("longmemeval", "--data", str(path))
+    assert (ended.exit_code, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+    assert f"{path}, row 2: " in ended.stderr
+    assert named in ended.stderr
+    assert len(formats.load(path, limit=1).conversations) == 1, "rows after the limit are not read"
+
+
+@pytest.mark.parametrize("row", [LOCOMO_ROW | {"sample_id": "c"}, LONGMEMEVAL_ROW])
+def test_rows_with_equal_ids_are_refused(tmp_path: Path, row: Json) -> None:
+    ended = bench("longmemeval", "--data", str(write(tmp_path / "data.json", [row, row])))
+    assert (ended.exit_code, "row 2: another row has the id" in ended.stderr) == (2, True)
+
+
+def test_deeply_nested_json_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    path.write_text("[" * 100_000)
+    ended = bench("longmemeval", "--data", str(path))
+    assert (ended.exit_code, "is not JSON" in ended.stderr) == (2, True)
+
+
+def test_ids_of_evidence_are_counted_for_the_questions_within_the_limit(tmp_path: Path) -> None:
+    rows = [LOCOMO_ROW | {"sample_id": str(n), "qa": LOCOMO_ROW["qa"] * 2} for n in range(2)]
+    path = write(tmp_path / "data.json", rows)
+    assert [formats.load(path, limit=n).repaired for n in (None, 1, 2, 3)] == [4, 1, 2, 3]
+
+
+def test_sessions_with_one_id_are_evidence_together(tmp_path: Path) -> None:
+    doubled = {k: v * 2 for k, v in LONGMEMEVAL_ROW.items() if k.startswith("haystack_")}
+    (conversation,) = load(write(tmp_path / "data.json", [LONGMEMEVAL_ROW | doubled])).conversations
+    assert conversation.questions[0].evidence == (("0:0", "1:0"),)
+
+
+def test_samples_are_made_in_a_known_format_only() -> None:
+    runner = CliRunner()
+    assert runner.invoke(samples.app, []).exit_code == 2
+    assert runner.invoke(samples.app, ["foo", "1"]).exit_code == 2
+    made = runner.invoke(samples.app, ["locomo", "11", "12"])
+    assert [row["sample_id"] for row in json.loads(made.stdout)] == ["sample-11", "sample-12"]
+
+
 def test_the_real_file_is_read() -> None:
     if not SHARED.exists():
         pytest.skip("the data set is not here; it is never part of the repository")
@@ -207,11 +316,26 @@ async def _places(
 def test_intervals_resample_whole_conversations() -> None:
     same = [{"conversation": "a", "x": x} for x in (0, 1) * 10] + [{"conversation": "b", "x": x} for x in (0, 1) * 10]
     assert tables.interval(same, lambda r: r["x"], 1) == (0.5, 0.5)
+    assert tables.interval(same[:20], lambda r: r["x"], 1) is None
     apart = [{"conversation": str(n), "x": n % 2} for n in range(40)]
-    low, high = tables.interval(apart, lambda r: r["x"], 1)
-    assert (low, high) == tables.interval(apart, lambda r: r["x"], 1)
+    ends = tables.interval(apart, lambda r: r["x"], 1)
+    assert ends == tables.interval(apart, lambda r: r["x"], 1)
+    assert ends is not None
+    low, high = ends
     assert low == pytest.approx(0.5 - 1.96 * math.sqrt(0.25 / 40), abs=0.03)
     assert high == pytest.approx(0.5 + 1.96 * math.sqrt(0.25 / 40), abs=0.03)
+
+
+def test_tables_and_json_show_one_figure_rounded_once(tmp_path: Path) -> None:
+    hit = {"kind": "question", "arm": "a", "type": "t", "abstention": False, "evidence": 1, "usage": {}}
+    hit |= {"models": {"answer": None}, "log_tokens": 1, "window_tokens": 1, "results_tokens": 1, "conversation": "c"}
+    records = [hit | {"id": n, "recall": {"context": {"any": n >= 2, "all": n >= 2}}} for n in range(58)]
+    figures = tables.summarize(records, 1)
+    assert figures["arms"][0]["recall"]["context"]["any"] == 56 / 58
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output):
+        tables.say(figures | {"evidence_ids": {}})
+    assert "96.6 % [–] /  96.6 % [–]" in output.getvalue()
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -277,7 +401,7 @@ def test_accuracy_cost_and_judge_error_equal_values_computed_by_hand(locomo: Pat
     right = sum(q.text.startswith("Where") for q in plain)
     assert 0 < right < len(plain)
     assert arm["answers"]["accuracy"] == pytest.approx(right / len(plain), abs=1e-4)
-    assert arm["answers"]["ci"] == (arm["answers"]["accuracy"],) * 2, "one conversation is always drawn"
+    assert arm["answers"]["ci"] is None, "one conversation says nothing of others"
     assert arm["answers"]["abstention"] == sum(q.text.startswith("Who") for q in apart) / len(apart) == 1.0
     wrong_types = [q.type for q in plain if q.type == "temporal"]
     assert wrong_types
@@ -302,7 +426,7 @@ def test_a_judge_that_accepts_everything_shows_its_error(locomo: Path) -> None:
     assert (arm["answers"]["accuracy"], arm["answers"]["abstention"]) == (1.0, 1.0)
     assert arm["judge_error"] == sum(not p.is_right for p in samples.labelled_pairs(1)) / 100 == 0.5
     assert all(not r.tools for r in models.requests["reader"]), "the whole conversation is in front of it"
-    assert arm["recall"]["context"] == {"any": 1.0, "all": 1.0, "ci": {"any": (1.0, 1.0), "all": (1.0, 1.0)}}
+    assert arm["recall"]["context"] == {"any": 1.0, "all": 1.0, "ci": {"any": None, "all": None}}
 
 
 def test_a_reader_stops_after_six_steps_and_wrong_calls_are_answered(locomo: Path) -> None:
@@ -406,6 +530,50 @@ def test_records_of_other_prompts_models_and_settings_are_not_reused(
     assert (ended.exit_code, "--resume" in ended.stderr) == (2, True)
 
 
+@pytest.mark.parametrize("text", ["my only notes, one line", "1\n", '{"a": 1}\n', '[{"qa": []}]', "\n"])
+@pytest.mark.parametrize("resume", [(), ("--resume",)])
+def test_a_file_that_is_not_a_log_is_refused_and_kept(
+    locomo: Path, tmp_path: Path, text: str, resume: tuple[str, ...]
+) -> None:
+    notes = tmp_path / "notes.txt"
+    notes.write_text(text)
+    ended = bench("longmemeval", "--data", str(locomo), "--limit", "1", "--log", str(notes), *resume)
+    assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
+    assert f"{notes} is not a log of this benchmark" in ended.stderr
+    assert notes.read_text() == text
+    ended = bench("longmemeval", "--score", str(notes))
+    assert (ended.exit_code, "is not a log of this benchmark" in ended.stderr) == (2, True)
+
+
+def test_an_empty_file_becomes_a_log(locomo: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.touch()
+    ended = bench("longmemeval", "--data", str(locomo), "--limit", "1", "--log", str(log), "--resume")
+    assert ended.exit_code == 0, ended.output
+    assert read(log)[0]["kind"] == "run"
+
+
+def test_a_log_that_cannot_be_written_is_refused_before_anything_is_measured(locomo: Path) -> None:
+    for path in (locomo / "log.jsonl", Path("/dev/full"), locomo.parent):
+        ended = bench("longmemeval", "--data", str(locomo), "--log", str(path))
+        assert (ended.exit_code, ended.stdout, ended.stderr.count("\n")) == (2, "", 1)
+        assert f"{path} cannot be " in ended.stderr
+
+
+@pytest.mark.parametrize("field", ["kind", "models", "usage", "recall", "arm"])
+def test_a_log_with_an_incomplete_record_is_refused_with_its_line(locomo: Path, tmp_path: Path, field: str) -> None:
+    log = tmp_path / "log.jsonl"
+    measure(RunPlan(formats.load(locomo, limit=1), (FULL_CONTEXT,)), Models(), log)
+    records = read(log)
+    (number,) = (n for n, r in enumerate(records) if r["kind"] == "question")
+    del records[number][field]
+    log.write_text("".join(json.dumps(r) + "\n" for r in records))
+    ended = bench("longmemeval", "--score", str(log))
+    assert (ended.exit_code, ended.stderr.count("\n")) == (2, 1)
+    assert f"line {number + 1}: " in ended.stderr
+    assert f"`{field}`" in ended.stderr
+
+
 def test_an_arm_without_a_reader_says_that_only_recall_is_measured(locomo: Path, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     arms = ("--arm", "search-only", "--arm", "full-context")
@@ -427,6 +595,12 @@ def test_an_arm_without_a_reader_says_that_only_recall_is_measured(locomo: Path,
         (("--data", "{data}", "--judge", "x/y"), "--answer"),
         (("--data", "{data}", "--format", "longmemeval"), "haystack_sessions"),
         (("--score", "{data}"), "log"),
+        (("--score", "{data}", "--seed", "99"), "--seed"),
+        (("--score", "{data}", "--data", "{data}"), "--data"),
+        (("--score", "{data}", "--resume"), "--resume"),
+        (("--score", "{data}", "-o", "memory.enabled=false"), "-o"),
+        (("--data", "{data}", "--arm", ""), "--arm"),
+        (("--data", "{data}", "--answer", ""), "--answer"),
     ],
 )
 def test_wrong_usage_says_what_to_do(locomo: Path, arguments: tuple[str, ...], words: str) -> None:

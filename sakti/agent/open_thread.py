@@ -251,10 +251,7 @@ class OpenThread:
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
-            killed = await recovery.was_killed(ws.store, thread)
-            await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
-            if killed and not ws.store.read_only_reason:
-                self.running.has_failed = await recovery.keep_interruption(ws.store, thread, ws.counter)
+            await self.recover(notify=False)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.refresh()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
@@ -289,14 +286,12 @@ class OpenThread:
 
     async def catch_up(self) -> None:
         """Load messages that another window added to this thread since its last turn here; show a notice."""
-        ws = self.workspace
         async with self._loading:
             thread = self.thread
             assert thread is not None
             if self.engine.is_unrecorded:
                 await self.engine.open(thread)
-            if not self.is_new:
-                await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            await self.recover()
             count = await self._load_newer(thread)
         if count:
             text = f"Added to this thread in another window: {format_count(count, 'message')}. The agent sees them."
@@ -307,7 +302,19 @@ class OpenThread:
         async with self._loading:
             if (thread := self.thread) is None or self.status is None or self.busy or self.engine.tasks():
                 return False
+            if await self.workspace.store.read(recovery.was_killed, thread.id):
+                await self.recover()
             return bool(await self._load_newer(thread)) or await self.engine.refresh()
+
+    async def recover(self, *, notify: bool = True) -> None:
+        """Complete the last turn if its process was killed; `notify` of an end that no added message shows."""
+        ws, thread = self.workspace, self.thread
+        if self.is_new or thread is None:
+            return
+        done = await recovery.recover(ws.store, thread, ws.counter, ws.owner)
+        self.running.has_failed |= done.was_killed
+        if notify and done.was_killed and not done.messages:
+            self.emit(Notice("warning", "Interrupted", recovery.KILLED))
 
     async def _load_newer(self, thread: Thread) -> int:
         """Load the thread again if it has newer messages; return their number."""

@@ -273,6 +273,7 @@ class Turns:
 
         unsubscribe = ws.subscribe(tell_others)
         try:
+            await self._open.recover()  # before the lease of a killed process is replaced
             await lease.take()
             await self._play(parts, lease, taken, model)
             return

@@ -300,7 +300,10 @@ class OpenThread:
     async def follow(self) -> bool:
         """Load changes by another window, unless a turn or memory job runs here; return whether it did."""
         async with self._loading:
-            if (thread := self.thread) is None or self.status is None or self.busy or self.engine.tasks():
+            if (thread := self.thread) is None or self.status is None or self.busy:
+                return False
+            await self.reload_title()
+            if self.engine.tasks():
                 return False
             if await self.workspace.store.read(recovery.was_killed, thread.id):
                 await self.recover()
@@ -308,10 +311,9 @@ class OpenThread:
 
     async def recover(self, *, notify: bool = True) -> None:
         """Complete the last turn if its process was killed; `notify` of an end that no added message shows."""
-        ws, thread = self.workspace, self.thread
-        if self.is_new or thread is None:
+        if self.is_new or self.thread is None:
             return
-        done = await recovery.recover(ws.store, thread, ws.counter, ws.owner)
+        done = await recovery.recover(self.workspace.store, self.thread, self.workspace.counter, self.workspace.owner)
         self.running.has_failed |= done.was_killed
         if notify and done.was_killed and not done.messages:
             self.emit(Notice("warning", "Interrupted", recovery.KILLED))
@@ -396,11 +398,11 @@ class OpenThread:
             renamed = await ws.store.write(stored_threads.rename, thread.id, title, ws.clock.now(), by_user=False)
             self.emit(ThreadChanged(renamed or thread))
 
-    async def reload_row(self) -> None:
-        """Read the thread's title as it is stored: a guardrail may have taken it away."""
-        thread = await self.workspace.store.read(stored_threads.get, self.id)
-        if thread is not None:
-            self.emit(ThreadChanged(thread))
+    async def reload_title(self) -> None:
+        """Read the thread's title: a guardrail may have removed it, another window may have changed it."""
+        stored, thread = await self.workspace.store.read(stored_threads.get, self.id), self.thread
+        if stored is not None and thread is not None and stored.title != thread.title:
+            self.emit(ThreadChanged(replace(thread, title=stored.title, title_pinned=stored.title_pinned)))
 
     async def add_metadata(self, metadata: Json) -> None:
         """Store metadata with the thread, which is stored already."""

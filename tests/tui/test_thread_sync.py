@@ -14,10 +14,10 @@ from sakti.core.types import Message, TextPart
 from sakti.providers.scripted import Answer, Call
 from sakti.store import leases, user_state
 from sakti.store.database import Store
-from sakti.store.threads import messages
+from sakti.store.threads import messages, threads
 from sakti.tui.app import SaktiApp
 from sakti.tui.chat.thread_view import SYNC_LIMIT
-from tests.tui.conftest import chat_text, settle
+from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.real import real_session, say
 
 
@@ -264,3 +264,14 @@ async def test_a_turn_of_another_window_shows_above_the_refusal_of_ones_own(stor
         text = chat_text(app)
         assert text.index("second question") < text.index("Thread in use")
         assert app.chat.prompt.text == "and this?"
+
+
+async def test_a_rename_elsewhere_reaches_the_header(store, other_store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "work", "First answer."))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        await other_store.write(threads.rename, app.session.thread.id, "the new name", 1, by_user=True)
+        assert "the new name" not in screen_text(app)
+        await look(app, pilot)
+        assert "the new name" in screen_text(app) and app.session.thread.title_pinned

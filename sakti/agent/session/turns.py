@@ -308,7 +308,7 @@ class Turns:
         thread.running.has_failed = end.status == "error"
         await thread.workspace.files.look_at_git()
         if end.status == "tripwire":
-            await thread.reload_row()
+            await thread.reload_title()
         await lease.give_back()
         thread.running.task = None
         thread.emit(thread.engine.status())

@@ -310,7 +310,7 @@ class OpenThread:
             return bool(await self._load_newer(thread)) or await self.engine.refresh()
 
     async def recover(self, *, notify: bool = True) -> None:
-        """Complete the last turn if its process was killed; `notify` of an end that no added message shows."""
+        """Complete the last turn if its process was killed; `notify` if no added message shows it."""
         if self.is_new or self.thread is None:
             return
         done = await recovery.recover(self.workspace.store, self.thread, self.workspace.counter, self.workspace.owner)
@@ -399,7 +399,7 @@ class OpenThread:
             self.emit(ThreadChanged(renamed or thread))
 
     async def reload_title(self) -> None:
-        """Read the thread's title: a guardrail may have removed it, another window may have changed it."""
+        """Read the stored title: a guardrail may have removed it, or another window changed it."""
         stored, thread = await self.workspace.store.read(stored_threads.get, self.id), self.thread
         if stored is not None and thread is not None and stored.title != thread.title:
             self.emit(ThreadChanged(replace(thread, title=stored.title, title_pinned=stored.title_pinned)))

@@ -88,7 +88,7 @@ def read_start_time(pid: int) -> int | None:
 
 
 def _read_process_state(pid: int) -> list[bytes]:
-    """Return the fields of /proc/PID/stat from the state on; none if unknown, as on systems without it."""
+    """Return the fields of /proc/PID/stat from the state on; none if it cannot be read."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -115,9 +115,9 @@ def is_process_running(pid: int, started: int | None = None) -> bool:
 
 
 def is_owner_running(owner: str) -> bool:
-    """Return whether the process of an owner (host:pid:uuid.start, older ones without start) is running.
+    """Return whether the process of an owner (`leases.make_owner`) is running; True if unknown.
 
-    True if unknown.
+    Owners made by earlier versions have no start time.
     """
     process, _, name = owner.rpartition(":")
     host, _, pid = process.rpartition(":")

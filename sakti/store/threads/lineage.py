@@ -1,6 +1,7 @@
-"""Find the threads that share messages: a fork, also one made by an undo, begins with copies of another's messages.
+"""Find the threads that share messages.
 
-A copy keeps the index, role and time of its message. Threads are related if they share their first message.
+A fork, also one made by an undo, begins with copies of another thread's messages. A copy keeps the index, role and time
+of its message. Threads are related if they share their first message.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from sakti.store.threads import messages, threads
 
 
 def get_lineage(thread: Thread) -> Mapping[str, int | None]:
-    """Return the threads that are this one's past, oldest first: those that it was forked from, and itself.
+    """Return the threads that are this one's past: those that it was forked from, then itself.
 
-    The value is the last message index of the thread that counts; None: all.
+    The oldest comes first. The value is the last message index of the thread that counts; None: all.
     """
     metadata = thread.metadata
     past: dict[str, int | None] = dict(metadata.get("lineage", ()))

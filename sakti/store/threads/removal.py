@@ -201,7 +201,7 @@ def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
 
 
 class Deleted(Struct, frozen=True):
-    """Deleted messages of a thread, the number of log lines made of ranges that contain them, and their copies."""
+    """Deleted messages of a thread, and their copies; `lines`: log lines made of ranges with them."""
 
     thread_id: str
     message_ids: tuple[str, ...]
@@ -214,7 +214,7 @@ def is_message_deleted(message: Message) -> bool:
 
 
 def find_with_copies(db: Database, message_id: str) -> list[list[Message]]:
-    """Return a message, and its copies in other threads; a tool call with its result and a result with its call.
+    """Return a message and its copies in other threads, each as a list with its call or result.
 
     Raises `StoreError` if it does not exist.
     """

@@ -181,7 +181,10 @@ class ThreadView:
         self._host.start_worker(self._follow, is_settled, group="memory")  # not cancelled: a load completes
 
     async def _show_new(self, page: Sequence[Message]) -> None:
-        """Append messages that another window stored; load the thread if there are more, or older than shown ones."""
+        """Append messages that another window stored.
+
+        Loads the thread if there may be more of them, or some are older than shown ones.
+        """
         stored = [m for m in page if m.state != "provisional"]
         new = list(dropwhile(lambda m: m.id in self._transcript.live.seen, stored))
         if len(new) == SYNC_LIMIT or any(m.id in self._transcript.live.seen for m in new):

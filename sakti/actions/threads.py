@@ -211,9 +211,11 @@ async def delete_message(scope: Scope, message: str) -> Value:
     async with _open_actions(scope) as actions:
         removed = await actions.delete_message(stored[0])
     text = "Removed" if len(removed.message_ids) == 1 else "Removed, the call with its result"
+    if removed.copies:
+        text += f", also from {format_count(len(removed.copies), 'forked or undone thread')}"
     text += ", from the database and its copies; undo and time travel do not show it."
-    if removed.lines:
-        lines = format_count(removed.lines, "log line was", "log lines were")
+    if count := removed.lines + sum(c.lines for c in removed.copies):
+        lines = format_count(count, "log line was", "log lines were")
         text += f" {lines} made from it and the messages around it:"
         text += " `sakti memory log` shows them, `sakti memory forget` removes one."
     return Done(text, json=to_builtins(removed))

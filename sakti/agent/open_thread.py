@@ -251,10 +251,7 @@ class OpenThread:
         engine = self._engine = self._make_engine()
         if not self.is_new:
             await ws.warm_counter()  # the log of an older thread is counted when it is opened
-            killed = await recovery.was_killed(ws.store, thread)
-            await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
-            if killed and not ws.store.read_only_reason:
-                self.running.has_failed = await recovery.keep_interruption(ws.store, thread, ws.counter)
+            await self.recover(notify=False)
             if ws.owner and not ws.store.read_only_reason:
                 await self.children.refresh()
                 running = self._toolbox.state.background.values() if self._toolbox is not None else ()
@@ -289,14 +286,12 @@ class OpenThread:
 
     async def catch_up(self) -> None:
         """Load messages that another window added to this thread since its last turn here; show a notice."""
-        ws = self.workspace
         async with self._loading:
             thread = self.thread
             assert thread is not None
             if self.engine.is_unrecorded:
                 await self.engine.open(thread)
-            if not self.is_new:
-                await recovery.answer_open_calls(ws.store, thread, ws.counter, ws.owner)
+            await self.recover()
             count = await self._load_newer(thread)
         if count:
             text = f"Added to this thread in another window: {format_count(count, 'message')}. The agent sees them."
@@ -305,9 +300,23 @@ class OpenThread:
     async def follow(self) -> bool:
         """Load changes by another window, unless a turn or memory job runs here; return whether it did."""
         async with self._loading:
-            if (thread := self.thread) is None or self.status is None or self.busy or self.engine.tasks():
+            if (thread := self.thread) is None or self.status is None or self.busy:
                 return False
+            await self.reload_title()
+            if self.engine.tasks():
+                return False
+            if await self.workspace.store.read(recovery.was_killed, thread.id):
+                await self.recover()
             return bool(await self._load_newer(thread)) or await self.engine.refresh()
+
+    async def recover(self, *, notify: bool = True) -> None:
+        """Complete the last turn if its process was killed; `notify` if no added message shows it."""
+        if self.is_new or self.thread is None:
+            return
+        done = await recovery.recover(self.workspace.store, self.thread, self.workspace.counter, self.workspace.owner)
+        self.running.has_failed |= done.was_killed
+        if notify and done.was_killed and not done.messages:
+            self.emit(Notice("warning", "Interrupted", recovery.KILLED))
 
     async def _load_newer(self, thread: Thread) -> int:
         """Load the thread again if it has newer messages; return their number."""
@@ -389,11 +398,11 @@ class OpenThread:
             renamed = await ws.store.write(stored_threads.rename, thread.id, title, ws.clock.now(), by_user=False)
             self.emit(ThreadChanged(renamed or thread))
 
-    async def reload_row(self) -> None:
-        """Read the thread's title as it is stored: a guardrail may have taken it away."""
-        thread = await self.workspace.store.read(stored_threads.get, self.id)
-        if thread is not None:
-            self.emit(ThreadChanged(thread))
+    async def reload_title(self) -> None:
+        """Read the stored title: a guardrail may have removed it, or another window changed it."""
+        stored, thread = await self.workspace.store.read(stored_threads.get, self.id), self.thread
+        if stored is not None and thread is not None and stored.title != thread.title:
+            self.emit(ThreadChanged(replace(thread, title=stored.title, title_pinned=stored.title_pinned)))
 
     async def add_metadata(self, metadata: Json) -> None:
         """Store metadata with the thread, which is stored already."""

@@ -23,6 +23,7 @@ from sakti.memory.log import dates, lines
 from sakti.store.log.lines import MessageExcerpt
 from sakti.store.memory import Group
 from sakti.store.memory.group_rows import Section, Span, list_spans, make_section_metadata, merge_spans, read_sections
+from sakti.store.threads.lineage import get_lineage
 
 OWN_PART = 0.1  # share of the condensed text: threads with less text are condensed together
 _TITLE = 60  # characters
@@ -71,18 +72,6 @@ def remove_labels(text: str) -> str:
 
 
 # --- a thread and its past -------------------------------------------------------------------------------------
-
-
-def get_lineage(thread: Thread) -> Mapping[str, int | None]:
-    """Return the threads that are this one's past: itself, and those that it was forked from.
-
-    The value is the last message index of the thread that counts; None: all.
-    """
-    metadata = thread.metadata
-    past: dict[str, int | None] = dict(metadata.get("lineage", ()))
-    if not past and "forked_from" in metadata:
-        past = {metadata["forked_from"]: metadata["forked_at"]}
-    return {**past, thread.id: None}
 
 
 def is_of_lineage(covered: Sequence[Span], past: Mapping[str, int | None]) -> bool:

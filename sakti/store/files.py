@@ -20,6 +20,8 @@ _NETWORK = lazy_pattern(
     r"nfs4?|cifs|smb[23]?|smbfs|9p|afs|ceph|gfs2?|lustre|davfs2?|ncpfs|glusterfs|fuse\.(?!portal\b).+"
 )
 _UNFINISHED = lazy_pattern(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
+_START = 19  # of the fields in /proc/PID/stat after the name of the program
+_ENDED = (b"Z", b"X")  # states of a process that nobody waited for: in containers it may stay
 
 
 def append_suffix(path: Path, end: str) -> Path:
@@ -79,10 +81,30 @@ def find_leftovers(path: Path) -> list[Path]:
     return out
 
 
-def is_process_running(pid: int) -> bool:
-    """Return whether a process of this machine is running; True if unknown."""
+def read_start_time(pid: int) -> int | None:
+    """Return the start time of a process in ticks of the system; None if unknown."""
+    fields = _read_process_state(pid)
+    return int(fields[_START]) if fields else None
+
+
+def _read_process_state(pid: int) -> list[bytes]:
+    """Return the fields of /proc/PID/stat from the state on; none if it cannot be read."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+    return fields if len(fields) > _START else []
+
+
+def is_process_running(pid: int, started: int | None = None) -> bool:
+    """Return whether a process of this machine is running; True if unknown.
+
+    `started` is its start time: its id may belong to another process now.
+    """
     if os.name != "posix":
         return True
+    if fields := _read_process_state(pid):
+        return fields[0] not in _ENDED and started in (None, int(fields[_START]))
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -93,9 +115,15 @@ def is_process_running(pid: int) -> bool:
 
 
 def is_owner_running(owner: str) -> bool:
-    """Return whether the process of a lease's owner (host:pid:uuid) is running; True if unknown."""
-    host, _, pid = owner.rpartition(":")[0].rpartition(":")
-    return host != socket.gethostname() or not pid.isdigit() or is_process_running(int(pid))
+    """Return whether the process of an owner (`leases.make_owner`) is running; True if unknown.
+
+    Owners made by earlier versions have no start time.
+    """
+    process, _, name = owner.rpartition(":")
+    host, _, pid = process.rpartition(":")
+    start = name.partition(".")[2]
+    is_here = host == socket.gethostname() and pid.isdigit()
+    return not is_here or is_process_running(int(pid), int(start) if start.isdigit() else None)
 
 
 def is_writable(path: Path) -> bool:

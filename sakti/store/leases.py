@@ -43,8 +43,10 @@ _LEASE = rows.Shape(LeaseRow, Lease)
 
 
 def make_owner() -> str:
-    """Make an owner: host:pid:uuid, unique for one open engine."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex}"
+    """Make an owner, unique for one open engine: host:pid:uuid.start, if the start time is known."""
+    start = files.read_start_time(os.getpid())
+    name = uuid.uuid4().hex if start is None else f"{uuid.uuid4().hex}.{start}"
+    return f"{socket.gethostname()}:{os.getpid()}:{name}"
 
 
 def acquire(

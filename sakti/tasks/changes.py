@@ -83,7 +83,7 @@ class Actor(Struct, frozen=True):
     """Actor of a change: who, where and when (Unix ms).
 
     `session_id` owns the claims: the thread id of a chat, `shell:NAME` for a shell, or `user:you`. `owner` is the
-    process of the chat (host:pid:uuid): its claims end with it. A claim lasts `lease_ms`. `thread_id` is the thread,
+    process of the chat (host:pid:name): its claims end with it. A claim lasts `lease_ms`. `thread_id` is the thread,
     `name` is written to the log. `also` are other holders that this actor may act for: the user, for the chat in the
     same window.
     """

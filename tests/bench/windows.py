@@ -160,8 +160,8 @@ class Window:
 
     async def _answer_open_calls(self) -> None:
         owner = self.owners[-1] if self.owners else self._owner("turn")
-        added = await resume.answer_open_calls(self.store, self.thread, self.stage.plain, owner)
-        if added is not None:
+        done = await resume.recover(self.store, self.thread, self.stage.plain, owner)
+        for added in done.messages:
             self.stage.ledger.add(added)
 
     def _owner(self, what: str) -> str:

@@ -129,6 +129,35 @@ async def test_a_turn_cut_by_a_kill_is_shown_as_interrupted(store: Store, tmp_pa
     assert (await stored(second))[-1].text == "The answer."
 
 
+@pytest.mark.parametrize("text", ["Half of the ans", ""])
+async def test_an_open_window_keeps_the_answer_of_a_killed_one(store: Store, tmp_path: Path, text: str) -> None:
+    first = await at_work(store, tmp_path / "w")
+    prompt, assistant = await stored(first)
+    await store.write(lambda db: db.execute_sql("DELETE FROM messages WHERE id = ?", (assistant.id,)))
+    if text:
+        await store.write(user_state.append_answer, prompt.resource_id, prompt.thread_id, text, store.clock.now())
+    second = await second_window(store, tmp_path / "w", ["The answer."])
+    assert len(await stored(second)) == 1, "its turn runs"
+    await kill(store, first)
+
+    assert (await second.ask("and this?")).text == "The answer."
+    rows = await stored(second)
+    assert [m.text for m in rows] == ["run it", *([text] if text else []), "and this?", "The answer."]
+    assert sum(find_end_notice(m) is not None for m in rows) == 1
+    assert [n.title for n in second.of(Notice)].count("Interrupted") == (0 if text else 1)
+    assert [m.text for m in second.provider.requests[0].messages][-2:] == [text or "run it", "and this?"]
+
+
+async def test_an_answer_whose_lease_was_cleared_already_is_kept(store: Store, tmp_path: Path) -> None:
+    window = await start(store, tmp_path / "w", ["Hello.", "Again."])
+    await window.ask("hi")
+    rows = await stored(window)
+    await store.write(lambda db: db.execute_sql("DELETE FROM messages WHERE id = ?", (rows[-1].id,)))
+    await store.write(user_state.append_answer, rows[0].resource_id, rows[0].thread_id, "Hel", store.clock.now())
+    second = await second_window(store, tmp_path / "w", [])
+    assert [m.text for m in await stored(second)] == ["hi", "Hel"]
+
+
 async def test_a_window_that_crashed_holds_nothing(store: Store, tmp_path: Path) -> None:
     first = await at_work(store, tmp_path / "w")
     second = await second_window(store, tmp_path / "w", ["Going on."])

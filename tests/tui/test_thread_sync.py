@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import socket
 
 import pytest
 
 from sakti.agent.checkpoints.undoing import make_undoing
 from sakti.core.clock import TimeIds
+from sakti.core.types import Message, TextPart
 from sakti.providers.scripted import Answer, Call
-from sakti.store import leases
+from sakti.store import leases, user_state
 from sakti.store.database import Store
+from sakti.store.threads import messages, threads
 from sakti.tui.app import SaktiApp
 from sakti.tui.chat.thread_view import SYNC_LIMIT
-from tests.tui.conftest import chat_text, settle
+from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.real import real_session, say
 
 
@@ -209,3 +213,65 @@ async def test_calls_of_another_window_say_that_they_wait_or_run_there(store, ot
         assert "another window" not in text and "stopped" not in text and "Written." in text
         assert text.count("sakti  12:") == 2, "a step after a loaded one has no label of its own"
         await other.close()
+
+
+async def end_process() -> str:
+    """Return the owner of leases of a process that was killed."""
+    gone = await asyncio.create_subprocess_exec("true")
+    await gone.wait()
+    return f"{socket.gethostname()}:{gone.pid}:x"
+
+
+async def begin_elsewhere(app, other_store, owner, text=""):
+    """Store a turn of another window that has streamed `text`."""
+    thread = app.session.thread
+    lease = {"record_id": thread.id, "thread_id": thread.id, "owner": owner, "operation_id": "x"}
+    now = other_store.clock.now()
+    prompt = Message("p2", thread.id, thread.resource_id, "user", (TextPart("second question"),), now)
+    assert await other_store.write(leases.acquire, kind="turn", now=now, **lease)
+    await other_store.write(messages.append, prompt)
+    await other_store.write(user_state.append_answer, thread.resource_id, thread.id, text, now)
+
+
+@pytest.mark.parametrize("text", ["Half of the ans", ""])
+async def test_the_answer_of_a_killed_window_shows_here(store, other_store, tmp_path, text):
+    app = SaktiApp(real_session(store, tmp_path / "work", "First answer.", "Second answer."))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        await begin_elsewhere(app, other_store, leases.make_owner(), text)
+        await look(app, pilot)
+        assert "second question" in chat_text(app) and "Interrupted" not in chat_text(app)
+        killed = await end_process()
+        await other_store.write(lambda db: db.execute_sql("UPDATE leases SET owner = ?", (killed,)))
+        await look(app, pilot)
+        await look(app, pilot)
+        assert text in chat_text(app)
+        assert chat_text(app).count("Interrupted") == 1 and chat_text(app).count("F5 retries") == 1
+        await pilot.press("f5")
+        await settle(app, pilot)
+        assert "Second answer." in chat_text(app)
+
+
+async def test_a_turn_of_another_window_shows_above_the_refusal_of_ones_own(store, other_store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "work", "First answer."))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        await begin_elsewhere(app, other_store, leases.make_owner())
+        app.chat.conversation.submit("and this?")
+        await settle(app, pilot)
+        text = chat_text(app)
+        assert text.index("second question") < text.index("Thread in use")
+        assert app.chat.prompt.text == "and this?"
+
+
+async def test_a_rename_elsewhere_reaches_the_header(store, other_store, tmp_path):
+    app = SaktiApp(real_session(store, tmp_path / "work", "First answer."))
+    async with app.run_test(size=(120, 40)) as pilot:
+        await settle(app, pilot)
+        await say(app, pilot, "first question")
+        await other_store.write(threads.rename, app.session.thread.id, "the new name", 1, by_user=True)
+        assert "the new name" not in screen_text(app)
+        await look(app, pilot)
+        assert "the new name" in screen_text(app) and app.session.thread.title_pinned

@@ -144,6 +144,7 @@ async def test_a_message_is_deleted_when_it_was_named_and_confirmed(store, tmp_p
         assert "xylophone" in chat_text(app)
         await send("/delete-message yes")
         assert "xylophone" not in chat_text(app) and "attic" in chat_text(app)
+        assert chat_text(app).count("This message was deleted.") == 1
         assert (await store.read(search.search, "xylophone", search.Scope())).total == 0
         assert "xylophone" not in screen_text(app), "nor is it the thread's title"
         await send("/delete-message 9")

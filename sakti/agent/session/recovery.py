@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from sakti.core.clock import shorten_id
@@ -33,27 +34,75 @@ JOURNAL_S = 1.5  # seconds between two writes of an answer's text
 KILLED = "sakti was ended before the answer was complete. F5 retries."
 
 
-async def answer_open_calls(store: Store, thread: Thread, counter: Counter, owner: str) -> Message | None:
-    """Append `interrupted` results for calls of the last message without one.
+class Recovery(Struct, frozen=True):
+    """Completion of a turn: the messages that were added, and whether its end was stored."""
 
-    So the history is valid for every API. Returns the message that was added. While another window than `owner` runs
-    a turn the calls are its own, and nothing is done.
+    messages: tuple[Message, ...] = ()
+    was_killed: bool = False
+
+
+async def recover(store: Store, thread: Thread, counter: Counter, owner: str) -> Recovery:
+    """Complete the last turn of a thread if its process ended before the turn did.
+
+    Calls without a result get an `interrupted` one, so that the history is valid for every API; the text that its
+    answer had is stored. While another window than `owner` runs a turn the calls are its own, and nothing is done.
     """
-    if not await store.read(_open_calls, thread.id):
-        return None
+    if store.read_only_reason or not await store.read(_is_incomplete, thread, owner):
+        return Recovery()
 
-    def answer(db: Database) -> Message | None:
-        leases.clear_dead(db, thread.id)
-        held = leases.list_leases(db, thread.id, store.clock.now())
-        calls = _open_calls(db, thread.id)
-        if not calls or any(lease.kind == "turn" and lease.owner != owner for lease in held):
-            return None
-        parts = tuple(_make_result(db, thread.id, c) for c in calls)
-        message = messages.append(db, _make_message(store, thread, "tool", parts, counter))
-        runs.deliver_results(db, message)
-        return message
+    def complete(db: Database) -> Recovery:
+        is_killed = any(lease.kind == "turn" for lease in leases.clear_dead(db, thread.id))
+        others = _list_other_turns(db, thread.id, owner)
+        if any(lease.expires_at > store.clock.now() for lease in others):
+            return Recovery()
+        newest = _find_newest_index(db, thread.id)
+        if calls := _open_calls(db, thread.id):
+            parts = tuple(_make_result(db, thread.id, c) for c in calls)
+            results = messages.append(db, _make_message(store, thread, "tool", parts, counter))
+            runs.deliver_results(db, results)
+        ended = not others and _keep_interruption(db, store, thread, counter, is_killed=is_killed)
+        return Recovery(tuple(messages.list_after(db, thread.id, newest)), ended)
 
-    return await store.write(answer)
+    return await store.write(complete)
+
+
+def _find_newest_index(db: Database, thread_id: str) -> int:
+    newest = messages.list_page(db, thread_id, limit=1)
+    return newest[-1].index if newest else -1
+
+
+def was_killed(db: Database, thread_id: str) -> bool:
+    """Return whether the process of a thread's last turn ended before the turn did."""
+    turns = [x for x in leases.list_leases(db, thread_id, 0) if x.kind == "turn"]
+    return not all(files.is_owner_running(turn.owner) for turn in turns)
+
+
+def _list_other_turns(db: Database, thread_id: str, owner: str) -> list[leases.Lease]:
+    """Return the turn leases of other windows, also expired ones: their processes may have been suspended."""
+    return [x for x in leases.list_leases(db, thread_id, 0) if x.kind == "turn" and x.owner != owner]
+
+
+def _is_incomplete(db: Database, thread: Thread, owner: str) -> bool:
+    if was_killed(db, thread.id) or _open_calls(db, thread.id):
+        return True
+    is_alone = not _list_other_turns(db, thread.id, owner)
+    return is_alone and bool(user_state.read_answer(db, thread.resource_id, thread.id))
+
+
+def _keep_interruption(db: Database, store: Store, thread: Thread, counter: Counter, *, is_killed: bool) -> bool:
+    """Store that the last turn was killed, with the text that its answer had, if that is missing."""
+    text = user_state.read_answer(db, thread.resource_id, thread.id)
+    user_state.forget_answer(db, thread.resource_id, thread.id)
+    last = messages.list_page(db, thread.id, limit=1)
+    if not (is_killed or text) or not last or last[0].role == "assistant" or "ended" in last[0].metadata:
+        return False
+    ended: Json = {"ended": {"status": "interrupted", "text": KILLED}}
+    if text.strip():
+        partial = _make_message(store, thread, "assistant", (TextPart(text), MarkerPart("interrupted")), counter)
+        messages.append(db, replace(partial, metadata=ended))
+    else:
+        messages.add_metadata(db, last[0].id, ended)
+    return True
 
 
 class AnswerJournal:
@@ -99,33 +148,6 @@ class AnswerJournal:
     def close(self) -> None:
         """Write nothing from now on: the answer ended, and its message is stored next."""
         self._is_open = False
-
-
-async def was_killed(store: Store, thread: Thread) -> bool:
-    """Return whether the process of the thread's last turn ended before the turn did."""
-    turns = [x for x in await store.read(leases.list_leases, thread.id, 0) if x.kind == "turn"]
-    return any(not files.is_owner_running(turn.owner) for turn in turns)
-
-
-async def keep_interruption(store: Store, thread: Thread, counter: Counter) -> bool:
-    """Store that the last turn was killed, with the text that its answer had, if that is missing."""
-
-    def keep(db: Database) -> bool:
-        leases.clear_dead(db, thread.id)
-        text = user_state.read_answer(db, thread.resource_id, thread.id)
-        user_state.forget_answer(db, thread.resource_id, thread.id)
-        last = messages.list_page(db, thread.id, limit=1)
-        if not last or last[0].role == "assistant" or "ended" in last[0].metadata:
-            return False
-        ended: Json = {"ended": {"status": "interrupted", "text": KILLED}}
-        if text.strip():
-            partial = _make_message(store, thread, "assistant", (TextPart(text), MarkerPart("interrupted")), counter)
-            messages.append(db, replace(partial, metadata=ended))
-        else:
-            messages.add_metadata(db, last[0].id, ended)
-        return True
-
-    return await store.write(keep)
 
 
 async def take_back_claims(store: Store, thread: Thread, owner: str) -> None:

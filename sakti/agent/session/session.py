@@ -412,6 +412,7 @@ class Session:
         if not self.busy:
             ws = self.workspace
             lease = turn_lease.TurnLease(ws.store, ws.owner, self.thread.id, stored=not self.current.is_new)
+            await self.current.recover()
             await lease.take()
             await lease.give_back()  # not held while the command runs, so that a turn may begin meanwhile
             await self.current.catch_up()

@@ -119,7 +119,7 @@ class Turn(Struct):
     after: tuple[Processor, ...]
     sink: Callable[[Event], None]
     awaits_guard: bool = False
-    owner: str | None = None  # this process in the claims that it makes (host:pid:uuid)
+    owner: str | None = None  # this process in the claims that it makes (host:pid:name)
     require: Callable[[Database], None] = lambda _: None  # raises if the thread is no longer this turn's
     fallback: Callable[[], Awaitable[tuple[Provider, ModelInfo] | None]] = find_no_fallback
     on_model_corrected: Callable[[ModelInfo], None] = lambda _info: None

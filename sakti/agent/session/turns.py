@@ -273,6 +273,7 @@ class Turns:
 
         unsubscribe = ws.subscribe(tell_others)
         try:
+            await self._open.recover()  # before the lease of a killed process is replaced
             await lease.take()
             await self._play(parts, lease, taken, model)
             return
@@ -307,7 +308,7 @@ class Turns:
         thread.running.has_failed = end.status == "error"
         await thread.workspace.files.look_at_git()
         if end.status == "tripwire":
-            await thread.reload_row()
+            await thread.reload_title()
         await lease.give_back()
         thread.running.task = None
         thread.emit(thread.engine.status())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -94,7 +95,7 @@ class ThreadActions:
 
     async def contents(self, thread_id: str) -> Contents:
         """Return the contents that would be deleted with a thread."""
-        return await self._place.store.read(thread_removal.count_contents, thread_id)
+        return await self._place.store.read(thread_removal.preview_removal, thread_id)
 
     async def delete(self, thread_id: str) -> Contents:
         """Hide a thread; `restore` makes it visible again. If it is the open one, a new one begins."""
@@ -102,7 +103,7 @@ class ThreadActions:
         live = self._is_open(thread_id)
         if live is not None and live.busy:
             raise SaktiError("The agent is working in this thread: stop it with Esc, then delete it.", title="Threads")
-        gone = await place.store.read(thread_removal.count_contents, thread_id)
+        gone = await self.contents(thread_id)
         if self._live is not None:
             await self._live.children.stop_deleted(thread_id)
         await place.store.write(thread_removal.delete_thread, thread_id, self._get_time())
@@ -123,8 +124,9 @@ class ThreadActions:
         gone, files, copies = await purging.delete_message(self._place.store, message_id)
         erasure.remove_files(files)
         erasure.rewrite_files(copies.without)
-        if live := self._is_open(gone.thread_id):
-            live.current.engine.forget(list(gone.message_ids))
+        for one in (gone, *gone.copies):
+            if live := self._is_open(one.thread_id):
+                live.current.engine.forget(list(one.message_ids))
         return gone
 
     async def find_last_deleted(self) -> Thread | None:
@@ -190,6 +192,7 @@ def write_new(path: Path, text: str) -> None:
 CONFIRMED = "yes"
 NAME = "/delete-message"
 _LOOKED_AT = 500  # newest messages that are counted from the end
+_NAMED = 5  # threads that are named
 _SHOWN = 80  # characters of a message that are shown
 
 
@@ -217,7 +220,10 @@ class OneMessage:
         self._named = messages[-number]
         who = "your message" if self._named.role == "user" else "the answer"
         text = to_one_line(self._named.text, _SHOWN)
-        return f"{NAME} {CONFIRMED} deletes {who} {text!r} (a call with its result): this cannot be undone."
+        copies = await self._session.workspace.store.read(_list_threads_of_copies, self._named)
+        count = format_count(len(copies), "copy", "copies")
+        also = f" Also deleted: {count} in {_name_threads(copies)}." if copies else ""
+        return f"{NAME} {CONFIRMED} deletes {who} {text!r} (a call with its result): this cannot be undone.{also}"
 
     async def _read_messages(self) -> list[Message]:
         thread = self._session.thread
@@ -233,6 +239,25 @@ class OneMessage:
             raise SaktiError("The agent is working; stop it with Esc first.", title="Delete a message")
         gone = await ThreadActions(self._session).delete_message(named.id)
         await self._session.open_thread(thread.id)
-        lines = format_count(gone.lines, "log line was", "log lines were")
-        rest = f" {lines} made from it and the messages around it: /observations forget removes them."
-        return "Deleted for good." + (rest if gone.lines else "")
+        count = gone.lines + sum(c.lines for c in gone.copies)
+        lines = format_count(count, "log line was", "log lines were")
+        where = ", in these threads" if gone.copies else ""
+        rest = f" {lines} made from it and the messages around it: /observations forget removes them{where}."
+        copies = f", with {format_count(len(gone.copies), 'copy', 'copies')}" if gone.copies else ""
+        return f"Deleted for good{copies}." + (rest if count else "")
+
+
+def _list_threads_of_copies(db: Database, message: Message) -> list[Thread]:
+    """Return the other threads that a message is deleted from."""
+    copies = thread_removal.find_with_copies(db, message.id)[1:]
+    return [t for c in copies if (t := stored_threads.get(db, c[0].thread_id)) is not None]
+
+
+def _name_threads(threads: Sequence[Thread]) -> str:
+    """Return the names of the first threads: `'fix login' (undone, 1a2b3c4d), 'new api' (5e6f7a8b)`."""
+    names = [
+        f"{t.title or 'untitled'!r} ({'undone, ' if stored_threads.find_successor(t) else ''}{t.id[-8:]})"
+        for t in threads[:_NAMED]
+    ]
+    rest = len(threads) - _NAMED
+    return ", ".join([*names, *([f"{rest} more"] if rest > 0 else [])])

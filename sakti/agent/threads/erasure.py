@@ -78,10 +78,12 @@ async def purge(store: Store, *, before: int, do: bool, keep_copies: bool = Fals
     if do:  # also if nothing is removed: the file could not be read and rewritten
         _must_write(store)
     purged = Purged(store.path)
-    purged.threads = await store.read(thread_removal.list_deleted, before=before)
+    going = [c.thread.id for c in await store.read(thread_removal.list_deleted, before=before)]
+    purged.threads = [await store.read(thread_removal.preview_removal, i, going) for i in going]
     purged.tasks = mask_output(await store.read(purging.list_deleted_tasks, before=before))
     named = [n for c in purged.threads for n in await store.read(purging.list_named_files, c.thread.id)]
-    purged.files = [p for n in named if (p := _find_own_file(n)) is not None]
+    shared = await store.read(purging.list_shared_files, going)
+    purged.files = [p for n in named if n not in shared and (p := _find_own_file(n)) is not None]
     purged.copies = [] if keep_copies or purged.empty else purging.list_copies(store.path)
     if do and not (purged.empty and await store.read(purging.is_clean)):
         await _remove_all(store, purged)

@@ -53,7 +53,7 @@ def make_tools(
 ) -> list[Tool]:
     """Make the three tools of one session; tasks belong to the workspace of `pages`.
 
-    `owner` (host:pid:uuid) is the process that its claims end with, `in_window` gives the ids of the messages that
+    `owner` (host:pid:name) is the process that its claims end with, `in_window` gives the ids of the messages that
     the model sees already.
     """
     mutate = task_mutate.make_task_mutate(

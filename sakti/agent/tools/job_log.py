@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
-from pathlib import Path
 
 from sakti.agent.tools.processes import Running
 from sakti.core.errors import StoreError
@@ -13,8 +12,6 @@ from sakti.store.database import Store
 from sakti.store.secrets import mask_secrets
 from sakti.store.threads import runs
 from sakti.store.threads.runs import StoredJob
-
-_START = 19  # of the fields in /proc/PID/stat after the name of the program
 
 
 class JobLog:
@@ -29,8 +26,8 @@ class JobLog:
         with contextlib.suppress(StoreError):
             number = max(number, await self._store.read(runs.find_newest_job_number, thread_id) + 1)
             pid, file = running.process.pid, str(running.output.path)
-            now = self._store.clock.now()
-            job = StoredJob(thread_id, number, mask_secrets(running.command), pid, read_start_time(pid), file, now)
+            now, started_at = self._store.clock.now(), files.read_start_time(pid)
+            job = StoredJob(thread_id, number, mask_secrets(running.command), pid, started_at, file, now)
             await self._store.write(runs.begin_job, job)
         running.job = (thread_id, number)
         return number
@@ -57,18 +54,5 @@ class JobLog:
         return {str(job.number): job for job in past}
 
 
-def read_start_time(pid: int) -> int | None:
-    """Return the start time of a process in ticks of the system; None if unknown."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
-        return None if fields[0] == b"Z" else int(fields[_START])  # in containers a zombie may stay
-    except (OSError, ValueError, IndexError):
-        return None
-
-
 def _is_alive(job: StoredJob) -> bool:
-    if job.pid is None:
-        return False
-    if job.pid_started is not None:
-        return read_start_time(job.pid) == job.pid_started
-    return files.is_process_running(job.pid)
+    return job.pid is not None and files.is_process_running(job.pid, job.pid_started)

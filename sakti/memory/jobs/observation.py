@@ -29,6 +29,7 @@ from sakti.store.log.lines import LogLine
 from sakti.store.memory import Add, Group, ResultLease
 from sakti.store.memory.group_rows import TITLE, list_spans
 from sakti.store.text_registry import mask_for_storage
+from sakti.store.threads import lineage
 from sakti.store.threads import messages as message_store
 from sakti.store.threads.threads import LEFT_OUT
 
@@ -277,7 +278,7 @@ class Observation:
         earlier = [*window.active, *(g for g in window.buffered if (g.last_index or 0) < index)]
         if window.record.scope != "resource":
             return earlier, [g.text for g in earlier]
-        ancestry = shared.get_lineage(window.thread)  # work in other threads does not belong to this thread's state
+        ancestry = lineage.get_lineage(window.thread)  # work in other threads does not belong to this thread's state
         texts = [shared.select_lineage_text(g, ancestry) for g in earlier]
         return [g for g in earlier if shared.is_of_lineage(list_spans(g), ancestry)], texts
 

@@ -33,7 +33,7 @@ from sakti.store.search import index as search_index
 from sakti.store.search import index_upkeep
 from sakti.store.search.index import find_text_before
 from sakti.store.text_registry import list_tables
-from sakti.store.threads import codec, messages
+from sakti.store.threads import codec, lineage, messages, threads
 from sakti.store.threads import removal as thread_removal
 
 NESTED = 2  # levels: a result may be JSON that contains an earlier result
@@ -235,6 +235,12 @@ def list_named_files(db: Database, thread_id: str) -> list[str]:
     return sorted(names)
 
 
+def list_shared_files(db: Database, thread_ids: Sequence[str]) -> set[str]:
+    """List the files of these threads that copies of their messages in other threads name."""
+    relatives = {r.id for i in thread_ids if (t := threads.get(db, i)) for r in lineage.list_relatives(db, t)}
+    return {name for i in relatives.difference(thread_ids) for name in list_named_files(db, i)}
+
+
 def _find_absolute_paths(value: Any) -> Iterable[str]:
     if isinstance(value, str):
         for word in value.split():
@@ -290,28 +296,27 @@ async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.
 
     Also return the files no longer named by any message, and the texts that other files may repeat.
     """
-    message = await store.read(messages.get, message_id)
-    before = await store.read(list_named_files, message.thread_id) if message else []
-    around = (
-        await store.read(messages.list_between, message.thread_id, message.index - 1, message.index + 1)
-        if message
-        else []
-    )
+    units = await store.read(thread_removal.find_with_copies, message_id)
+    thread_ids = [unit[0].thread_id for unit in units]
+    before = [name for i in thread_ids for name in await store.read(list_named_files, i)]
 
-    def delete(db: Database) -> tuple[thread_removal.Deleted, list[Message], list[str]]:
+    def delete(db: Database) -> tuple[thread_removal.Deleted, list[str]]:
         gone = thread_removal.delete_messages(db, message_id, store.clock.now())
-        unit = [m for m in around if m.id in gone.message_ids]
-        tasks = erasure.erase_tasks(db, gone.thread_id, [m.index for m in unit], [m.text for m in unit])
-        return gone, unit, tasks
+        tasks = [
+            task
+            for unit in units
+            for task in erasure.erase_tasks(db, unit[0].thread_id, [m.index for m in unit], [m.text for m in unit])
+        ]
+        return gone, tasks
 
-    gone, unit, tasks = await store.write(delete)
-    texts = [m.text for m in unit if len(m.text) >= UNMISTAKABLE]
-    copies = Copies(texts, frozenset(gone.message_ids), tasks)
+    gone, tasks = await store.write(delete)
+    texts = dict.fromkeys(m.text for unit in units for m in unit if len(m.text) >= UNMISTAKABLE)
+    copies = Copies(list(texts), frozenset(m.id for unit in units for m in unit), tasks)
     await erase_copies(store, copies)
-    after = await store.read(list_named_files, gone.thread_id)
+    after = {name for i in thread_ids for name in await store.read(list_named_files, i)}
     await archiving.sweep(store)
     await erase_leftovers(store)
-    return gone, [name for name in before if name not in after], copies
+    return gone, [name for name in dict.fromkeys(before) if name not in after], copies
 
 
 async def erase_leftovers(store: Store) -> None:

@@ -56,7 +56,7 @@ class Task(Struct, frozen=True, kw_only=True):
     """One task; `status` is open, in_progress or closed, blocked is computed. Times in Unix ms.
 
     `session_id` is the holder of its claim: the id of a thread, `shell:NAME` or `user:NAME`; `claim_owner` is the
-    process (host:pid:uuid) that runs that thread, `holder_title` the thread's title (None for other holders). `state`
+    process (host:pid:name) that runs that thread, `holder_title` the thread's title (None for other holders). `state`
     is its column: ready, blocked, container, in_progress, closed, deleted; `held` whether it or an ancestor waits for
     an open task.
     """

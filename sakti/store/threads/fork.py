@@ -73,7 +73,7 @@ def fork(
         Thread(
             id,
             parent.resource_id,
-            parent.title if undo else f"{parent.title} (fork)".strip(),
+            parent.title if undo else f"{parent.title}{threads.FORK_SUFFIX}".strip(),
             now,
             now,
             title_pinned=parent.title_pinned,

@@ -4,18 +4,17 @@ A deleted thread is in no list and no search (a trigger keeps what is still writ
 in a log shared by the workspace stay until it is purged (`purging`).
 
 A deleted message leaves a placeholder at its index, so that indexes and observations of its neighbours stay valid. Its
-text
-is removed from the thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the log
-that were made of it stay: they are forgotten one by one.
+text is removed from the thread, search, exports, the sources of the log, requests, and the prompt history. Lines of the
+log that were made of it stay: they are forgotten one by one. Copies made by an undo or a fork are deleted with it.
 
 Raw SQL: `count_contents`, which runs for each thread of a list, and the rows of search that refer to a message.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
-from msgspec import Struct, to_builtins
+from msgspec import Struct, structs, to_builtins
 from peewee import fn
 
 from sakti.core.errors import SaktiError, StoreError
@@ -38,7 +37,7 @@ from sakti.store.search import index as search_index
 from sakti.store.search import reindexing
 from sakti.store.search.index import find_text_before
 from sakti.store.text_registry import mask_for_storage
-from sakti.store.threads import messages, threads
+from sakti.store.threads import lineage, messages, threads
 
 _OWN = f"SELECT count(*){reindexing.OWN_LINES} AND g.state = 'active'"
 _SHARED = (
@@ -55,7 +54,8 @@ class Contents(Struct, frozen=True):
     """Contents of a thread.
 
     `tokens` are those of its messages, `lines` those of its own log, `shared_lines` those about it in a log of the
-    whole workspace. `children` are the child threads that are deleted, or were, together with it.
+    whole workspace. `children` are the child threads that are deleted, or were, together with it. `keepers` are the
+    threads that keep copies of its messages.
     """
 
     thread: Thread
@@ -65,18 +65,24 @@ class Contents(Struct, frozen=True):
     shared_lines: int
     deleted_at: int | None = None
     children: int = 0
+    keepers: int = 0
 
     def in_words(self) -> str:
         """Describe the hidden contents: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
         lines = format_count(self.shared_lines, "line stays", "lines stay")
         shared = f"; {lines} in the log that the workspace shares until the thread is purged"
         children = f", with {format_count(self.children, 'child thread')}" if self.children else ""
-        return self._describe_own() + children + (shared if self.shared_lines else "")
+        return self._describe_own() + children + (shared if self.shared_lines else "") + self._describe_keepers()
 
     def purged_in_words(self) -> str:
         """Describe the contents removed by a purge, including lines of the workspace's log."""
         lines = format_count(self.shared_lines, "line")
-        return self._describe_own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
+        shared = f"; {lines} of the log that the workspace shares" if self.shared_lines else ""
+        return self._describe_own() + shared + self._describe_keepers()
+
+    def _describe_keepers(self) -> str:
+        others = format_count(self.keepers, "thread")
+        return f"; copies of its messages stay in {others} (forked or undone)" if self.keepers else ""
 
     def _describe_own(self) -> str:
         text = f"{self.thread.title or 'untitled'!r}: {format_count(self.messages, 'message')}"
@@ -102,6 +108,17 @@ def count_contents(db: Database, thread_id: str) -> Contents:
     own_lines, shared = db.execute_sql(f"SELECT ({_OWN}), ({_SHARED})", (thread_id, thread_id)).fetchone()
     children = _list_children(db, thread_id, deleted_at)
     return Contents(thread, messages, tokens, own_lines, shared, deleted_at, len(children))
+
+
+def preview_removal(db: Database, thread_id: str, going: Collection[str] | None = None) -> Contents:
+    """Count a thread's contents, and the threads that keep copies of its messages.
+
+    `going`: the threads that are removed with it, by default the deleted ones. Raises as `count_contents`.
+    """
+    contents = count_contents(db, thread_id)
+    others = [t.id for t in lineage.list_relatives(db, contents.thread)]
+    others = [i for i in others if not (threads.is_deleted(db, i) if going is None else i in going)]
+    return structs.replace(contents, keepers=len(others))
 
 
 def _list_children(db: Database, thread_id: str, deleted_at: int | None) -> list[str]:
@@ -133,11 +150,11 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
 def _refuse_busy(db: Database, thread_ids: Sequence[str], now: int, what: str) -> None:
     """Raise `SaktiError` (thread_busy) while a turn runs in one of the threads; `what` is to be deleted."""
     for thread_id in thread_ids:
+        where = "this thread" if thread_id == thread_ids[0] else f"the related thread {thread_id[-8:]}"
         leases.clear_dead(db, thread_id)
         if any(lease.kind == "turn" for lease in leases.list_leases(db, thread_id, now)):
             raise SaktiError(
-                "The agent is working in this thread, perhaps in another window: stop it there, then delete the"
-                f" {what}.",
+                f"The agent is working in {where}, perhaps in another window: stop it there, then delete the {what}.",
                 title="Thread in use",
                 code="thread_busy",
             )
@@ -184,41 +201,57 @@ def find_deleted(db: Database, resource_id: str, text: str) -> list[Thread]:
 
 
 class Deleted(Struct, frozen=True):
-    """Deleted messages, and the number of log lines made of ranges that contain them."""
+    """Deleted messages of a thread, and their copies; `lines`: log lines made of ranges with them."""
 
     thread_id: str
     message_ids: tuple[str, ...]
     lines: int
+    copies: tuple[Deleted, ...] = ()
 
 
 def is_message_deleted(message: Message) -> bool:
     return message.state == "withheld" and any(isinstance(p, MarkerPart) and p.kind == MARK.kind for p in message.parts)
 
 
-def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
-    """Delete a message; a tool call goes with its result and a result with its call.
+def find_with_copies(db: Database, message_id: str) -> list[list[Message]]:
+    """Return a message and its copies in other threads, each as a list with its call or result.
 
-    Raises `StoreError` if it does not exist, `SaktiError` (thread_busy) while a turn runs in its thread.
+    Raises `StoreError` if it does not exist.
     """
     message = messages.get(db, message_id)
     if message is None or is_message_deleted(message):
         raise StoreError(f"There is no message {message_id}.", code="not_found")
-    _refuse_busy(db, [message.thread_id], now, "message")
-    archive_file.refuse_missing(db, message.thread_id)
-    unit = _with_tool_counterpart(db, message)
+    return [_with_tool_counterpart(db, m) for m in (message, *skip_deleted(lineage.find_copies(db, message)))]
+
+
+def delete_messages(db: Database, message_id: str, now: int) -> Deleted:
+    """Delete a message with its copies (`find_with_copies`).
+
+    Raises `StoreError` if it does not exist, `SaktiError` (thread_busy) while a turn runs in one of the threads.
+    """
+    units = find_with_copies(db, message_id)
+    thread_ids = [unit[0].thread_id for unit in units]
+    _refuse_busy(db, thread_ids, now, "message")
+    for thread_id in thread_ids:
+        archive_file.refuse_missing(db, thread_id)
+    deleted, *copies = [_delete_unit(db, unit) for unit in units]
+    return structs.replace(deleted, copies=tuple(copies))
+
+
+def _delete_unit(db: Database, unit: Sequence[Message]) -> Deleted:
+    thread_id, first, last = unit[0].thread_id, unit[0].index, unit[-1].index
     _unindex(db, unit)
     for one in unit:
         _erase(db, one)
-    first, last = unit[0].index, unit[-1].index
-    _drop_summaries(db, message.thread_id, first, last)
-    rows.delete(db, RequestBlockRow, thread_id=message.thread_id)  # they may quote it
+    _drop_summaries(db, thread_id, first, last)
+    rows.delete(db, RequestBlockRow, thread_id=thread_id)  # they may quote it
     line, group = ObservationRow, GroupRow
-    made_of = (group.thread_id == message.thread_id) & group.state.in_(("active", "buffered"))
+    made_of = (group.thread_id == thread_id) & group.state.in_(("active", "buffered"))
     made_of &= (group.first_index <= last) & (group.last_index >= first)
     remaining = (
         line.select(fn.COUNT(line.pk)).join(group, on=group.id == line.group_id).where(made_of, line.forgotten == 0)
     )
-    return Deleted(message.thread_id, tuple(m.id for m in unit), remaining.scalar(db))
+    return Deleted(thread_id, tuple(m.id for m in unit), remaining.scalar(db))
 
 
 def withhold_turn(db: Database, message_ids: Sequence[str], reason: str) -> None:
@@ -286,7 +319,8 @@ def _erase(db: Database, message: Message, mark: MarkerPart = MARK) -> None:
 def _untitle(db: Database, thread_id: str, text: str) -> None:
     """Clear a thread's provisional title if it comes from a removed message."""
     thread = threads.get(db, thread_id)
-    words = thread.title.removesuffix("…").split() if thread and not thread.title_pinned else []
+    title = "" if thread is None or thread.title_pinned else thread.title.replace(threads.FORK_SUFFIX, "")
+    words = title.removesuffix("…").split()
     if words and all(word.rstrip(":") in text for word in words):  # the last word may be cut
         rows.update(db, ThreadRow, thread_id, title="")
 

@@ -29,6 +29,7 @@ HOLD_LIMITED = "hold_limited"  # … and whether requests contain only the newes
 # In a thread's metadata: texts that stay in requests, each with the index of the first message that contains it (-1:
 # none); a plan also has the epic that ends it when it is closed.
 PINNED_PLAN, PINNED_GOAL = "pinned_plan", "pinned_goal"
+FORK_SUFFIX = " (fork)"  # of the title of a fork
 UNDO_OF = "undo_of"  # in the metadata of a thread that an undo made: the id of the thread with the undone turns
 UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread that continues it
 

@@ -165,6 +165,7 @@ class Conversation(Vertical):
             if e.code == RAN:
                 raise
             self.return_to_prompt(text)
+            await self.view.show_changes()  # the reason may be a turn of another window; its prompt comes first
             if e.code in NOT_SAVED:
                 message = f"{e.message} Nothing was sent: the text is in the prompt."
                 raise SaktiError(message, title=e.title, code=e.code) from e

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import Callable, Sequence
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from sakti.tui.widgets.status import Chip
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
+    from sakti.agent.session.turn_lease import OtherTurn
     from sakti.store.search.search import Hit
     from sakti.tui.screens.search import SearchScreen, SearchState
 
@@ -78,6 +80,7 @@ class ThreadView:
         self._origin: Spot | None = None  # where a visit began
         self._opening = ""  # the thread that a visit opens, and loads itself
         self._version = -1  # version of the database at the last check
+        self._other_turn: OtherTurn = ""  # state of another window's turn at the last check
         self._loaded = ""  # the thread whose messages are shown
         self._announced: tuple[str, str] | None = None  # text and title of a notice that waits for the next load
 
@@ -118,7 +121,7 @@ class ThreadView:
         if thread_id == self.shown:
             self._show(messages, more=more)
             self._transcript.live.show_other_turn(other)
-            self._loaded = thread_id
+            self._loaded, self._other_turn = thread_id, other
             self._transcript.live.show_stored_children(children)
             if self._announced is not None:
                 (text, title), self._announced = self._announced, None
@@ -156,13 +159,14 @@ class ThreadView:
     def sync(self) -> None:
         """Show messages that another window added to the thread, unless a turn is running here."""
         if self.shown and not self._host.session.busy:
-            self._host.start_worker(self._sync, group="follow", exclusive=True)
+            self._host.start_worker(self.show_changes, group="follow", exclusive=True)
 
-    async def _sync(self) -> None:
+    async def show_changes(self) -> None:
+        """Show the changes by another window since the last check."""
         session, thread_id, live = self._host.session, self.shown, self._transcript.live
         try:
             version = await session.views.version()
-            if version == self._version and not live.has_other_turn:  # its process may have been killed
+            if version == self._version and not self._other_turn:  # its process may have been killed
                 return
             other = await session.views.other_turn(thread_id)
             page = await session.views.transcript(thread_id, limit=SYNC_LIMIT)
@@ -170,18 +174,23 @@ class ThreadView:
             return  # the next check may succeed; the user's own actions report the failure
         if session.busy or thread_id != self.shown:
             return
-        self._version = version
-        await self._show_new([m for m in page if m.id not in live.seen and m.state != "provisional"])
+        self._version, self._other_turn = version, other
+        await self._show_new(page)
         live.show_other_turn(other)
         is_settled = all(m.state != "provisional" for m in page)
         self._host.start_worker(self._follow, is_settled, group="memory")  # not cancelled: a load completes
 
-    async def _show_new(self, messages: Sequence[Message]) -> None:
-        """Append messages that another window stored; load the thread if there may be more of them."""
-        if len(messages) == SYNC_LIMIT:
+    async def _show_new(self, page: Sequence[Message]) -> None:
+        """Append messages that another window stored.
+
+        Loads the thread if there may be more of them, or some are older than shown ones.
+        """
+        stored = [m for m in page if m.state != "provisional"]
+        new = list(dropwhile(lambda m: m.id in self._transcript.live.seen, stored))
+        if len(new) == SYNC_LIMIT or any(m.id in self._transcript.live.seen for m in new):
             await self.load()
-        elif messages:
-            self._transcript.live.add_stored(messages)
+        elif new:
+            self._transcript.live.add_stored(new)
             self._on_loaded()
 
     async def _follow(self, is_settled: bool) -> None:

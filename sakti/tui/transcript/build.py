@@ -179,6 +179,8 @@ def make_user_blocks(message: Message) -> list[Block]:
             )
         elif isinstance(part, ImagePart):
             blocks.append(NoticeBlock(message.id, False, text=describe_image(part)))
+        elif isinstance(part, MarkerPart) and part.kind == "deleted":
+            blocks.append(NoticeBlock(message.id, False, text=part.text))
     return blocks
 
 

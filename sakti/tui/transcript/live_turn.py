@@ -373,11 +373,6 @@ class LiveTurn:
                     block.set_state(state or "stopped", 0.0)
                     self._mark_stale(block)
 
-    @property
-    def has_other_turn(self) -> bool:
-        """Return whether calls of a turn in another window are shown as unfinished."""
-        return any(isinstance(block, ToolBlock) and block.elsewhere for block in self.document.blocks)
-
     def _finish_stored_calls(self, messages: Sequence[Message]) -> None:
         """Attach the results in `messages` to their calls."""
         calls = {b.call_id: b for b in self.document.blocks if isinstance(b, ToolBlock)}

@@ -5,6 +5,7 @@ from tests.mutants.apply import Mutant as M
 PARTS = "sakti.memory.reflect.quality"
 SECTIONS = "sakti.store.memory.group_rows"
 SHARED = "sakti.memory.shared"
+LINEAGE = "sakti.store.threads.lineage"
 
 MUTANTS = (
     M(
@@ -114,7 +115,7 @@ MUTANTS = (
     ),
     M(
         "shared-lineage",
-        f"{SHARED}:get_lineage",
+        f"{LINEAGE}:get_lineage",
         "{**past, thread.id: None}",
         "{thread.id: None}",
         by="tests/unit/memory/test_shared.py::test_a_forks_past_is_its_own_as_far_as_it_goes",

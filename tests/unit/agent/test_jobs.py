@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from sakti.agent.tools.job_log import JobLog, read_start_time
+from sakti.agent.tools.job_log import JobLog
 from sakti.agent.tools.processes import Output
 from sakti.core.errors import SaktiError
 from sakti.core.events import JobsChanged, ToolFinished, ToolStarted
 from sakti.core.types import ContextPart
 from sakti.providers.scripted import Answer, Call
+from sakti.store import files
 from sakti.store.connection import Database
 from sakti.store.database import Store
 from tests.fakes.session import Recorded, start
@@ -114,7 +113,7 @@ async def test_numbers_go_on_and_a_killed_job_is_listed_as_lost(store: Store, tm
     [(pid, started)] = await store.read(
         lambda db: db.execute_sql("SELECT pid, pid_started FROM jobs WHERE number = 2").fetchall()
     )
-    assert started == read_start_time(pid) != None  # noqa: E711
+    assert started == files.read_start_time(pid) != None  # noqa: E711
     other = JobLog(store)
     past = await other.find_past(thread_id, ())
     assert "2" not in past, "it runs, in another process"
@@ -142,13 +141,6 @@ async def test_numbers_go_on_and_a_killed_job_is_listed_as_lost(store: Store, tm
     reported = "SELECT number FROM jobs WHERE reported_at IS NOT NULL ORDER BY number"
     assert await store.read(lambda db: db.execute_sql(reported).fetchall()) == [(1,), (2,), (3,), (4,)]
     await third.session.close()
-
-
-def test_an_ended_process_that_nobody_waited_for_does_not_count_as_running() -> None:
-    process = subprocess.Popen(["true"])
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and stays in the table of processes
-    assert read_start_time(process.pid) is None
-    process.wait()
 
 
 async def test_a_job_that_is_waited_for_is_ended_only_after_the_wait(store: Store, tmp_path: Path) -> None:

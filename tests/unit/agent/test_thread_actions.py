@@ -7,8 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from sakti.agent.checkpoints.undoing import make_undoing
 from sakti.agent.threads import erasure as removal
-from sakti.agent.threads.actions import ThreadActions
+from sakti.agent.threads.actions import OneMessage, ThreadActions
 from sakti.agent.threads.export import FORMATS, make_file_name, render
 from sakti.core.errors import SaktiError
 from sakti.core.types import (
@@ -24,8 +25,8 @@ from sakti.core.types import (
     ToolResultPart,
 )
 from sakti.store.log.lines import LogLine
-from sakti.store.search import index
-from sakti.store.threads import messages
+from sakti.store.search import index, search
+from sakti.store.threads import messages, threads
 from sakti.store.threads import removal as thread_removal
 from tests.fakes.session import start
 
@@ -55,6 +56,70 @@ async def test_rename_fork_delete_and_restore(store, tmp_path):
     assert (await actions.restore(made.id)).id == made.id
     assert await actions.find_last_deleted() is None
     assert {s.thread.id for s in await session.views.threads()} == {first, made.id}
+
+
+async def test_a_message_is_deleted_with_its_copies_in_forks_and_undone_threads(store, tmp_path):
+    secret = "the vault phrase is himbeerquark55"
+    here = await start(store, tmp_path / "w", ["Noted, himbeerquark55 it is.", "two", "three", "four"])
+    session, actions = here.session, ThreadActions(here.session)
+    await here.ask(secret)
+    origin = session.thread.id
+    early = await actions.fork(origin)
+    await here.ask("second question")
+    undoing = make_undoing(session)
+    await undoing.undo(await undoing.preview())
+    branch = session.thread.id
+    again = await actions.fork(early.id)  # a fork of a fork, continued by the user
+    await session.open_thread(again.id)
+    await here.ask("third question")
+    other = await start(store, tmp_path / "w", ["five"])
+    await other.ask(secret)  # typed again: not a copy
+
+    await session.open_thread(branch)
+    deletion = OneMessage(session)
+    preview = await deletion.run("2")
+    assert f"3 copies in 'the vault phrase is himbeerquark55' (undone, {origin[-8:]})" in preview
+    assert f"(fork)' ({early.id[-8:]})" in preview and again.id[-8:] in preview
+    assert other.session.thread.id[-8:] not in preview
+    assert (await deletion.run("yes")).startswith("Deleted for good, with 3 copies.")
+    for thread_id in (origin, early.id, branch, again.id):
+        [first, answer, *_] = await store.read(messages.list_after, thread_id, -1)
+        assert thread_removal.is_message_deleted(first) and "himbeerquark" in answer.text
+        assert "vault" not in (await store.read(threads.get, thread_id)).title
+    hits = (await store.read(search.search, "vault phrase", search.Scope(session.workspace.resource_id))).hits
+    assert {h.thread_id for h in hits if "vault" in h.text} == {other.session.thread.id}
+    await session.open_thread(again.id)
+    await here.ask("fourth question")
+    assert "vault" not in str(here.provider.requests[-1].messages)
+
+
+async def test_a_message_of_a_fork_alone_is_in_no_other_thread(store, tmp_path):
+    here = await start(store, tmp_path / "w", ["one", "two", "three"])
+    session, actions = here.session, ThreadActions(here.session)
+    await here.ask("first")
+    origin = session.thread.id
+    copy = await actions.fork(origin)
+    await here.ask("only here")
+    await session.open_thread(copy.id)
+    await here.ask("only there")
+    [_, _, mine, _] = await store.read(messages.list_after, copy.id, -1)
+    assert (await actions.delete_message(mine.id)).copies == ()
+    assert [m.text for m in await store.read(messages.list_after, origin, -1)][2] == "only here"
+
+
+async def test_the_preview_of_a_removal_counts_the_threads_that_keep_its_messages(store, tmp_path):
+    here = await start(store, tmp_path / "w", ["one", "two"])
+    actions = ThreadActions(here.session)
+    await here.ask("first")
+    origin = here.session.thread.id
+    assert (await actions.contents(origin)).keepers == 0
+    copy = await actions.fork(origin)
+    assert "; copies of its messages stay in 1 thread (forked or undone)" in (await actions.delete(origin)).in_words()
+    preview = await removal.purge(store, before=1 << 60, do=False)
+    assert [c.keepers for c in preview.threads] == [1] and "stay in 1 thread" in preview.in_words()[0]
+    await actions.delete(copy.id)
+    preview = await removal.purge(store, before=1 << 60, do=False)
+    assert [c.keepers for c in preview.threads] == [0, 0], "both are removed"
 
 
 async def test_search_follows_beside_what_the_session_does(store, tmp_path):

@@ -25,7 +25,7 @@ from sakti.store.log import lines as memory_log
 from sakti.store.memory import Group, group_rows
 from sakti.store.memory.group_rows import Span, get_row_thread, list_row_spans, list_spans
 from sakti.store.threads import fork as thread_fork
-from sakti.store.threads import messages, threads
+from sakti.store.threads import lineage, messages, threads
 from tests.fakes.memory import Driver, ScriptedReflector, settings
 
 COUNT = Estimator().count
@@ -137,12 +137,12 @@ async def test_a_pinned_line_comes_back_in_its_own_part_alone() -> None:
 
 def test_a_forks_past_is_its_own_as_far_as_it_goes() -> None:
     forked: dict[str, Any] = {"forked_from": "t2", "forked_at": 9}
-    own = shared.get_lineage(Thread("t3", "w", "", 0, 0, metadata={**forked, "lineage": [["t1", 4], ["t2", 9]]}))
+    own = lineage.get_lineage(Thread("t3", "w", "", 0, 0, metadata={**forked, "lineage": [["t1", 4], ["t2", 9]]}))
     assert own == {"t1": 4, "t2": 9, "t3": None}
     mine = [(Span("t3", 50, 99),), (Span("t2", 3, 9),), (Span("t1", 0, 4), Span("t3", 0, 1))]
     others = [(), (Span("t2", 3, 10),), (Span("t4", 0, 1),), (Span("t3", 0, 1), Span("t4", 0, 1))]
     assert [shared.is_of_lineage(s, own) for s in (*mine, *others)] == [True] * 3 + [False] * 4
-    assert shared.get_lineage(Thread("t3", "w", "", 0, 0, metadata=forked)) == {"t2": 9, "t3": None}
+    assert lineage.get_lineage(Thread("t3", "w", "", 0, 0, metadata=forked)) == {"t2": 9, "t3": None}
 
 
 # --- in the engine ----------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ async def test_a_fork_knows_whose_notes_are_its_own(tmp_path: Path) -> None:
     (own,) = [g for g in driver.engine.state.window.active if g.thread_id == "t3"]
     assert (own.text, own.first_index, own.last_index, own.metadata["forked"]) == ("", 0, end, True)
     again = await store.write(thread_fork.fork, "t3", id="t4", ids=store.ids, now=driver.clock.now(), upto=2)
-    assert shared.get_lineage(again) == {"t1": 2, "t3": 2, "t4": None}
+    assert lineage.get_lineage(again) == {"t1": 2, "t3": 2, "t4": None}
     await driver.begin("zebra, go on")
     prepared = await driver.engine.prepare(step=1)
     (told,) = [b.text for b in prepared.blocks if b.kind == "memory"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +70,41 @@ async def test_of_another_machine_nobody_is_known_to_have_ended(store: Store) ->
     await store.write(leases.acquire, **of(elsewhere, thread_id="other"))
     assert [x.owner for x in await store.write(leases.clear_dead, "r")] == [here]
     assert [x.owner for x in await store.read(leases.list_leases, "r", NOW)] == [elsewhere]
+
+
+@pytest.fixture
+def zombie() -> Iterator[int]:
+    """A process that has ended and stays in the table of processes."""
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    yield process.pid
+    process.wait()
+
+
+async def test_leases_of_an_ended_process_that_nobody_waited_for_are_cleared(store: Store, zombie: int) -> None:
+    owner = f"{socket.gethostname()}:{zombie}:x"
+    await store.write(leases.acquire, **of(owner))
+    assert [x.owner for x in await store.write(leases.clear_dead, "r")] == [owner]
+
+
+async def test_leases_of_an_ended_process_whose_id_was_used_again_are_cleared(store: Store) -> None:
+    mine = leases.make_owner()
+    name, _, start = mine.rpartition(".")
+    earlier = f"{name}.{int(start) - 1}"
+    await store.write(leases.acquire, **of(mine))
+    await store.write(leases.acquire, **of(earlier, thread_id="other"))
+    await store.write(leases.acquire, **of(name, thread_id="without start time, from an earlier version"))
+    assert [x.owner for x in await store.write(leases.clear_dead, "r")] == [earlier]
+
+
+async def test_a_process_without_a_readable_start_time_is_looked_up_by_its_id(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on systems without /proc."""
+    named = leases.make_owner()
+    monkeypatch.setattr(files, "_read_process_state", lambda pid: [])
+    process = await asyncio.create_subprocess_exec("true")
+    await process.wait()
+    assert leases.make_owner().count(".") == socket.gethostname().count(".")
+    assert all(map(files.is_owner_running, (named, leases.make_owner())))
+    assert not files.is_owner_running(f"{socket.gethostname()}:{process.pid}:x.5")

@@ -24,6 +24,7 @@ from sakti.store.database import Store
 from sakti.store.maintenance import checks, purging, upkeep
 from sakti.store.memory import records
 from sakti.store.search import index_upkeep, search
+from sakti.store.threads import fork as thread_fork
 from sakti.store.threads import messages, threads
 from sakti.store.threads import removal as thread_removal
 from sakti.tasks import service
@@ -350,6 +351,19 @@ async def test_later_requests_quote_nothing_of_a_purged_thread(driver: Driver) -
 
 
 # --- single messages ----------------------------------------------------------------------------------------
+
+
+async def test_files_that_a_fork_names_stay_when_the_thread_is_purged(driver: Driver, tmp_path: Path) -> None:
+    store, outputs = driver.store, tmp_path / "data" / "state" / "sakti" / "outputs"
+    outputs.mkdir(parents=True)
+    for name in ("shared", "own"):
+        (outputs / name).write_text(name)
+        await driver.say("tool", ToolResultPart("c", "bash", "short", False, {"output_file": str(outputs / name)}))
+        if name == "shared":
+            await store.write(thread_fork.fork, "t1", id="t2", ids=store.ids, now=1)
+    await store.write(thread_removal.delete_thread, "t1", driver.clock.now())
+    assert (await purge(store)).files == [outputs / "own"]
+    assert (outputs / "shared").exists()
 
 
 async def test_a_single_message_is_gone_and_its_place_stays(driver: Driver, tmp_path: Path) -> None:

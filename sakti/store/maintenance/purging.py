@@ -339,6 +339,7 @@ def _mark_purged(db: Database, thread_id: str, now: int) -> str:
         raise StoreError("Only a deleted thread can be removed for good.")
     # its title is removed with it: until then the thread is listed as deleted
     rows.update(db, ThreadRow, thread_id, metadata={thread_removal.PURGED: True})
+    threads.unmark_branches(db, thread, now)
     erasure.begin_erasure(db, thread_id, now)
     return thread.resource_id
 

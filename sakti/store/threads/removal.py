@@ -12,6 +12,7 @@ Raw SQL: `count_contents`, which runs for each thread of a list, and the rows of
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct, structs, to_builtins
@@ -54,8 +55,8 @@ class Contents(Struct, frozen=True):
     """Contents of a thread.
 
     `tokens` are those of its messages, `lines` those of its own log, `shared_lines` those about it in a log of the
-    whole workspace. `children` are the child threads that are deleted, or were, together with it. `keepers` are the
-    threads that keep copies of its messages.
+    whole workspace. `children` and `branches` are the child threads and undone branches that are deleted, or were,
+    together with it. `keepers` are the threads that keep copies of its messages.
     """
 
     thread: Thread
@@ -65,14 +66,17 @@ class Contents(Struct, frozen=True):
     shared_lines: int
     deleted_at: int | None = None
     children: int = 0
+    branches: int = 0
     keepers: int = 0
 
     def in_words(self) -> str:
         """Describe the hidden contents: `'fix login': 12 messages (3,400 tokens) and 5 observations`."""
         lines = format_count(self.shared_lines, "line stays", "lines stay")
         shared = f"; {lines} in the log that the workspace shares until the thread is purged"
-        children = f", with {format_count(self.children, 'child thread')}" if self.children else ""
-        return self._describe_own() + children + (shared if self.shared_lines else "") + self._describe_keepers()
+        parts = [format_count(self.children, "child thread")] if self.children else []
+        parts += [format_count(self.branches, "undone branch", "undone branches")] if self.branches else []
+        together = f", with {' and '.join(parts)}" if parts else ""
+        return self._describe_own() + together + (shared if self.shared_lines else "") + self._describe_keepers()
 
     def purged_in_words(self) -> str:
         """Describe the contents removed by a purge, including lines of the workspace's log."""
@@ -106,8 +110,8 @@ def count_contents(db: Database, thread_id: str) -> Contents:
     messages, tokens = threads.measure(db, thread_id)
     # SQL: a list runs it for each thread; building a query takes 80-300 µs
     own_lines, shared = db.execute_sql(f"SELECT ({_OWN}), ({_SHARED})", (thread_id, thread_id)).fetchone()
-    children = _list_children(db, thread_id, deleted_at)
-    return Contents(thread, messages, tokens, own_lines, shared, deleted_at, len(children))
+    children, branches = _list_parts(db, thread, deleted_at)
+    return Contents(thread, messages, tokens, own_lines, shared, deleted_at, len(children), len(branches))
 
 
 def preview_removal(db: Database, thread_id: str, going: Collection[str] | None = None) -> Contents:
@@ -116,21 +120,32 @@ def preview_removal(db: Database, thread_id: str, going: Collection[str] | None 
     `going`: the threads that are removed with it, by default the deleted ones. Raises as `count_contents`.
     """
     contents = count_contents(db, thread_id)
-    others = [t.id for t in lineage.list_relatives(db, contents.thread)]
+    _, branches = _list_parts(db, contents.thread, contents.deleted_at)
+    others = [t.id for t in lineage.list_relatives(db, contents.thread) if t.id not in branches]
     others = [i for i in others if not (threads.is_deleted(db, i) if going is None else i in going)]
     return structs.replace(contents, keepers=len(others))
 
 
-def _list_children(db: Database, thread_id: str, deleted_at: int | None) -> list[str]:
-    """Return the children of a thread that share its state: visible, or deleted together with it."""
+def _list_parts(db: Database, thread: Thread, deleted_at: int | None) -> tuple[list[str], list[str]]:
+    """Return the child threads of a thread, and its undone branches, that share its state.
+
+    They are visible, or deleted together with it.
+    """
     row, run = ThreadRow, ChildRunRow
-    children = run.select(run.child_id).where(run.parent_id == thread_id)
     state = row.deleted_at.is_null() if deleted_at is None else row.deleted_at == deleted_at
-    return [i for (i,) in row.select(row.id).where(row.id.in_(children), state).tuples().execute(db)]
+    children: list[str] = []
+    branches: list[str] = []
+    for each in itertools.chain([thread.id], children, branches):  # they grow: a branch has children and branches
+        started = row.id.in_(run.select(run.child_id).where(run.parent_id == each))
+        undone = (row.resource_id == thread.resource_id) & threads.is_undone_branch_of(each)
+        for condition, parts in ((started, children), (undone, branches)):
+            same_state = row.select(row.id).where(condition, state).tuples().execute(db)
+            parts += [i for (i,) in same_state if i not in parts and i != thread.id]
+    return children, branches
 
 
 def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
-    """Delete a thread with its children: hide them from lists and search at once.
+    """Delete a thread with its children and undone branches: hide them from lists and search at once.
 
     `upkeep.reindex` removes their search rows.
 
@@ -139,9 +154,10 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is not None:
         raise StoreError(f"The thread {thread.title!r} is already deleted.")
-    children = _list_children(db, thread_id, None)
-    _refuse_busy(db, [thread_id, *children], now, "thread")
-    for each in (thread_id, *children):
+    children, branches = _list_parts(db, thread, None)
+    going = [thread_id, *children, *branches]
+    _refuse_busy(db, going, now, "thread")
+    for each in going:
         rows.update(db, ThreadRow, each, deleted_at=now)
         reindexing.note(db, each)
     return thread
@@ -170,7 +186,8 @@ def restore_thread(db: Database, thread_id: str) -> Thread:
         raise StoreError(f"The thread {thread.title!r} is not deleted.")
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
-    for each in (thread_id, *_list_children(db, thread_id, deleted_at)):
+    children, branches = _list_parts(db, thread, deleted_at)
+    for each in (thread_id, *children, *branches):
         rows.update(db, ThreadRow, each, deleted_at=None)
         reindexing.note(db, each)
     return thread

@@ -32,6 +32,8 @@ PINNED_PLAN, PINNED_GOAL = "pinned_plan", "pinned_goal"
 FORK_SUFFIX = " (fork)"  # of the title of a fork
 UNDO_OF = "undo_of"  # in the metadata of a thread that an undo made: the id of the thread with the undone turns
 UNDONE = "undone"  # in a thread's metadata: when turns of it were undone, and the id of the thread that continues it
+_WENT_TO = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.went_to")
+_UNCHANGED = fn.coalesce(ThreadRow.updated_at <= fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.at"), 0)
 
 
 def create(db: Database, thread: Thread) -> Thread:
@@ -117,11 +119,14 @@ def list_undone_branches(db: Database, resource_id: str | None) -> dict[str, lis
 def _is_undone_branch() -> Expression:
     """Match threads that were undone, are unchanged since, and are continued by a listed thread."""
     successor = ThreadRow.alias()
-    went_to = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.went_to")
-    undone_at = fn.json_extract(ThreadRow.metadata, f"$.{UNDONE}.at")
-    listed = successor.select(successor.pk).where(successor.id == went_to, successor.deleted_at.is_null())
-    messages = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == went_to)
-    return fn.coalesce(ThreadRow.updated_at <= undone_at, 0) & fn.EXISTS(listed) & fn.EXISTS(messages)
+    listed = successor.select(successor.pk).where(successor.id == _WENT_TO, successor.deleted_at.is_null())
+    messages = MessageRow.select(MessageRow.pk).where(MessageRow.thread_id == _WENT_TO)
+    return _UNCHANGED & fn.EXISTS(listed) & fn.EXISTS(messages)
+
+
+def is_undone_branch_of(successor: str) -> Expression:
+    """Match threads that were undone, are unchanged since, and are continued by `successor`."""
+    return _UNCHANGED & (_WENT_TO == successor)  # noqa: SIM300
 
 
 def is_deleted(db: Database, thread_id: str) -> bool:
@@ -188,6 +193,14 @@ def read_left_out(db: Database, thread_id: str) -> dict[str, str]:
 def mark_undone(db: Database, thread_id: str, went_to: str, now: int) -> None:
     """Mark a thread that the thread `went_to` continues after an undo; "": unmark."""
     update_metadata(db, thread_id, {UNDONE: {"at": now, "went_to": went_to} if went_to else None})
+
+
+def unmark_branches(db: Database, successor: Thread, now: int) -> None:
+    """Make the threads that `successor` continued ordinary threads."""
+    row = ThreadRow
+    branches = row.select(row.id).where(row.resource_id == successor.resource_id, _WENT_TO == successor.id)  # noqa: SIM300
+    for (branch,) in list(branches.tuples().execute(db)):
+        mark_undone(db, branch, "", now)
 
 
 def find_successor(thread: Thread) -> str:

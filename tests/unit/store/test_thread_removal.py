@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from sakti.agent.threads import erasure as removal
 from sakti.core.errors import SaktiError, StoreError
-from sakti.core.types import Thread
+from sakti.core.types import Message, TextPart, Thread
 from sakti.store import leases
 from sakti.store.log import lines as memory_log
 from sakti.store.maintenance import checks, purging, upkeep
 from sakti.store.memory import records
 from sakti.store.search import search
-from sakti.store.threads import fork, threads
+from sakti.store.threads import fork, messages, threads
 from sakti.store.threads import removal as thread_removal
 from tests.fakes.memory import Driver, settings
 
@@ -241,3 +241,31 @@ async def test_others_no_longer_say_which_of_its_words_they_replace(store):
     assert line[0].metadata == {"replaces": [second], "files": ["a.py"]}
     assert await store.read(fork.read_carried_text, "b") == f"head\n* {line[0].content}"
     assert (await store.read(search.search, "blue", search.Scope("/w"))).hits
+
+
+async def test_undone_branches_go_and_come_back_with_the_thread_that_continues_them(store):
+    def fill(db):
+        for n, id in enumerate(("first", "second", "third")):
+            threads.create(db, Thread(id, "/w", id, n, n))
+            message = Message(f"m-{id}", id, "/w", "user", (TextPart(f"the walrus of {id}"),), n)
+            messages.append(db, message)
+        threads.mark_undone(db, "first", "second", 10)
+        threads.mark_undone(db, "second", "third", 20)
+
+    async def visible():
+        return sorted(t.id for t in await store.read(threads.list_recent, "/w", 10))
+
+    await store.write(fill)
+    assert await visible() == ["third"]
+    contents = await store.read(thread_removal.preview_removal, "third")
+    assert contents.branches == 2 and "with 2 undone branches" in contents.in_words() and contents.keepers == 0
+    await delete(store, "third", 30)
+    assert await visible() == [] and not (await store.read(search.search, "walrus", search.Scope("/w"))).hits
+    await restore(store, "third")
+    assert await visible() == ["third"]
+    await delete(store, "third", 40)
+    await purging.purge_thread(store, "third")
+    await restore(store, "second")
+    assert await visible() == ["second"]
+    (second,) = await store.read(threads.list_recent, "/w", 10, continued=True)
+    assert threads.find_successor(second) == "", "no thread is begun under the id of a purged one"

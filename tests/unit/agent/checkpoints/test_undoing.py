@@ -80,18 +80,20 @@ async def test_repeated_undos_leave_one_entry_and_a_continued_branch_is_listed_a
     await session.close()
 
 
-async def test_the_branch_is_listed_and_continued_again_if_its_successor_is_deleted(store, tmp_path):
+async def test_deleting_a_thread_deletes_what_was_undone_in_it(store, tmp_path):
     here = await start(store, tmp_path / "w", ["one", "two"])
     await here.ask("first question")
     await here.ask("second question")
-    first, session = here.session.thread.id, here.session
+    session = here.session
     found = undoing.make_undoing(session)
     await found.undo(await found.preview())
     await store.write(thread_removal.delete_thread, session.thread.id, store.clock.now())
-    assert await listed(store, session) == [first]
+    assert await listed(store, session) == []
+    await store.write(thread_removal.restore_thread, session.thread.id)
+    assert await listed(store, session) == [session.thread.id]
     await session.close()
     again = await start(store, tmp_path / "w", [], continue_last=True)
-    assert again.session.thread.id == first
+    assert again.session.thread.id == session.thread.id
 
 
 def texts(found) -> list[str]:

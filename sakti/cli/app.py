@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Annotated, Any, TypeAlias, cast
 
 import typer
@@ -36,10 +37,10 @@ class ActionCommand(WithHelp, TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse `args` after adding "" for left-out values."""
-        following = [*args[1:], "--"]
-        pairs = zip(args, following, strict=True)
-        missing = (("",) if word in self.optional and after.startswith("-") else () for word, after in pairs)
-        return super().parse_args(ctx, [x for word, value in zip(args, missing, strict=True) for x in (word, *value)])
+        words: list[str] = []
+        for word, after in zip_longest(args, args[1:], fillvalue="--"):
+            words += [word, ""] if word in self.optional and after.startswith("-") else [word]
+        return super().parse_args(ctx, words)
 
 
 class CommandProgram(WithHelp, TyperGroup):

@@ -196,7 +196,7 @@ def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = 
         text += f" {problem}: {_enumerate([to_one_line(title, 80) for title in result.tasks])}."
     if result.unwritten and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
-    return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
+    return Done(text + ("" if redo else f" {command} reverses it."))
 
 
 def _count_files(result: UndoResult, *, redo: bool) -> str:

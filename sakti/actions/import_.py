@@ -16,7 +16,7 @@ from sakti.actions.spec import IMPORT_PROGRAMS, MEMORY, action, arg, flag, optio
 from sakti.actions.tasks.changes import AS
 from sakti.actions.values import USAGE, Card, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import format_bytes, format_count, format_minute
+from sakti.core.text import format_bytes, format_count, format_minute, quote
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -93,7 +93,7 @@ def _choose_roots(program: str | None, path: Path | None, options: ImportOptions
 def _read_pair(text: str) -> tuple[str, str]:
     before, sign, after = text.partition("=")
     if not (before and sign and after):
-        raise Refused(f"--map takes A=B, not {text!r}.", code=USAGE)
+        raise Refused(f"--map takes A=B, not {quote(text)}.", code=USAGE)
     return before.rstrip("/") or "/", after.rstrip("/") or "/"
 
 
@@ -212,8 +212,10 @@ async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
     plan = await store.read(importing.plan_undo, run)
     if plan.is_empty:
         return await _list_runs(store, run)
-    lines = [f"{'keep' if p.continued else 'remove'}  {p.title or 'untitled'!r}: {format_count(p.messages, 'message')}"
-             for p in plan.parts]  # fmt: skip
+    lines = [
+        f"{'keep' if p.continued else 'remove'}  {quote(p.title or 'untitled')}: {format_count(p.messages, 'message')}"
+        for p in plan.parts
+    ]
     lines += [f"remove  {format_count(len(plan.tasks), 'task')}"] if plan.tasks else []
     if not yes:
         if scope.json or not sys.stdin.isatty():

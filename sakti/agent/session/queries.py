@@ -162,7 +162,7 @@ class Views:
         return await self._store.read(turn_lease.find_other_turn, thread_id, ws.owner, ws.clock.now())
 
     async def unfinished_calls(self, messages: Sequence[Message]) -> dict[str, UnfinishedCall]:
-        """Return the calls without a result in running turns, of the threads of these messages, by their ids."""
+        """Return calls without a result in running turns of the threads of `messages`, by call id."""
         return await self._store.read(self._find_unfinished_calls, {m.thread_id for m in messages if m.tool_calls})
 
     def _find_unfinished_calls(self, db: Database, thread_ids: Collection[str]) -> dict[str, UnfinishedCall]:

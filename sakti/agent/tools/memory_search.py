@@ -12,7 +12,7 @@ from sakti.agent.tools.actions import ActionTool, Field, MissingArgument, Run, m
 from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.task_mutate import QUERY, list_schema, make_integer_schema, make_text_schema
 from sakti.core.errors import MemoryFailure
-from sakti.core.text import format_minute
+from sakti.core.text import format_minute, show_value
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, join_plain_text, shorten_id
 from sakti.memory import recall as recall_module
@@ -189,7 +189,7 @@ def _read_range(value: Any) -> MessageRange:
     try:
         return msgspec.convert(value if isinstance(value, dict) else {"before": value, "after": value}, MessageRange)
     except msgspec.ValidationError as e:
-        raise ValueError(f"0 to 10, or {{before, after}} with such numbers, not {value!r}.") from e
+        raise ValueError(f"0 to 10, or {{before, after}} with such numbers, not {show_value(value)}.") from e
 
 
 FIELDS = (

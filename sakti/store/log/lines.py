@@ -235,7 +235,7 @@ def list_sources(db: Database, group_id: str) -> list[str]:
 
 
 def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
-    """Return the message ranges of the group in a workspace whose id is `text`, or has it as its short form.
+    """Return the message ranges of the group in a workspace with the id or its short form `text`.
 
     Deleted threads are left out; empty without one. Raises `MemoryFailure` for an ambiguous form.
     """
@@ -273,7 +273,7 @@ def list_thread_ids(db: Database, resource_id: str) -> list[str]:
 
 
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
-    """Return (id, thread id, index) of the message in a workspace whose id is `text`, or has it as its short form.
+    """Return (id, thread id, index) of the message in a workspace with the id or its short form `text`.
 
     Raises `MemoryFailure` for an ambiguous form.
     """

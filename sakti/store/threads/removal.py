@@ -19,7 +19,7 @@ from msgspec import Struct, to_builtins
 from peewee import fn
 
 from sakti.core.errors import SaktiError, StoreError
-from sakti.core.text import format_count
+from sakti.core.text import format_count, quote
 from sakti.core.types import Json, MarkerPart, Message, Thread
 from sakti.store import archive_file, leases, rows
 from sakti.store.connection import Database
@@ -79,7 +79,7 @@ class Contents(Struct, frozen=True):
         return self._describe_own() + (f"; {lines} of the log that the workspace shares" if self.shared_lines else "")
 
     def _describe_own(self) -> str:
-        text = f"{self.thread.title or 'untitled'!r}: {format_count(self.messages, 'message')}"
+        text = f"{quote(self.thread.title or 'untitled')}: {format_count(self.messages, 'message')}"
         return f"{text} ({self.tokens:,} tokens) and {format_count(self.lines, 'observation')}"
 
     def as_json(self) -> Json:
@@ -121,7 +121,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is not None:
-        raise StoreError(f"The thread {thread.title!r} is already deleted.")
+        raise StoreError(f"The thread {quote(thread.title)} is already deleted.")
     children = _list_children(db, thread_id, None)
     _refuse_busy(db, [thread_id, *children], now, "thread")
     for each in (thread_id, *children):
@@ -150,7 +150,7 @@ def restore_thread(db: Database, thread_id: str) -> Thread:
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is None:
-        raise StoreError(f"The thread {thread.title!r} is not deleted.")
+        raise StoreError(f"The thread {quote(thread.title)} is not deleted.")
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
     for each in (thread_id, *_list_children(db, thread_id, deleted_at)):

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from sakti.core.errors import SaktiError
-from sakti.core.text import quote
+from sakti.core.text import quote, show_value
 from sakti.version import __version__
 
 Json: TypeAlias = dict[str, Any]
@@ -157,7 +157,7 @@ class MemoryServer:
     def _call(self, params: Json) -> Json:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or name not in TOOLS:
-            raise SaktiError(f"There is no tool {quote(name)}: {', '.join(TOOLS)}.")
+            raise SaktiError(f"There is no tool {show_value(name)}: {', '.join(TOOLS)}.")
         try:
             text, failed = self._answer(name, check_arguments(name, _to_dict(arguments)), self._folder), False
         except SaktiError as e:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sakti.actions.scope import confirm, show_progress_bar
@@ -15,7 +16,7 @@ from sakti.actions.spec import IMPORT_PROGRAMS, MEMORY, action, arg, flag, optio
 from sakti.actions.tasks.changes import AS
 from sakti.actions.values import USAGE, Card, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import format_bytes, format_count
+from sakti.core.text import format_bytes, format_count, format_minute, quote
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -29,6 +30,7 @@ with lazy_imports:
     from sakti import importers as programs
     from sakti.core import clock
     from sakti.importers import service as importing
+    from sakti.store import imports
     from sakti.tasks import beads as beads_file
 
 GONE = 20  # maximum number of listed issues
@@ -45,7 +47,8 @@ NOTHING = 2  # exit code if there is nothing to import
     option("--since", metavar="TIME", help="Only threads with messages since: 2026-01-15, yesterday, 7d …"),
     option("--map", name="renamed", metavar="A=B", many=True, help="Folder A is now B; may be repeated."),
     flag("--watch", help="Keep following earlier imports until stopped."),
-    option("--undo", metavar="RUN", help="Remove everything that one import added."),
+    option("--undo", metavar="RUN", optional=True, help="Remove everything that one import added; without RUN, list "
+           "the imports."),
     flag("--yes", help="Do not ask for confirmation."),
     AS,
     shell="import",
@@ -90,7 +93,7 @@ def _choose_roots(program: str | None, path: Path | None, options: ImportOptions
 def _read_pair(text: str) -> tuple[str, str]:
     before, sign, after = text.partition("=")
     if not (before and sign and after):
-        raise Refused(f"--map takes A=B, not {text!r}.", code=USAGE)
+        raise Refused(f"--map takes A=B, not {quote(text)}.", code=USAGE)
     return before.rstrip("/") or "/", after.rstrip("/") or "/"
 
 
@@ -110,7 +113,15 @@ async def _import_roots(
 ) -> Value:
     if asks:
         await _confirm_all(scope, store, options, roots)
-    return _show_report(await _import(importing.Service(store, options), roots), options.dry_run)
+    service = importing.Service(store, options)
+    _tell_name(scope, service)
+    return _show_report(await _import(service, roots), options.dry_run)
+
+
+def _tell_name(scope: Scope, service: Service) -> None:
+    """Print the name of an import before it starts: it may be killed."""
+    if not (scope.json or service.options.dry_run):
+        scope.tell(Text((f"Import {service.run}",)))
 
 
 async def _import(service: Service, roots: list[tuple[Importer, Path]]) -> RunReport:
@@ -150,7 +161,7 @@ def _show_report(report: RunReport, dry_run: bool) -> Value:
         where = "no thread matches the options" if report.sources else "no history of another program was found"
         lines.append(f"Nothing to import: {where}.")
     elif any(s.new for s in report.sources) and not dry_run:
-        lines.append(f"Import {report.run}. `sakti search WORDS --all-workspaces` finds it; `sakti import --undo"
+        lines.append(f"`sakti search WORDS --all-workspaces` finds it; `sakti import --undo"
                      f" {report.run}` removes it.")  # fmt: skip
     return Text(tuple(lines), json=report.as_json(), exit=NOTHING if is_empty else 0)
 
@@ -185,6 +196,7 @@ def _list_results(source: SourceReport, dry_run: bool) -> list[str]:
 
 async def _watch(scope: Scope, store: Store, options: ImportOptions, roots: list[tuple[Importer, Path]]) -> Value:
     service = importing.Service(store, options)
+    _tell_name(scope, service)
 
     def tell(report: RunReport) -> None:
         scope.tell(
@@ -199,9 +211,11 @@ async def _watch(scope: Scope, store: Store, options: ImportOptions, roots: list
 async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
     plan = await store.read(importing.plan_undo, run)
     if plan.is_empty:
-        raise Refused(f"No import {run} is known; each import prints its name.")
-    lines = [f"{'keep' if p.continued else 'remove'}  {p.title or 'untitled'!r}: {format_count(p.messages, 'message')}"
-             for p in plan.parts]  # fmt: skip
+        return await _list_runs(store, run)
+    lines = [
+        f"{'keep' if p.continued else 'remove'}  {quote(p.title or 'untitled')}: {format_count(p.messages, 'message')}"
+        for p in plan.parts
+    ]
     lines += [f"remove  {format_count(len(plan.tasks), 'task')}"] if plan.tasks else []
     if not yes:
         if scope.json or not sys.stdin.isatty():
@@ -212,6 +226,17 @@ async def _undo(scope: Scope, store: Store, run: str, yes: bool) -> Value:
     problems = await importing.undo(store, plan)
     summary = f"Removed {format_count(len(plan.goes), 'thread')} of the import {run}."
     return Text((*problems, summary), json={"removed": True, **plan.as_json()})
+
+
+async def _list_runs(store: Store, unknown: str) -> Value:
+    """List the imports that can be undone. Raises Refused if a name is `unknown`."""
+    runs = await store.read(imports.list_runs)
+    lines = [f"{r.run}  {format_minute(clock.read_id_time(r.run))}  {', '.join(r.programs)}  "
+             f"{format_count(r.threads, 'thread')}" for r in runs]  # fmt: skip
+    if unknown:
+        raise Refused("\n".join((f"There is no import {unknown}." + (" There are:" if lines else ""), *lines)))
+    advice = "`sakti import --undo RUN` removes one." if lines else "No import can be undone."
+    return Text((*lines, advice), json={"runs": to_builtins(runs)})
 
 
 # --- chat ---------------------------------------------------------------------------------------------------

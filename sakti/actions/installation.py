@@ -15,7 +15,7 @@ from sakti.actions.spec import UPKEEP, CommandGroup, action, arg, flag
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import ConfigError, NoModelError, SaktiError
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import format_count
+from sakti.core.text import format_count, quote
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -43,7 +43,7 @@ async def config(scope: Scope, name: str) -> Value:
     origins = loaded.origins
     rows = [(n, core_config.mask_value(n, v), origins.get(n, "default")) for n, v in every if n.startswith(name)]
     if not rows:
-        raise Refused(f"No setting begins with {name!r}.", code=USAGE)
+        raise Refused(f"No setting begins with {quote(name)}.", code=USAGE)
     lines = [
         line
         for n, v, origin in rows

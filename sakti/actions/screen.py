@@ -11,6 +11,7 @@ import sakti
 from sakti.actions.spec import CHAT, action, arg
 from sakti.actions.values import USAGE, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import quote
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -107,7 +108,7 @@ def find_topic(word: str, command: str) -> str:
         return match
     near = difflib.get_close_matches(topic, TOPICS, 1)
     hint = f"Did you mean `{command} {near[0]}`?" if near else f"The topics are {', '.join(TOPICS)}."
-    raise Refused(f"There is no help topic {word[:40]!r}. {hint}", code=USAGE)
+    raise Refused(f"There is no help topic {quote(word, 40)}. {hint}", code=USAGE)
 
 
 def read_page(topic: str) -> str:

@@ -9,7 +9,7 @@ from msgspec import to_builtins
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import format_minute
+from sakti.core.text import format_minute, quote
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -60,7 +60,7 @@ async def search(
         "results": [_describe_hit(h, explain) for h in page.hits],
     }
     if not page.hits:
-        nothing = f"Only {page.total} found for {text!r}." if page.total else f"Nothing found for {text!r}."
+        nothing = f"Only {page.total} found for {quote(text)}." if page.total else f"Nothing found for {quote(text)}."
         more = f" {'; '.join(page.notes)}." if page.notes else ""
         return Rows((), empty=nothing + more, json=described)
     shown = f", {offset + 1}–{offset + len(page.hits)} shown" if page.total > len(page.hits) else ""
@@ -75,7 +75,7 @@ def read_since(since: str | None) -> int | None:
     read = text_search.parse_query(f"after:{since}")
     if read.since is None or read != text_search.Query("", since=read.since):
         dates = "a date (2026-01-15), today, yesterday or an age such as 7d"
-        raise Refused(f"--since takes {dates}, not {since!r}.", code=USAGE)
+        raise Refused(f"--since takes {dates}, not {quote(since)}.", code=USAGE)
     return read.since
 
 

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from sakti.core.text import quote
+
 if TYPE_CHECKING:
     from sakti.actions.values import Value
 
@@ -170,7 +172,7 @@ def convert_text(a: Arg, text: str, name: str) -> Any:
     if a.optional and not text:
         return text
     if a.choices and text not in a.choices:
-        raise UsageError(f"{name}: {text!r} is not one of {', '.join(a.choices)}.")
+        raise UsageError(f"{name}: {quote(text)} is not one of {', '.join(a.choices)}.")
     if a.kind in ("whole", "number"):
         return _convert_number(a, text, name)
     return Path(text) if a.kind == "path" else text
@@ -180,7 +182,7 @@ def _convert_number(a: Arg, text: str, name: str) -> float:
     value = _read_number(text, whole=a.kind == "whole")
     if value is None or (a.low is not None and value < a.low) or (a.high is not None and value > a.high):
         kind = "a whole number" if a.kind == "whole" else "a number"
-        raise UsageError(f"{name}: {text!r} is not {kind}{_format_bounds(a)}.")
+        raise UsageError(f"{name}: {quote(text)} is not {kind}{_format_bounds(a)}.")
     return value
 
 

@@ -13,7 +13,7 @@ from msgspec import to_builtins
 from sakti.actions.spec import CHAT, IMPORT_PROGRAMS, CommandGroup, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import format_count, format_minute, to_one_line
+from sakti.core.text import format_count, format_minute, quote
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -168,7 +168,7 @@ async def rename(scope: Scope, thread: str, title: str) -> Value:
 async def rename_open(scope: Scope, title: str) -> Value:
     """Write a title for this thread."""
     await scope.session.rename(title)
-    return Done(f"Renamed to {to_one_line(title, 200)!r}.")
+    return Done(f"Renamed to {quote(title, 200)}.")
 
 
 @action(
@@ -207,7 +207,7 @@ async def delete_message(scope: Scope, message: str) -> Value:
         raise Refused(f"write at least the last {SHORTEST} characters of the message's id.", code=USAGE)
     stored = await scope.store.read(memory_log.find_message, scope.resource, message)
     if stored is None:
-        raise Refused(f"No message of this workspace has an id that ends with {message!r}.")
+        raise Refused(f"No message of this workspace has an id that ends with {quote(message)}.")
     async with _open_actions(scope) as actions:
         removed = await actions.delete_message(stored[0])
     text = "Removed" if len(removed.message_ids) == 1 else "Removed, the call with its result"
@@ -237,9 +237,9 @@ async def restore(scope: Scope, thread: str) -> Value:
             matches = [last]
         if len(matches) != 1:
             listed = "`sakti threads list --deleted` shows them."
-            raise Refused(f"{thread!r} matches {len(matches)} deleted threads; {listed}")
+            raise Refused(f"{quote(thread)} matches {len(matches)} deleted threads; {listed}")
         restored = await actions.restore(matches[0].id)
-    return Done(f"Restored {restored.title or 'untitled'!r}.", json={"thread": to_builtins(restored)})
+    return Done(f"Restored {quote(restored.title or 'untitled')}.", json={"thread": to_builtins(restored)})
 
 
 @action(
@@ -279,7 +279,7 @@ async def export_open(scope: Scope, form: str, file: Path | None) -> Value:
     chosen = {"markdown": "md", "htm": "html"}.get(form, form)
     if chosen not in FORMS:
         raise Refused(
-            f"{form!r} is not one of {', '.join(FORMS)}: /export {FORMS[-1]}, or a file name with such an ending."
+            f"{quote(form)} is not one of {', '.join(FORMS)}: /export {FORMS[-1]}, or a file name with such an ending."
         )
     session = scope.session
     if session.thread is None or session.current.is_new:
@@ -364,8 +364,8 @@ async def _find_thread(scope: Scope, text: str) -> Thread:
     """Return the only thread that `text` selects. Raises `Refused` for none or several."""
     threads = await _find_threads(scope, text)
     if len(threads) > 1:
-        some = ", ".join(f"{t.id[-8:]} {t.title!r}" for t in threads[:5])
-        raise Refused(f"{text!r} matches {len(threads)} threads ({some}); write an id.")
+        some = ", ".join(f"{t.id[-8:]} {quote(t.title)}" for t in threads[:5])
+        raise Refused(f"{quote(text)} matches {len(threads)} threads ({some}); write an id.")
     return threads[0]
 
 

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from sakti.actions.spec import CHAT, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import format_count, to_one_line
+from sakti.core.text import format_count, quote, to_one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -134,7 +134,7 @@ async def find_undoing(scope: Scope, thread: str) -> Undoing:
         elsewhere = await scope.store.read(stored_threads.find, None, thread)
         raise Refused(thread_titles.explain_missing(thread, elsewhere))
     if len(threads) != 1:
-        problem = f"{thread!r} matches {len(threads)} threads" if thread else "This workspace has no thread"
+        problem = f"{quote(thread)} matches {len(threads)} threads" if thread else "This workspace has no thread"
         raise Refused(f"{problem}; `sakti threads list` shows them.")
     return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), threads[0], None)
 
@@ -150,7 +150,9 @@ def describe_preview(preview: UndoPreview) -> tuple[str, ...]:
     elif preview.again is not None:
         out = [f"Redo: {preview.in_words()}."]
     elif turns:
-        out = [f"Undo {format_count(len(turns), 'turn')}, from {format_title(turns[0])!r} on: {preview.in_words()}."]
+        out = [
+            f"Undo {format_count(len(turns), 'turn')}, from {quote(format_title(turns[0]))} on: {preview.in_words()}."
+        ]
     else:
         out = []
     rows = [f"{ACTION_LETTERS[i.action]} {to_one_line(i.path, 200)}" + (f"  ({i.conflict})" if i.conflict else "")
@@ -196,7 +198,7 @@ def describe_result(preview: UndoPreview, result: UndoResult, *, command: str = 
         text += f" {problem}: {_enumerate([to_one_line(title, 80) for title in result.tasks])}."
     if result.unwritten and not redo:
         text += f" {command.replace('redo', 'undo')} again completes it."
-    return Done(text + ("" if redo else f" {command} reverses it."), title="Redo" if redo else "Undo")
+    return Done(text + ("" if redo else f" {command} reverses it."))
 
 
 def _count_files(result: UndoResult, *, redo: bool) -> str:
@@ -217,7 +219,7 @@ def _describe_subject(preview: UndoPreview) -> str:
     turns = format_count(len(preview.turns), "turn")
     if preview.what == "files":
         return f"the files of {turns}"
-    title = repr(format_title(preview.turns[0]))
+    title = quote(format_title(preview.turns[0]))
     return f"{turns}, {title}" if len(preview.turns) == 1 else f"{turns}, from {title} on"
 
 

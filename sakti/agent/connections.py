@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from sakti.core.errors import SaktiError
+from sakti.core.text import quote
 
 NAME = "sakti"
 INVALID = "The configuration is not valid JSON; nothing was changed."
@@ -91,7 +92,7 @@ def disconnect(program: ClientProgram, text: str | None, command: str) -> str | 
             return None
         if (before := _remove_pieces(program, text, used) or program.remove(text, used)) is not None:
             return before
-    raise ConnectError(f"The entry {NAME!r} in ~/{program.path} has changed since: remove it there by hand.")
+    raise ConnectError(f"The entry {quote(NAME)} in ~/{program.path} has changed since: remove it there by hand.")
 
 
 def _remove_pieces(program: ClientProgram, text: str, command: str) -> str | None:

@@ -41,7 +41,7 @@ from sakti.core.events import (
     TurnStarted,
     TurnStatus,
 )
-from sakti.core.text import format_count, to_one_line
+from sakti.core.text import format_count, quote, to_one_line
 from sakti.core.types import Json, MarkerPart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from sakti.providers.protocol import Completed
 from sakti.store.threads import threads as thread_store
@@ -337,7 +337,7 @@ async def _run_step(turn: Turn, last: bool) -> None:
     turn.emit(StepFinished(turn.step, completed.usage, completed.stop_reason))
     if completed.unknown_reason:
         reason = to_one_line(completed.unknown_reason, 80)
-        text = f"{turn.model.full_name} ended its answer with the unknown reason {reason!r}."
+        text = f"{turn.model.full_name} ended its answer with the unknown reason {quote(reason)}."
         turn.emit(Notice("warning", "Unknown end of the answer", text))
     if completed.stop_reason == "refusal":
         raise ProviderError("The model refused to answer. Rephrase the request.", code="refused")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias, cast
 
 from sakti.core.errors import SaktiError
+from sakti.core.text import quote, show_value
 from sakti.version import __version__
 
 Json: TypeAlias = dict[str, Any]
@@ -118,7 +119,7 @@ class MemoryServer:
             "tools/call": self._call,
         }
         if method not in handlers:
-            self._send_error(message["id"], NO_METHOD, f"The method {method!r} is not known.")
+            self._send_error(message["id"], NO_METHOD, f"The method {quote(method)} is not known.")
             return
         try:
             result = handlers[method](values)
@@ -156,7 +157,7 @@ class MemoryServer:
     def _call(self, params: Json) -> Json:
         name, arguments = params.get("name"), params.get("arguments")
         if not isinstance(name, str) or name not in TOOLS:
-            raise SaktiError(f"There is no tool {name!r}: {', '.join(TOOLS)}.")
+            raise SaktiError(f"There is no tool {show_value(name)}: {', '.join(TOOLS)}.")
         try:
             text, failed = self._answer(name, check_arguments(name, _to_dict(arguments)), self._folder), False
         except SaktiError as e:
@@ -266,7 +267,7 @@ def check_arguments(name: str, arguments: Json) -> Json:
     tool = TOOLS[name]
     for required in tool["required"]:
         if not str(arguments.get(required) or "").strip():
-            raise SaktiError(f"{name} needs {required!r}.")
+            raise SaktiError(f"{name} needs {quote(required)}.")
     out: Json = {}
     for key, value in arguments.items():
         schema = _to_dict(tool["properties"].get(key))
@@ -280,11 +281,11 @@ def _check_value(key: str, value: Any, schema: Json) -> Any:
     if schema["type"] == "integer":
         match = _WHOLE.fullmatch(str(value))
         if match is None:
-            raise SaktiError(f"{key!r} is a whole number.")
+            raise SaktiError(f"{quote(key)} is a whole number.")
         return max(schema["minimum"], min(schema["maximum"], int(match[1])))
     text = str(value)
     if "enum" in schema and text not in schema["enum"]:
-        raise SaktiError(f"{key!r} is one of {', '.join(schema['enum'])}.")
+        raise SaktiError(f"{quote(key)} is one of {', '.join(schema['enum'])}.")
     return text
 
 

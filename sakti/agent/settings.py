@@ -27,7 +27,7 @@ from sakti.core.config import (
     replace_setting,
 )
 from sakti.core.errors import ConfigError
-from sakti.core.text import to_one_line
+from sakti.core.text import quote, to_one_line
 from sakti.memory import page_content, policy
 
 HERE = "this window"  # set on the command line, or while it runs
@@ -102,7 +102,7 @@ def parse_value(config: Config, name: str, text: str) -> Any:
     except tomllib.TOMLDecodeError:
         value = text
     if isinstance(value, dict | list) and any(isinstance(v, dict | list) for v in value):  # pyright: ignore[reportUnknownVariableType]
-        raise ConfigError(f"{name} cannot be {text!r}.")
+        raise ConfigError(f"{name} cannot be {quote(text)}.")
     try:
         changed = replace_setting(config, name, value, name)
         check(changed)

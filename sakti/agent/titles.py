@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import to_one_line
+from sakti.core.text import quote, to_one_line
 from sakti.core.types import Thread
 
 SHOWN = 3  # threads of one name in a sentence
@@ -97,7 +97,7 @@ def narrow_matches(text: str, matches: Sequence[Thread]) -> Sequence[Thread]:
 def _explain_ambiguous(text: str, matches: Sequence[Thread]) -> str:
     shown = ", ".join(f"{t.id[-8:]} {to_one_line(t.title, 40)}".rstrip() for t in matches[:SHOWN])
     more = f" and {len(matches) - SHOWN} more" if len(matches) > SHOWN else ""
-    return f"{len(matches)} threads match {to_one_line(text, 80)!r}: {shown}{more}. Name one by its id."
+    return f"{len(matches)} threads match {quote(text, 80)}: {shown}{more}. Name one by its id."
 
 
 def explain_missing(text: str, elsewhere: Sequence[Thread], listing: str = "`sakti threads list`") -> str:
@@ -107,9 +107,9 @@ def explain_missing(text: str, elsewhere: Sequence[Thread], listing: str = "`sak
     """
     name = to_one_line(text, 80)
     if not text or not elsewhere:
-        return f"No thread of this workspace matches {name!r}; {listing} shows them."
+        return f"No thread of this workspace matches {quote(name)}; {listing} shows them."
     thread = elsewhere[0]
     if not Path(thread.resource_id).is_absolute():
-        return f"The thread {name!r} belongs to {thread.resource_id}."
+        return f"The thread {quote(name)} belongs to {thread.resource_id}."
     opening = f"`cd {shlex.quote(thread.resource_id)} && sakti -r {thread.id[-8:]}` opens it."
-    return f"The thread {name!r} belongs to the workspace {thread.resource_id}: {opening}"
+    return f"The thread {quote(name)} belongs to the workspace {thread.resource_id}: {opening}"

@@ -29,7 +29,7 @@ from sakti.core.clock import Clock
 from sakti.core.errors import ToolError
 from sakti.core.http import HttpAnswer, HttpClient, HttpLimits
 from sakti.core.network import Target
-from sakti.core.text import format_bytes, to_one_line
+from sakti.core.text import format_bytes, quote, to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import ImagePart, Json, ModelCall, Usage
 from sakti.providers import registry
@@ -125,7 +125,7 @@ class SessionSearch:
         """Return results for the model. Raises ToolError, HttpError and ProviderError with one sentence."""
         host = network.parse_host(site) if site else None
         if site and (host is None or host.port is not None or "*" in host.name):
-            raise ToolError(f"{to_one_line(site, 100)!r} is not a host name: site takes one like docs.python.org.")
+            raise ToolError(f"{quote(site, 100)} is not a host name: site takes one like docs.python.org.")
         name, words = host.name if host is not None else "", mask_secrets(query)
         clock: Clock = run.state.clock
         started = clock.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import zip_longest
 from typing import Annotated, Any, TypeAlias, cast
 
 import typer
@@ -30,7 +31,16 @@ class WithHelp:
 
 
 class ActionCommand(WithHelp, TyperCommand):
-    """The command of one action."""
+    """The command of one action; `optional` are its options whose value may be left out."""
+
+    optional: frozenset[str] = frozenset()
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse `args` after adding "" for left-out values."""
+        words: list[str] = []
+        for word, after in zip_longest(args, args[1:], fillvalue="--"):
+            words += [word, ""] if word in self.optional and after.startswith("-") else [word]
+        return super().parse_args(ctx, words)
 
 
 class CommandProgram(WithHelp, TyperGroup):
@@ -133,7 +143,8 @@ def _build(args: Sequence[Arg], name: str, help: str, result: Callable[..., Any]
     app = typer.Typer(add_completion=False)
     app.command(name, cls=ActionCommand, help=_escape(help), short_help=_shorten(help), context_settings=SETTINGS,
                 rich_help_panel=panel or None)(call)  # fmt: skip
-    command = cast(TyperCommand, typer.main.get_command(app))
+    command = cast(ActionCommand, typer.main.get_command(app))
+    command.optional = frozenset(f for a in args if a.optional for f in a.flags)
     for param, a in zip(command.params, args, strict=True):
         # typer's own conversion imports pydantic, which costs as much as a question to the board
         vars(param)["process_value"] = partial(_convert, a, cast(Any, param).process_value)

@@ -18,7 +18,7 @@ from sakti.core.config import LoadedConfig, load, refuse_mode
 from sakti.core.errors import NOT_SAVED, SaktiError, StoreError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document
-from sakti.core.text import encode_json_line, sanitize_text
+from sakti.core.text import encode_json_line, quote, sanitize_text
 
 with lazy_imports:
     from sakti.agent import repository
@@ -156,7 +156,7 @@ def _resolve_added(name: str) -> Path:
     """Resolve the folder that --add-dir names. Raises Refused if it is missing or too wide."""
     folder = Path(os.path.realpath(Path(name).expanduser()))
     if not folder.is_dir():
-        raise Refused(f"--add-dir takes a folder; {name!r} is not one.", code=values.USAGE)
+        raise Refused(f"--add-dir takes a folder; {quote(name)} is not one.", code=values.USAGE)
     if Path.home().resolve().is_relative_to(folder) or boundary.explain_impossible(folder):
         raise Refused(f"{folder} is too wide for --add-dir: name the folder that is needed.", code=values.USAGE)
     sakti_folders = (resources.data_home(), resources.config_home(), resources.state_home(), trust.get_trust_folder())

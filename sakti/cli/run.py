@@ -22,6 +22,7 @@ from sakti.core import terminal
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import read_input
+from sakti.core.text import quote
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Options, Session
@@ -148,7 +149,7 @@ def _add_rules(options: Options, rules: list[str]) -> Options:
             continue
         if name not in names or (name == "bash" and judge_rules.parse_command_rule(rule, name) is None):
             tool_names = ", ".join(sorted(names))
-            raise Refused(f'--allow: {rule!r} is not a rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS", '
+            raise Refused(f'--allow: {quote(rule)} is not a rule. Write TOOL, "TOOL(GLOB)", "bash: WORDS", '
                           f'"mcp__SERVER__TOOL" or "reach: HOST", with one of {tool_names}.', code=USAGE)  # fmt: skip
     approval = replace(options.config.approval, allow=(*options.config.approval.allow, *rules))
     return replace(options, config=replace(options.config, approval=approval))

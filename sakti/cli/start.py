@@ -15,6 +15,7 @@ from sakti.actions.spec import UsageError
 from sakti.cli import common
 from sakti.cli.options import CHAT, HELP, INSTALL, PRINT, SHOW
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import quote
 
 with lazy_imports:
     from sakti.cli import app, completion, option_reader, shell
@@ -77,7 +78,7 @@ def _route_prompt(head: Sequence[str], tail: Sequence[str], at: int) -> Request:
         return CommandRequest(["run", "--help"])
     values, words = option_reader.read(run_command.run.args, [*head[:at], *head[at + 1 :]], "sakti -p")
     if len(words := [*words, *tail]) > 1:
-        raise UsageError(f"{words[1]!r} is not expected: write the prompt as one argument, in quotes.")
+        raise UsageError(f"{quote(words[1])} is not expected: write the prompt as one argument, in quotes.")
     return PromptRequest({**values, "prompt": "".join(words)})
 
 
@@ -88,7 +89,7 @@ def _read_prompt(words: list[str], tail: Sequence[str], is_command: Callable[[st
     if is_command(words[0]):
         command = words[0]
         hint = f"`sakti {command} --help` shows its options, which go after it."
-        raise UsageError(f"Options of the chat go before {command!r}: {hint}")
+        raise UsageError(f"Options of the chat go before {quote(command)}: {hint}")
     if len(words) == 1 and not tail and any(c.isspace() for c in words[0]):
         return words[0]
     start = f"To start with a prompt, write `sakti -- {' '.join([*words, *tail])}`."

@@ -52,6 +52,11 @@ class TimeIds:
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def read_id_time(identifier: str) -> int:
+    """Return when an id of `TimeIds` was made (Unix ms)."""
+    return int(identifier.replace("-", "")[:12], 16)
+
+
 def shorten_id(identifier: str) -> str:
     """Return the last eight characters, as users see and type an id (its start is only the time)."""
     return identifier[-8:]

@@ -14,10 +14,11 @@ from ipaddress import ip_address, ip_network
 from os import environ
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, urlsplit
+from urllib.parse import quote as escape_url
 
 from sakti.core.errors import HttpError, ProviderError
-from sakti.core.text import to_one_line
+from sakti.core.text import quote
 
 _CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _PROXY_SCHEMES = ("http", "https", "socks5", "socks5h")
@@ -263,7 +264,7 @@ def parse_url(text: str, private: Sequence[str] = ()) -> Target:
         parts = urlsplit(text)
         name, port = parts.hostname or "", parts.port
     except ValueError as e:
-        raise HttpError(f"{to_one_line(text, 100)!r} is not a valid URL.", code="address") from e
+        raise HttpError(f"{quote(text, 100)} is not a valid URL.", code="address") from e
     if parts.scheme not in _DEFAULT_PORTS:
         raise HttpError("Only http:// and https:// URLs can be opened.", code="address")
     if "@" in parts.netloc:
@@ -278,14 +279,14 @@ def _make_target(parts: SplitResult, host: str, port: int) -> Target:
     """Rebuild a URL, so that every later parser sees the checked host."""
     shown = f"[{host}]" if ":" in host else host
     where = shown if port == _DEFAULT_PORTS[parts.scheme] else f"{shown}:{port}"
-    path = quote(parts.path or "/", safe=_UNESCAPED)
-    query = f"?{quote(parts.query, safe=_UNESCAPED)}" if parts.query else ""
+    path = escape_url(parts.path or "/", safe=_UNESCAPED)
+    query = f"?{escape_url(parts.query, safe=_UNESCAPED)}" if parts.query else ""
     return Target(f"{parts.scheme}://{where}{path}{query}", parts.scheme, host, port)
 
 
 def _parse_host(name: str, is_bracketed: bool) -> str:
     """Return a host as it is resolved, with addresses in canonical form. Raises HttpError."""
-    invalid = HttpError(f"{to_one_line(name, 100)!r} is not a host name.", code="address")
+    invalid = HttpError(f"{quote(name, 100)} is not a host name.", code="address")
     if is_bracketed:
         try:
             address = ipaddress.IPv6Address(name)

@@ -127,6 +127,12 @@ def to_one_line(text: str, limit: int = 80) -> str:
     return flat if len(flat) <= limit and len(text) <= limit * 4 else flat[: limit - 1].rstrip() + "…"
 
 
+def quote(text: str, limit: int = 200) -> str:
+    """Quote `text` as it is, on one safe line, with … if it was cut to `limit` characters."""
+    line = " ".join(sanitize_text(text if len(text) <= limit else text[: limit - 1]).splitlines())
+    return f"'{line}'" if len(text) <= limit else f"'{line}…'"
+
+
 def display_path(path: Path, workspace: Path | None = None) -> str:
     """Return a path in short form: relative to the workspace, or with `~` for the home folder."""
     for root, prefix in ((workspace, ""), (Path.home(), "~/")):
@@ -261,6 +267,8 @@ def find_lookalikes(text: str) -> tuple[str, ...]:
 
 def show_value(value: Any) -> str:
     """Format any value for a message on one short line."""
+    if isinstance(value, str):
+        return quote(value, 80)
     try:
         return to_one_line(repr(value), 80)
     except (ValueError, RecursionError):  # a number with thousands of digits, a deeply nested list

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from sakti.agent import repository
 from sakti.core.errors import SaktiError, StoreError
-from sakti.core.text import clean_surrogates
+from sakti.core.text import clean_surrogates, quote
 from sakti.core.tokens import Counter, O200k
 from sakti.core.types import Json, Part, ToolCallPart, ToolResultPart
 from sakti.importers import inputs, map_folder, mastra
@@ -559,7 +559,7 @@ def plan_undo(db: Database, run: str) -> UndoPlan:
 
 async def undo(store: Store, plan: UndoPlan) -> list[str]:
     """Remove the threads, messages and tasks added by a run; return why threads stay."""
-    problems = [f"{part.title!r} was continued here and stays" for part in plan.stays]
+    problems = [f"{quote(part.title)} was continued here and stays" for part in plan.stays]
     stays = {part.thread_id for part in plan.stays}
     for part in plan.goes:
         try:
@@ -571,7 +571,7 @@ async def undo(store: Store, plan: UndoPlan) -> list[str]:
                 await purging.purge_thread(store, part.thread_id)
         except SaktiError as e:
             stays.add(part.thread_id)
-            problems.append(f"{part.title!r} stays: {e.message}")
+            problems.append(f"{quote(part.title)} stays: {e.message}")
     for task_id in plan.tasks:
         await store.write(_delete_task, task_id, store.clock.now())
         await purging.purge_task(store, task_id)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from sakti.core.config import MemorySettings, ObservationSettings
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import count_k
+from sakti.core.text import count_k, show_value
 from sakti.core.types import Message
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -176,7 +176,9 @@ def parse_activation_ttl(value: str | float | bool | None, name: str) -> float |
         unit = match[2].lower()
         factor = 1 if unit.startswith(("ms", "milli")) else _UNITS[unit[0]]
         return float(match[1]) * factor
-    raise ConfigError(f'{name} = {value!r} must be milliseconds (0 or more), or a duration such as "5m" or "1h".')
+    raise ConfigError(
+        f'{name} = {show_value(value)} must be milliseconds (0 or more), or a duration such as "5m" or "1h".'
+    )
 
 
 # --- which messages ---------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from sakti.core import network
 from sakti.core.errors import ConfigError, ProviderError
+from sakti.core.text import quote
 from sakti.providers.presets import ClientKind
 from sakti.version import __version__
 
@@ -86,7 +87,7 @@ def split_base_url(url: str) -> tuple[str, dict[str, str], Api | None]:
     try:
         parts = urlsplit(url.strip())
     except ValueError:  # an unmatched bracket
-        raise ConfigError(f"{url!r} is not an address: write it as https://HOST/v1.") from None
+        raise ConfigError(f"{quote(url)} is not an address: write it as https://HOST/v1.") from None
     address = urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     for path, api in _ENDPOINT_PATHS.items():
@@ -357,4 +358,4 @@ def check_base_url(name: str, url: str) -> None:
     except ValueError:  # the port is not a number, or too large
         is_address = False
     if not is_address:
-        raise ConfigError(f"providers.{name}.base_url = {url!r} must be an address such as https://HOST:PORT/v1.")
+        raise ConfigError(f"providers.{name}.base_url = {quote(url)} must be an address such as https://HOST:PORT/v1.")

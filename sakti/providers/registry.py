@@ -16,6 +16,7 @@ from sakti.core.config.fields import ProviderSettings
 from sakti.core.errors import NoModelError
 from sakti.core.lazy import lazy_imports
 from sakti.core.network import is_loopback
+from sakti.core.text import quote
 from sakti.providers import endpoint as endpoints
 from sakti.providers.endpoint import Api, Endpoint, check_base_url, split_base_url
 from sakti.providers.presets import PRESETS, Preset
@@ -109,7 +110,7 @@ def resolve_name(name: str, settings: Mapping[str, ProviderSettings] = _NO_SETTI
         for preset in PRESETS.values():
             if preset.names and re.match(preset.names, name):
                 return f"{preset.name}/{name}"
-    what = f"There is no provider {head!r}" if slash else f"The provider of {name!r} is not clear"
+    what = f"There is no provider {quote(head)}" if slash else f"The provider of {quote(name)} is not clear"
     raise NoModelError(f"{what}: {_suggest_providers(head, rest or '…', names)}")
 
 

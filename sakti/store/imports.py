@@ -25,6 +25,7 @@ from sakti.store.models import (
     OriginRow,
     SearchDocRow,
     TaskMessageRow,
+    ThreadRow,
     WorkingMemoryRow,
 )
 from sakti.store.threads import removal, threads
@@ -187,6 +188,28 @@ def _remove(db: Database, thread_id: str, message_ids: Sequence[str]) -> None:
 
 
 # --- undo ---------------------------------------------------------------------------------------------------
+
+
+class ImportRun(Struct, frozen=True):
+    """A run whose threads are still there, also one that did not end."""
+
+    run: str
+    programs: tuple[str, ...]
+    threads: int
+
+
+def list_runs(db: Database) -> list[ImportRun]:
+    """Return the runs that can be undone, the newest first."""
+    row = OriginRow
+    listed = (
+        row.select(row.run_id, fn.GROUP_CONCAT(row.program.distinct()), fn.COUNT(row.thread_id.distinct()))
+        .join(ThreadRow, on=(ThreadRow.id == row.thread_id) & ThreadRow.deleted_at.is_null())
+        .group_by(row.run_id)
+        .order_by(row.run_id.desc())
+    )
+    return [
+        ImportRun(run, tuple(programs.split(",")), threads) for run, programs, threads in listed.tuples().execute(db)
+    ]
 
 
 class RunPart(Struct, frozen=True):

@@ -16,6 +16,7 @@ from msgspec import Struct, field, to_builtins
 
 from sakti.core.clock import Ids
 from sakti.core.errors import TaskError
+from sakti.core.text import quote
 from sakti.core.types import Json
 from sakti.store import copies
 from sakti.store.connection import Database
@@ -310,9 +311,11 @@ def _join_description(issue: Json) -> str:
 def _list_notes(issue: Json) -> Iterable[str]:
     status, kind = issue.get("status") or "open", issue.get("issue_type") or "task"
     if status not in STATUSES:
-        yield f"its status {status!r} became open" + ("; its edges say what blocks it" if status == "blocked" else "")
+        yield f"its status {quote(status)} became open" + (
+            "; its edges say what blocks it" if status == "blocked" else ""
+        )
     if kind not in TYPES:
-        yield f"its type {kind!r} became task"
+        yield f"its type {quote(kind)} became task"
 
 
 def _to_close_reason(text: str) -> str:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_pattern
+from sakti.core.text import show_value
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
@@ -399,7 +400,7 @@ def check_priority(priority: Any) -> None:
 def check_choice(name: str, value: Any, allowed: Sequence[str]) -> None:
     """Refuse a value that is not in `allowed`."""
     if value not in allowed:
-        raise TaskError(f"{name} must be one of {', '.join(allowed)}, not {value!r}.", code=f"bad_{name}")
+        raise TaskError(f"{name} must be one of {', '.join(allowed)}, not {show_value(value)}.", code=f"bad_{name}")
 
 
 def clean_labels(values: Sequence[Any]) -> list[str]:

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from sakti.core.errors import TaskError
 from sakti.core.lazy import lazy_pattern
+from sakti.core.text import quote
 from sakti.store import files
 from sakti.store.connection import Connection
 from sakti.store.tasks import graph, questions
@@ -28,11 +29,11 @@ def find(db: Connection, resource_id: str, text: str, *, deleted: bool = False) 
     query = text.strip()
     matches = questions.find_matching(db, resource_id, query, deleted=deleted) if query else []
     if not matches:
-        raise TaskError(f"There is no task {text!r}. `list` shows all tasks.", code="not_found")
+        raise TaskError(f"There is no task {quote(text)}. `list` shows all tasks.", code="not_found")
     if len(matches) > 1:
         names = ", ".join(f"{t.handle} ({t.title[:40]})" for t in matches[:5])
         more = ", …" if len(matches) > 5 else ""
-        raise TaskError(f"{text!r} could be {names}{more}. Write more characters.", code="ambiguous")
+        raise TaskError(f"{quote(text)} could be {names}{more}. Write more characters.", code="ambiguous")
     return matches[0]
 
 

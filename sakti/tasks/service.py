@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from sakti.core.errors import TaskError
+from sakti.core.text import quote
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.tasks import graph as store_graph
@@ -106,7 +107,7 @@ def create(db: Database, actor: Actor, new: NewTask) -> Task:
     new.check()
     title = clean_title(new.title)
     if questions.exists(db, new.id):
-        raise TaskError(f"A task {new.id!r} already exists.", code="duplicate")
+        raise TaskError(f"A task {quote(new.id)} already exists.", code="duplicate")
     task = Task(
         id=new.id,
         resource_id=actor.resource_id,
@@ -429,7 +430,7 @@ def link(db: Database, actor: Actor, text: str, message_id: str) -> Task:
     """Link a past message to a task."""
     task = find(db, actor.resource_id, text)
     if message_store.get(db, message_id) is None:
-        raise TaskError(f"There is no message {message_id!r}.", code="not_found")
+        raise TaskError(f"There is no message {quote(message_id)}.", code="not_found")
     if rows.add_link(db, task.id, message_id, "reference", actor.now):
         rows.add_event(db, task, "link", actor.name, actor.now, (None, {"message": message_id}))
     return task

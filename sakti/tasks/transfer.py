@@ -13,6 +13,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from sakti.core.errors import TaskError
+from sakti.core.text import quote
 from sakti.core.types import Json
 from sakti.store.connection import Connection, Database
 from sakti.store.tasks import graph, questions, rows
@@ -283,7 +284,7 @@ def _read_edges(db: Database, actor: Actor, task: Task, line: Json, number: int)
     for edge in line.get("dependencies") or ():
         kind, on = str(edge.get("type", BLOCKS)), str(edge.get("on", ""))
         if kind not in EDGE_TYPES or not questions.is_in(db, actor.resource_id, on):
-            what = f"{task.title[:60]!r} has an edge of the unknown kind {kind!r} to {on!r}."
+            what = f"{quote(task.title, 60)} has an edge of the unknown kind {quote(kind)} to {quote(on)}."
             raise TaskError(f"Line {number}: {what}", code="invalid")
         out.append((task.id, on, kind))
     return out

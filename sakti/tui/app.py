@@ -151,6 +151,7 @@ class SaktiApp(App[int]):
         super().__init__()
         self.session = session
         self.crash_message = ""
+        self._removal_error: Exception | None = None  # of a failed screen, already logged
         self._keys = {b.id: b.key for _, part in list_chat_parts() for b in keys.iter_bindings(part)}
         self._raised_at = float("-inf")  # when the window came to the front
         self._swallows_release = False  # a mouse press that only brought the window to the front
@@ -442,6 +443,8 @@ class SaktiApp(App[int]):
         A failed worker ends nothing: its screen is closed, and the chat continues.
         """
         cause = error.error if isinstance(error, WorkerFailed) and isinstance(error.error, Exception) else error
+        if cause is self._removal_error:
+            return
         failed, path = self._find_failed_screen(), log_error(cause)
         if failed is not self.chat or isinstance(error, WorkerFailed):
             self.call_later(self._close_failed, failed, type(cause).__name__, path)
@@ -465,13 +468,22 @@ class SaktiApp(App[int]):
             if failed not in self.screen_stack:
                 return
             while failed in self.screen_stack:
-                self.pop_screen()
+                await self._remove_top()
         details = f" The details are in {path}." if path else ""
         text = f"A background task failed ({error})."
         if failed is not self.chat:
             text = f"A screen failed ({error}) and was closed."
         self.show_notice(f"{text}{details}", title="Something went wrong", tone="error")
         self.chat.transcript.scroll_end_now()
+
+    async def _remove_top(self) -> None:
+        """Remove the screen on top; a second error of a failed one is logged."""
+        self.screen.focused = None  # choosing the next focus would arrange it again
+        try:
+            await self.pop_screen()
+        except Exception as error:
+            self._removal_error = error  # Textual awaits the removal, too, and reports it again
+            log_error(error)
 
     def _fatal_error(self) -> None:
         self._close_messages_no_wait()  # a traceback is for the log file, not for the user

@@ -17,6 +17,7 @@ from textual.widgets import Input, TextArea
 
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import iter_folders
+from sakti.core.text import show_value
 from sakti.tui.palette import build_variable_defaults
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def read_theme(path: Path) -> Theme:
     for key, value in [*table.items(), *variables.items()]:
         is_colour = key in _COLOURS or key.startswith("sakti-")
         if is_colour and not (isinstance(value, str) and _HEX.fullmatch(value)):
-            raise ValueError(f"{key} = {value!r} is not a colour such as #1e2530.")
+            raise ValueError(f"{key} = {show_value(value)} is not a colour such as #1e2530.")
     if "primary" not in table:
         raise ValueError("`primary` is missing.")
     defaults = build_variable_defaults(bool(table.get("dark", True)))

@@ -20,7 +20,7 @@ from textual.keys import Keys, _character_to_key, key_to_character  # pyright: i
 from textual.message_pump import MessagePump
 from textual.widgets import Input, TextArea
 
-from sakti.core.text import to_one_line
+from sakti.core.text import quote, to_one_line
 
 _REORDERING = frozenset(("LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"))  # classes of Unicode
 SHORT_NAMES = {"escape": "esc", "shift+tab": "⇧⇥"}  # else as pressed: `^P`, `F3`, `[`, `shift+enter`
@@ -181,7 +181,7 @@ def make_keymap(wanted: Mapping[str, Any], parts: Iterable[tuple[str, type[Any]]
             problems.append(f"There is no binding {name}: {hint}")
         elif not new_keys:
             problems.append(
-                f'{name} = {to_one_line(str(value), 40)!r} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
+                f'{name} = {quote(str(value), 40)} is not a key: write it as "ctrl+l", "f9" or "alt+enter".'
             )
         elif declared[binding_id][0] in TYPING_PARTS and any(_is_text(k) for k in new_keys):
             problems.append(f"{name} cannot be {format_keys(new_keys)}: they type text.")

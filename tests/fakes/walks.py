@@ -12,6 +12,7 @@ WALKS: dict[str, str] = {
     "task_dependencies d CROSS JOIN tasks a": _ALL,
     "FROM tasks t WHERE t.own_blockers != (": _ALL,
     "SELECT id, lookup_key FROM observational_memory": _ALL,
+    "SCAN origins USING INDEX origins_by_run": "all imports are listed; once, by hand",
     "HAVING max(message_index) - min(message_index) + 1": _ALL,
     "FROM messages m WHERE m.state = 'saved' AND trim(": _ALL,
     "FROM tasks t WHERE deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM task_words_docsize": _ALL,

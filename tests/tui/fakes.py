@@ -154,6 +154,9 @@ class FakeViews:
     async def other_turn(self, thread_id: str) -> str:
         return ""
 
+    async def unfinished_calls(self, messages):
+        return {}
+
     async def version(self):
         return -1  # nobody else writes
 

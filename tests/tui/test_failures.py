@@ -75,6 +75,13 @@ class CoveringScreen(BrokenScreen):
     """Another kind of screen: one of the same kind would take its place."""
 
 
+class StuckScreen(BrokenScreen):
+    def remove(self):
+        if self.fail == "removal":
+            raise Broken
+        return super().remove()
+
+
 WHEN = ["compose", "mount", "child mount", "render", "worker", "timer", "refresh", "key", "priority key"]
 
 
@@ -99,6 +106,21 @@ async def test_a_failed_screen_is_closed_and_the_chat_continues(running, session
         await pilot.press("f1")
         await settle(app, pilot)
         assert app.screen is not app.chat, "screens still open"
+    assert not app.crash_message
+
+
+async def test_a_second_error_of_a_screen_that_is_being_closed_ends_nothing(running, session):
+    async with running() as (app, pilot):
+        screen = StuckScreen("removal")
+        app.push(screen)
+        await settle(app, pilot)
+        screen.call_later(lambda: [][1])
+        await quiet()
+        await quiet()
+        assert app.screen_stack == [app.chat] and app.is_running
+        assert "failed (IndexError) and was closed" in chat_text(app) and "Broken" in log_path().read_text()
+        screen.fail = ""
+        await screen.remove()
     assert not app.crash_message
 
 

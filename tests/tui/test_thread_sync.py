@@ -17,6 +17,8 @@ from sakti.store.database import Store
 from sakti.store.threads import messages, threads
 from sakti.tui.app import SaktiApp
 from sakti.tui.chat.thread_view import SYNC_LIMIT
+from sakti.tui.screens.search_preview import load_passage
+from sakti.tui.transcript.tool import ToolBlock
 from tests.tui.conftest import chat_text, screen_text, settle
 from tests.tui.real import real_session, say
 
@@ -195,6 +197,9 @@ async def test_calls_of_another_window_say_that_they_wait_or_run_there(store, ot
             await pilot.pause()
         await look(app, pilot)
         assert re.search(r"◌ write  a\.txt +waiting for you in another window", chat_text(app))
+        hit = (await app.session.views.search("I write")).hits[0]
+        passage = await load_passage(app.session.views, hit, "I write")
+        assert [(b.state, b.elsewhere) for b in passage.blocks if isinstance(b, ToolBlock)] == [("waiting", True)]
         await app.chat.view.load()
         await settle(app, pilot)
         assert re.search(r"◌ write  a\.txt +waiting for you in another window", chat_text(app)), "as at its opening"

@@ -51,6 +51,7 @@ async def test_undo_is_shown_first_and_the_text_returns_to_the_prompt(store, tmp
         await pressed(app, pilot, "y")
         assert not (root / "two.py").exists() and (root / "one.py").exists()
         assert app.chat.prompt.text == "write two"
+        assert "Undo  Undone" not in chat_text(app)
         assert "Undone: 1 turn, 'write two'. 1 file deleted. /redo reverses it." in chat_text(app)
         assert "Written, too." not in chat_text(app)
         app.run_command("/redo")

@@ -18,7 +18,7 @@ from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, 
 from sakti.core.errors import SaktiError
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import read_input
-from sakti.core.text import format_count, to_one_line
+from sakti.core.text import format_count, quote
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -70,7 +70,7 @@ def _require_category(category: str, lines: Sequence[LogLine]) -> None:
     categories = sorted({x.category for x in lines if x.category})
     if category not in categories:
         others = f"the log has lines in {', '.join(categories)}" if categories else "no line of this log is in one"
-        raise Refused(f"No line is in the section {category!r}; {others}.")
+        raise Refused(f"No line is in the section {quote(category)}; {others}.")
 
 
 def format_log(lines: Sequence[LogLine]) -> tuple[str, ...]:
@@ -266,7 +266,7 @@ def _parse_moment(text: str, session: Session) -> int:
     moment = corrections.parse_time(text.strip(), session.workspace.clock.now(), repository.find_local_timezone())
     if moment is None:
         times = "2026-01-15, 2026-01-15T14:30, yesterday, 90m, 2d or now"
-        raise Refused(f"write a time as {times}, not {to_one_line(text, 40)!r}.", code=USAGE)
+        raise Refused(f"write a time as {times}, not {quote(text, 40)}.", code=USAGE)
     return moment
 
 

@@ -15,7 +15,7 @@ from sakti.actions.spec import SET, action, arg, flag, option
 from sakti.actions.values import USAGE, Card, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import count_k, format_count, to_one_line
+from sakti.core.text import count_k, format_count, quote, to_one_line
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Models, Scope
@@ -113,7 +113,7 @@ def _check_imported(model: str, choice: str | None) -> None:
     if choice:
         raise Refused("--imported observes all imported threads: leave out the focus and --thread.", code=USAGE)
     if model != EXTRACTIVE and "/" not in model:
-        raise Refused(f"--model takes PROVIDER/NAME or {EXTRACTIVE}, not {model!r}.", code=USAGE)
+        raise Refused(f"--model takes PROVIDER/NAME or {EXTRACTIVE}, not {quote(model)}.", code=USAGE)
 
 
 async def observe_imports(scope: Scope, model: str, yes: bool, focus: str, where: Mapping[str, Any]) -> Value:
@@ -172,9 +172,9 @@ async def _observe_all(scope: Scope, threads: Sequence[UnobservedThread], overri
                 async with open_memory(scope, thread=thread.id, overrides=overrides, models="called") as session:
                     engine = session.current.engine
                     if not await engine.observe_rest():
-                        problems.append(f"{thread.title!r}: {engine.status().note or 'nothing was observed'}")
+                        problems.append(f"{quote(thread.title)}: {engine.status().note or 'nothing was observed'}")
             except MemoryFailure as e:  # another window uses it
-                problems.append(f"{thread.title!r}: {e.message}")
+                problems.append(f"{quote(thread.title)}: {e.message}")
         show(len(threads), len(threads))
     return problems
 

@@ -14,7 +14,7 @@ from sakti.actions.spec import Action, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
 from sakti.core.streams import print_document, read_input
-from sakti.core.text import encode_json_line, format_count, to_one_line
+from sakti.core.text import encode_json_line, format_count, quote
 
 if TYPE_CHECKING:
     from sakti.actions.scope import Scope
@@ -49,7 +49,7 @@ def read_metadata(pairs: Sequence[str]) -> dict[str, str]:
     for text in pairs:
         key, sign, value = text.partition("=")
         if not sign or not key.strip():
-            raise Refused(f"--meta: {text!r} is not KEY=VALUE.", code=USAGE)
+            raise Refused(f"--meta: {quote(text)} is not KEY=VALUE.", code=USAGE)
         metadata[key.strip()] = value
     return metadata
 
@@ -229,7 +229,7 @@ async def label(scope: Scope, task: str, labels: list[str], remove: bool, force:
 async def delete(scope: Scope, task: str, force: bool, as_: str | None) -> Value:
     """Delete a task; `restore` or `undo` restores it."""
     gone, freed = await scope.change(task_service.delete, as_, task, force=force)
-    sentence = f"{gone.handle} {to_one_line(secrets.mask_secrets(gone.title))!r} was deleted."
+    sentence = f"{gone.handle} {quote(secrets.mask_secrets(gone.title))} was deleted."
     how = f"{sentence} `sakti tasks restore {gone.handle}` restores it."
     return report_change(gone, sentence, freed, more="Undo restores it.", line=how)
 

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from sakti.agent.checkpoints.objects import FILE, HISTORY, INDEX, SECRET, compute_blob_id, compute_index_id, copy_file
 from sakti.agent.checkpoints.plan import PathEntry
 from sakti.core.errors import SaktiError
+from sakti.core.text import quote
 
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 LARGEST = 64_000_000  # bytes of a file that is read to be compared or kept
@@ -40,7 +41,7 @@ def open_parent(root: Path, path: str, *, make: bool = False) -> Generator[tuple
     start = Path(full_path.anchor) if full_path.is_absolute() else root
     *folders, name = [p for p in path.split("/") if p]
     if (not folders and name == "..") or ".." in folders:
-        raise BlockedPath(f"{path!r} is not a path in the workspace.")
+        raise BlockedPath(f"{quote(path)} is not a path in the workspace.")
     here = os.open(start, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
     try:
         for folder in folders:

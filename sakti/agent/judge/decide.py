@@ -26,7 +26,7 @@ from sakti.agent.judge.workspace_view import Access, RemoteFacts, ToolFacts, Wor
 from sakti.core import network
 from sakti.core.config import SessionMode
 from sakti.core.errors import HttpError
-from sakti.core.text import to_one_line
+from sakti.core.text import quote, to_one_line
 from sakti.core.types import Json, list_arguments
 from sakti.store.secrets import find_marks
 
@@ -422,7 +422,7 @@ def _refuse_hosts(hosts: Sequence[str], rules: Rules) -> str:
     if len(hosts) > MOST_HOSTS:
         return f"more than {MOST_HOSTS} hosts for one command"
     if wrong := next((h for h in hosts if network.parse_host(h) is None), None):
-        return f"{to_one_line(wrong, 60)!r} is not a host name"
+        return f"{quote(wrong, 60)} is not a host name"
     denied = [r.removeprefix(rule_texts.HOST_PREFIX) for r in rules.deny if r.startswith(rule_texts.HOST_PREFIX)]
     if refused := next((h for h in hosts if not network.find_uncovered((h,), denied)), None):
         return f"your rules deny access to {refused}"

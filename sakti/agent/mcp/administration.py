@@ -26,7 +26,7 @@ from sakti.core.config.reading import LONGEST as LONGEST_SETTINGS
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import to_one_line
+from sakti.core.text import quote, to_one_line
 from sakti.providers import keys
 from sakti.store import secrets
 
@@ -235,7 +235,7 @@ class ServerCopy(Struct, frozen=True):
 def add_server(name: str, command: Sequence[str], url: str, env: Sequence[str], present: Tables) -> Path:
     """Add a server to the user's configuration, which is returned. Raises `ConfigError`."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{to_one_line(name)!r} is not a name for a server: use letters, digits, _, - and dots.")
+        raise ConfigError(f"{quote(name)} is not a name for a server: use letters, digits, _, - and dots.")
     table: dict[str, Any] = {"url": url} if url else {"command": command[0]}
     table |= {"args": list(command[1:])} if command[1:] else {}
     table |= {"env": _read_variables(env)} if env else {}
@@ -252,7 +252,7 @@ def _read_variables(texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         name, sign, value = text.partition("=")
         if not (name and sign):
-            raise ConfigError(f"--env takes NAME=VALUE, not {text!r}.")
+            raise ConfigError(f"--env takes NAME=VALUE, not {quote(text)}.")
         variables[name] = value
     return variables
 

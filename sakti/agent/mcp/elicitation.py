@@ -35,7 +35,7 @@ from sakti.core.events import (
     FreeQuestion,
     Notice,
 )
-from sakti.core.text import to_one_line
+from sakti.core.text import quote, to_one_line
 
 if TYPE_CHECKING:
     from sakti.agent.tools.approvals import Approvals
@@ -284,7 +284,7 @@ async def ask_to_start(workspace: ServerWorkspace, approvals: Approvals | None, 
         request = ApprovalRequested(workspace.new_id(), name, reason, command, str(workspace.root), rule=rule)
         answer = await _ask(approvals, request)
     if answer is None or not answer.approved:
-        how = f"Start it in a chat, which asks, or add {name!r} to approval.allow."
+        how = f"Start it in a chat, which asks, or add {quote(name)} to approval.allow."
         raise SaktiError(f"There is no sandbox here ({level}), and its start was not approved. {how}")
     if answer.grant == "workspace":
         workspace.save_rule(rule)

@@ -20,7 +20,7 @@ from sakti.agent.processors.builtin import (
     UnicodeNormalizer,
 )
 from sakti.core.errors import ConfigError
-from sakti.core.text import to_one_line
+from sakti.core.text import quote, to_one_line
 
 GROUP = "sakti.processors"
 BUILT_IN: dict[str, Callable[[], Processor]] = {
@@ -47,15 +47,15 @@ def _make(name: str) -> Processor:
     offered = {point.name: point for point in metadata.entry_points(group=GROUP)}
     if name not in offered:
         names = ", ".join([*BUILT_IN, *sorted(offered)])
-        raise ConfigError(f"processors: there is no processor {to_one_line(name, 60)!r}; there are {names}.")
+        raise ConfigError(f"processors: there is no processor {quote(name, 60)}; there are {names}.")
     try:
         factory: Any = offered[name].load()
         processor: Any = factory() if isinstance(factory, type) or not _is_hook(factory) else FromFunction(factory)
     except Exception as e:
         why = f"{type(e).__name__}: {to_one_line(str(e), 200)}"
-        raise ConfigError(f"processors: {name!r} of {offered[name].value} cannot be loaded: {why}") from e
+        raise ConfigError(f"processors: {quote(name)} of {offered[name].value} cannot be loaded: {why}") from e
     if not isinstance(processor, Processor):
-        raise ConfigError(f"processors: {name!r} of {offered[name].value} is not a processor.")
+        raise ConfigError(f"processors: {quote(name)} of {offered[name].value} is not a processor.")
     return processor
 
 

@@ -15,6 +15,7 @@ from sakti.agent.judge.workspace_view import WorkspaceView, explain_secret
 from sakti.core.config.reading import read_bytes
 from sakti.core.errors import ConfigError, SaktiError
 from sakti.core.lazy import lazy_pattern
+from sakti.core.text import quote
 
 _FRONT = lazy_pattern(r"---[ \t]*\n(.*?)(?:\n|^)---[ \t]*(?:\n|\Z)(.*)", 16 | 8)  # re.DOTALL, re.MULTILINE
 _PAIR = lazy_pattern(r"^([\w-]+:|[ \t]*-)[ \t]+(\S.*)$", 8)
@@ -251,7 +252,8 @@ def _fill_command(command: str, argument: str, values: Sequence[str]) -> str:
         if all(_PLAIN.fullmatch(value) for value in inserted):
             return " ".join(inserted)
         if quoting:
-            text = f"The command `{command}` cannot take the argument {' '.join(inserted)!r}: a shell would act on it."
+            words = quote(" ".join(inserted))
+            text = f"The command `{command}` cannot take the argument {words}: a shell would act on it."
             raise SaktiError(text, title="Not sent")
         return " ".join(shlex.quote(value) for value in inserted)
 

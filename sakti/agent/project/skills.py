@@ -18,7 +18,7 @@ from sakti.agent.project.instructions import InstructionReader
 from sakti.agent.project.markdown import split_frontmatter
 from sakti.core import resources
 from sakti.core.errors import ConfigError
-from sakti.core.text import display_path, to_one_line
+from sakti.core.text import display_path, quote, to_one_line
 from sakti.core.tokens import Counter
 
 SKILL = "SKILL.md"
@@ -140,7 +140,7 @@ def _read_skill(path: Path, bound: Path | None, notes: list[str]) -> Skill | Non
         notes.append(f"{source}: its name must be its folder's name, 1 to 64 of a-z, 0-9 and single hyphens.")
         name = name if _TYPED.fullmatch(name) and len(name) <= LONGEST_NAME else folder
     if not _TYPED.fullmatch(name) or len(name) > LONGEST_NAME:
-        notes.append(f"{source}: left out, {to_one_line(name, 40)!r} cannot be typed.")
+        notes.append(f"{source}: left out, {quote(name, 40)} cannot be typed.")
         return None
     skill = Skill(name, description, body, path, source, hint=_line(table.get("argument-hint"), 80))
     return replace(
@@ -162,7 +162,7 @@ def _read_command(file: ListedFile, bound: Path | None, notes: list[str]) -> Ski
         return None
     table, body, source = read
     if not _TYPED.fullmatch(name):
-        notes.append(f"{source}: left out, {to_one_line(name, 40)!r} cannot be typed.")
+        notes.append(f"{source}: left out, {quote(name, 40)} cannot be typed.")
         return None
     if not body:
         notes.append(f"{source}: left out, it is empty.")

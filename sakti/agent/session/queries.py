@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from sakti.agent.open_thread import OpenThread
     from sakti.agent.session.turn_lease import OtherTurn
     from sakti.memory.engine import Prepared
+    from sakti.store.connection import Database
     from sakti.store.database import Store
     from sakti.store.log.events import LogChange, MemoryEvent
     from sakti.store.log.lines import Figures, LogLine
@@ -90,6 +92,13 @@ class ContextBlock(Struct, frozen=True):
     cached: bool
 
 
+class UnfinishedCall(Struct, frozen=True):
+    """State of a call that has no result yet; `elsewhere`: another window runs it."""
+
+    state: OtherTurn
+    elsewhere: bool
+
+
 class Windows(Struct, frozen=True):
     """The windows at one moment; `streaming` are the estimated tokens of the running step.
 
@@ -151,6 +160,23 @@ class Views:
         """Return whether a turn of another window runs in a thread, or waits for the user there."""
         ws = self._open.workspace
         return await self._store.read(turn_lease.find_other_turn, thread_id, ws.owner, ws.clock.now())
+
+    async def unfinished_calls(self, messages: Sequence[Message]) -> dict[str, UnfinishedCall]:
+        """Return calls without a result in running turns of the threads of `messages`, by call id."""
+        return await self._store.read(self._find_unfinished_calls, {m.thread_id for m in messages if m.tool_calls})
+
+    def _find_unfinished_calls(self, db: Database, thread_ids: Collection[str]) -> dict[str, UnfinishedCall]:
+        ws = self._open.workspace
+        unfinished: dict[str, UnfinishedCall] = {}
+        for thread_id in thread_ids:
+            if not (state := turn_lease.find_other_turn(db, thread_id, "", ws.clock.now())):
+                continue
+            elsewhere = bool(turn_lease.find_other_turn(db, thread_id, ws.owner, ws.clock.now()))
+            turn = [*takewhile(lambda m: m.role != "user", reversed(stored_messages.list_page(db, thread_id)))]
+            finished = {result.call_id for m in turn for result in m.tool_results}
+            calls = (call.id for m in turn for call in m.tool_calls if call.id not in finished)
+            unfinished |= dict.fromkeys(calls, UnfinishedCall(state, elsewhere))
+        return unfinished
 
     async def message(self, message_id: str) -> Message | None:
         return await self._store.read(stored_messages.get, message_id)

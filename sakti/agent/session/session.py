@@ -29,7 +29,7 @@ from sakti.core.events import (
     ThreadChanged,
 )
 from sakti.core.lazy import lazy_imports, load
-from sakti.core.text import format_count, to_one_line
+from sakti.core.text import format_count, quote, to_one_line
 from sakti.core.tokens import Counter
 from sakti.core.types import Block, Json, ModelInfo, Request, Thread
 
@@ -257,7 +257,7 @@ class Session:
     def set_approval_mode(self, mode: str) -> None:
         """Change the approval mode. Raises `ConfigError` for a mode unavailable here."""
         if mode not in APPROVAL_MODES:
-            raise ConfigError(f"There is no approval mode {mode!r}: it is one of {', '.join(APPROVAL_MODES)}.")
+            raise ConfigError(f"There is no approval mode {quote(mode)}: it is one of {', '.join(APPROVAL_MODES)}.")
         if mode == "auto" and (refused := self.workspace.refused_auto()):
             raise ConfigError(f"{refused[0].upper()}{refused[1:]}")
         self.current.set_approval_mode(cast("SessionMode", mode))

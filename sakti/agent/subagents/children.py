@@ -22,7 +22,7 @@ from sakti.core.config import refuse_mode
 from sakti.core.errors import SaktiError, ToolError
 from sakti.core.events import AgentStarted, Notice
 from sakti.core.resources import read_prompt
-from sakti.core.text import cut_middle, to_one_line
+from sakti.core.text import cut_middle, quote, to_one_line
 from sakti.core.types import PREFIX, ChildState, ContextPart, Message, Thread, Usage
 from sakti.providers import facts
 from sakti.store.secrets import mask_secrets
@@ -208,7 +208,7 @@ class Children:
         await self.refresh()
         row = await self._parent.workspace.store.read(run_store.find, self._parent.id, task.resume)
         if row is None:
-            raise ToolError(f"This thread has no child {to_one_line(task.resume, 40)!r}.")
+            raise ToolError(f"This thread has no child {quote(task.resume, 40)}.")
         if row.state == "running":
             raise ToolError(f"The child {shorten_id(row.child_id)} is still running.")
         now = self._parent.workspace.clock.now()

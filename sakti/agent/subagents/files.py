@@ -22,7 +22,7 @@ from sakti.core.config import SessionMode
 from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
 from sakti.core.resources import fill_prompt, list_modes
-from sakti.core.text import to_one_line
+from sakti.core.text import quote, to_one_line
 from sakti.core.types import PREFIX, Effort, make_tool_pattern
 from sakti.memory import modes
 
@@ -137,7 +137,7 @@ def _refuse_name(name: str) -> str:
         return f"{name} is the name of a mode"
     if _NAME.fullmatch(name):
         return ""
-    return f"{to_one_line(name, 40)!r} is not a name: it takes up to 64 letters, digits, - and _"
+    return f"{quote(name, 40)} is not a name: it takes up to 64 letters, digits, - and _"
 
 
 def _refuse_mode(table: Mapping[str, Any]) -> str:

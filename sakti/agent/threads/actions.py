@@ -15,7 +15,7 @@ from sakti.agent.threads.export import FORMATS, Format, make_file_name, render
 from sakti.agent.threads.reindexing import Indexing
 from sakti.core.errors import ConfigError, SaktiError, StoreError
 from sakti.core.events import ThreadChanged
-from sakti.core.text import format_count, to_one_line
+from sakti.core.text import format_count, quote, to_one_line
 from sakti.core.types import Message, Thread
 from sakti.store.secrets import mask_output, mask_secrets
 
@@ -83,7 +83,7 @@ class ThreadActions:
             raise StoreError("This thread was removed for good.", code="gone")
         if renamed is not None and live is not None:
             live.emit(ThreadChanged(renamed))
-        return f"Renamed to {renamed.title if renamed is not None else title!r}."
+        return f"Renamed to {quote(renamed.title if renamed is not None else title)}."
 
     async def fork(self, thread_id: str, upto: int | None = None) -> Thread:
         """Make a thread of the messages up to index `upto` (None: all), with the memory of them."""
@@ -148,7 +148,7 @@ class ThreadActions:
 def check_form(form: str) -> Format:
     """Refuse a form that threads are not exported in. Raises `ConfigError`."""
     if form not in FORMATS:
-        raise ConfigError(f"A thread is exported as {', '.join(FORMATS)}, not as {form!r}.")
+        raise ConfigError(f"A thread is exported as {', '.join(FORMATS)}, not as {quote(form)}.")
     return form
 
 
@@ -223,7 +223,7 @@ class OneMessage:
         copies = await self._session.workspace.store.read(_list_threads_of_copies, self._named)
         count = format_count(len(copies), "copy", "copies")
         also = f" Also deleted: {count} in {_name_threads(copies)}." if copies else ""
-        return f"{NAME} {CONFIRMED} deletes {who} {text!r} (a call with its result): this cannot be undone.{also}"
+        return f"{NAME} {CONFIRMED} deletes {who} {quote(text)} (a call with its result): this cannot be undone.{also}"
 
     async def _read_messages(self) -> list[Message]:
         thread = self._session.thread

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from sakti.agent.checkpoints import shadow as checkpoints
 from sakti.core import resources
 from sakti.core.errors import StoreError
-from sakti.core.text import format_count
+from sakti.core.text import format_count, quote
 from sakti.store.maintenance import purging, redacting, upkeep
 from sakti.store.secrets import has_secret, mask_output, mask_secrets
 from sakti.store.threads import removal as thread_removal
@@ -49,7 +49,7 @@ class Purged(Struct):
     def in_words(self) -> list[str]:
         return [
             *(c.purged_in_words() for c in self.threads),
-            *(f"task {t.handle} {t.title!r}" for t in self.tasks),
+            *(f"task {t.handle} {quote(t.title)}" for t in self.tasks),
             *(f"copy {p}" for p in self.copies),
             *(f"file {p}" for p in self.files),
         ]

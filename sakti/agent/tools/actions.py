@@ -24,6 +24,7 @@ from sakti.agent.tools.base import Tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import SaktiError
 from sakti.core.resources import read_prompt
+from sakti.core.text import show_value
 from sakti.core.types import Json, ToolSpec
 from sakti.tasks.changes import check_text
 
@@ -122,7 +123,7 @@ class ActionTool(Tool, frozen=True):
         named = arguments.get("action") or self.usual
         action = self.actions.get(_normalize(str(named))) if named else None
         if action is None:
-            what = f"there is no action {named!r}" if named else "action is missing"
+            what = f"there is no action {show_value(named)}" if named else "action is missing"
             raise WrongArguments(f"{what}; it is one of {', '.join(self.actions)}.")
         return action
 
@@ -187,7 +188,7 @@ def _convert_value(field: Field, value: Any) -> Any:
     value = _CONVERT.get(schema["type"], _read_text)(field, value)
     allowed = schema.get("enum")
     if allowed is not None and value not in allowed:
-        raise WrongArguments(f"{name} is one of {', '.join(allowed)}, not {value!r}.")
+        raise WrongArguments(f"{name} is one of {', '.join(allowed)}, not {show_value(value)}.")
     return value
 
 
@@ -202,20 +203,20 @@ def _read_integer(field: Field, value: Any) -> Any:
     is_integer = isinstance(value, int) and not isinstance(value, bool)
     if not is_integer or not _is_within(value, low, high):
         bounds = f" from {low} to {high}" if high is not None else "" if low is None else f" of at least {low}"
-        raise WrongArguments(f"{field.name} is a whole number{bounds}, not {value!r}.")
+        raise WrongArguments(f"{field.name} is a whole number{bounds}, not {show_value(value)}.")
     return value
 
 
 def _read_boolean(field: Field, value: Any) -> Any:
     value = {"true": True, "false": False}.get(value.strip().lower(), value) if isinstance(value, str) else value
     if not isinstance(value, bool):
-        raise WrongArguments(f"{field.name} is true or false, not {value!r}.")
+        raise WrongArguments(f"{field.name} is true or false, not {show_value(value)}.")
     return value
 
 
 def _read_text(field: Field, value: Any) -> Any:
     if not isinstance(value, str):
-        raise WrongArguments(f"{field.name} is text, not {value!r}.")
+        raise WrongArguments(f"{field.name} is text, not {show_value(value)}.")
     return value
 
 
@@ -227,14 +228,14 @@ def _split_texts(text: str) -> list[str]:
 def _read_list(field: Field, value: Any) -> list[str]:
     items = [value] if isinstance(value, str) else value
     if not isinstance(items, list) or not all(isinstance(i, str) for i in cast("list[Any]", items)):
-        raise WrongArguments(f"{field.name} is a list of texts, not {value!r}.")
+        raise WrongArguments(f"{field.name} is a list of texts, not {show_value(value)}.")
     texts = cast("list[str]", items)
     if isinstance(value, str):  # "a, b", or a list that was written as text
         texts = _split_texts(value)
     allowed: list[str] | None = field.schema["items"].get("enum")
     wrong = [t for t in texts if t not in allowed] if allowed is not None else []
     if allowed is not None and wrong:
-        raise WrongArguments(f"{field.name} are of {', '.join(allowed)}, not {wrong[0]!r}.")
+        raise WrongArguments(f"{field.name} are of {', '.join(allowed)}, not {show_value(wrong[0])}.")
     return texts
 
 
@@ -245,7 +246,7 @@ def _read_object(field: Field, value: Any) -> Json:
         except ValueError as e:
             raise WrongArguments(f"{field.name} is not a JSON object: {e}.") from e
     if not isinstance(value, dict):
-        raise WrongArguments(f"{field.name} is an object, not {value!r}.")
+        raise WrongArguments(f"{field.name} is an object, not {show_value(value)}.")
     return cast("Json", value)
 
 

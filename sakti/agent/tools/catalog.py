@@ -19,6 +19,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.task_mutate import MISSING, QUERY_FIELDS
 from sakti.core.errors import TaskError, ToolError
 from sakti.core.events import Event, TasksChanged
+from sakti.core.text import quote
 from sakti.core.types import Json
 from sakti.memory import page_content
 from sakti.memory.pages import Pages
@@ -139,4 +140,4 @@ def _explain_unknown(library: Library, name: str, known: Collection[str]) -> str
     near = skills.find_similar(library, name)
     if near:
         return "There is no such skill. Similar ones:\n" + "\n".join(f"- {s.name}: {s.description}" for s in near)
-    return f"There is no skill {name!r}. There are: {', '.join(sorted(known))}."
+    return f"There is no skill {quote(name)}. There are: {', '.join(sorted(known))}."

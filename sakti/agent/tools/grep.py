@@ -21,6 +21,7 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import MAX_RESULTS, SECONDS, Listing, list_folder, list_notes, make_matcher, show_in_row
 from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
+from sakti.core.text import quote
 
 MAX_LINE = 500  # bytes of a line that are shown
 ARGUMENTS = 100_000  # bytes of file names in one command
@@ -252,12 +253,12 @@ def _check_pattern(search: Search) -> None:
 def _make_pattern_error(pattern: str, errors: str) -> ToolError:
     if "look-around" in errors or "backreferences" in errors:
         return ToolError(
-            f"{pattern!r} uses look-around or backreferences, which grep does not support. Search for the plain part "
-            "and pick from the matches, or use bash with perl -ne or git grep -P."
+            f"{quote(pattern)} uses look-around or backreferences, which grep does not support. Search for the plain "
+            "part and pick from the matches, or use bash with perl -ne or git grep -P."
         )
     reason = next((r.removeprefix("error: ") for r in reversed(errors.strip().split("\n")) if "error: " in r), errors)
     return ToolError(
-        f"{pattern!r} is not a regular expression: {reason.removeprefix('regex parse error: ').strip()}. Escape "
+        f"{quote(pattern)} is not a regular expression: {reason.removeprefix('regex parse error: ').strip()}. Escape "
         "special characters with a backslash, or set literal."
     )
 

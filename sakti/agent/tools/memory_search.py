@@ -8,11 +8,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from sakti.agent.tools.actions import ActionTool, Field, Run, make_action_tool
+from sakti.agent.tools.actions import ActionTool, Field, MissingArgument, Run, make_action_tool
 from sakti.agent.tools.context import ToolContext
-from sakti.agent.tools.task_mutate import MISSING, QUERY, list_schema, make_integer_schema, make_text_schema
+from sakti.agent.tools.task_mutate import QUERY, list_schema, make_integer_schema, make_text_schema
 from sakti.core.errors import MemoryFailure
-from sakti.core.text import format_minute
+from sakti.core.text import format_minute, show_value
 from sakti.core.tokens import Counter
 from sakti.core.types import Json, Message, join_plain_text, shorten_id
 from sakti.memory import recall as recall_module
@@ -33,7 +33,7 @@ NAMED = 3  # hits that the model sees already are named, so many of them
 Around = Annotated[int, Meta(ge=0, le=10)]
 
 
-class MessageRange(Struct, frozen=True):
+class MessageRange(Struct, frozen=True, forbid_unknown_fields=True):
     """Numbers of messages to return before and after each hit."""
 
     before: Around = 0
@@ -189,7 +189,7 @@ def _read_range(value: Any) -> MessageRange:
     try:
         return msgspec.convert(value if isinstance(value, dict) else {"before": value, "after": value}, MessageRange)
     except msgspec.ValidationError as e:
-        raise ValueError(f"0 to 10, or {{before, after}} with such numbers, not {value!r}.") from e
+        raise ValueError(f"0 to 10, or {{before, after}} with such numbers, not {show_value(value)}.") from e
 
 
 FIELDS = (
@@ -214,6 +214,13 @@ FIELDS = (
     Field("partIndex", make_integer_schema("recall: one part, in full", minimum=0), ("part",)),
     Field("charOffset", make_integer_schema("recall: where in that part to start", minimum=0)),
 )
+
+MISSING = {
+    "query": MissingArgument(
+        "needs a query: words that would occur in the text, such as names of functions, files, errors"
+    ),
+    "id": MissingArgument("needs id, the id of a message or an observation group"),
+}
 
 
 def make_memory_search(
@@ -240,10 +247,7 @@ def _make_search(store: Store, resource_id: str, counter: Counter, in_window: Ca
         messageRange: MessageRange | None = None,
     ) -> Json:
         if not query.strip():
-            raise MemoryFailure(
-                "search needs a query: words that would occur in the text, such as names of functions, files, errors.",
-                code="invalid",
-            )
+            raise MemoryFailure(f"search {MISSING['query'].sentence}.", code="invalid")
         where = search_store.Scope(resource_id, run.thread_id if scope == "thread" else None, tuple(kinds))
         request = HitRequest(query, where, limit, offset, messageRange)
         return await store.read(find_hits, request, counter, in_window())

@@ -13,6 +13,7 @@ from typing import Any
 from sakti.agent.tools.actions import ActionTool, Field, MissingArgument, Run, make_action_tool
 from sakti.agent.tools.context import ToolContext
 from sakti.core.errors import TaskError
+from sakti.core.text import show_value
 from sakti.core.types import Json
 from sakti.memory.pages import Pages, Scope
 from sakti.store.connection import Database
@@ -58,7 +59,7 @@ REASON_WORDS: dict[str, str] = {**dict.fromkeys(_DONE, "completed"), **dict.from
 def _read_word(value: Any) -> str:
     """Return a word; the action validates it."""
     if not isinstance(value, str):
-        raise ValueError(f"a word, not {value!r}.")
+        raise ValueError(f"a word, not {show_value(value)}.")
     return value.strip().lower()
 
 
@@ -82,7 +83,7 @@ def _read_page(value: Any) -> str:
     if isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
     if not isinstance(value, str):
-        raise ValueError(f"Markdown or a JSON object, not {value!r}.")
+        raise ValueError(f"Markdown or a JSON object, not {show_value(value)}.")
     return value
 
 

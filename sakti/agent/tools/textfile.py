@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from sakti.core import content
 from sakti.core.errors import ToolError
 from sakti.core.lazy import lazy_pattern
+from sakti.core.text import quote
 
 EVIDENCE = 500  # bytes beyond ASCII from which a guessed encoding is named
 FEW = 20  # bytes beyond ASCII below which a text is shown as a Western one
@@ -74,8 +75,8 @@ class FileText(Struct, frozen=True):
         """
         if self.guess and (new := _find_new_text(self.text, text)):
             raise ToolError(
-                f"The file is written in {self.label}, so {new[:40]!r}, which is not in it yet, may come out wrong; "
-                "nothing was changed. Use ASCII for new text, or convert the file to UTF-8 first."
+                f"The file is written in {self.label}, so {quote(new, 40)}, which is not in it yet, may come out "
+                "wrong; nothing was changed. Use ASCII for new text, or convert the file to UTF-8 first."
             )
         try:
             return self.mark + text.encode(self.encoding, self.errors)
@@ -90,8 +91,8 @@ class FileText(Struct, frozen=True):
         """Raise `ToolError` if replacing the file by `text` would lose text whose encoding is guessed."""
         if self.guess and (lost := _find_new_text(text, self.text)):
             raise ToolError(
-                f"The file is written in {self.label}, and writing it whole would lose {lost[:40]!r}, which may not "
-                "be what it looks like; nothing was changed. Change parts with edit, or convert the file to UTF-8 "
+                f"The file is written in {self.label}, and writing it whole would lose {quote(lost, 40)}, which may "
+                "not be what it looks like; nothing was changed. Change parts with edit, or convert the file to UTF-8 "
                 "first."
             )
 

@@ -16,6 +16,7 @@ from typing import Annotated, Any
 from sakti.agent.tools.base import Tool, tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.core.errors import ToolError
+from sakti.core.text import quote
 from sakti.core.types import ToolSpec
 
 CALL = "call_tool"
@@ -49,7 +50,7 @@ def make_search_tools(
         short = [spec for spec in offered.values() if spec.name.endswith(f"__{name}")]
         if len(short) == 1:
             return short[0]
-        raise ToolError(explain_missing(name) or f"There is no tool {name!r} to load. search_tools finds them.")
+        raise ToolError(explain_missing(name) or f"There is no tool {quote(name)} to load. search_tools finds them.")
 
     @tool(effect="own", parallel=True)
     async def search_tools(run: ToolContext, query: Annotated[str, "words, or a name"]) -> Outcome:

@@ -18,6 +18,7 @@ from sakti.core.config.fields import (
     resolve_event_name,
 )
 from sakti.core.errors import ConfigError
+from sakti.core.text import quote
 
 # Fields of a request's body that only sakti may set.
 _NOT_EXTRA = ("messages", "input", "system", "instructions", "model", "stream")
@@ -33,7 +34,9 @@ def parse_model_choices(value: str | tuple[str, ...] | None) -> tuple[tuple[str,
         name, sep, limit = (part.strip() for part in text.partition("<="))
         digits = limit.replace("_", "").replace(",", "")
         if not name or (sep and not (digits.isdecimal() and int(digits) > 0)):
-            raise ConfigError(f'{text!r} is not a model; write "provider/name", or "provider/name <= 20_000" (tokens).')
+            raise ConfigError(
+                f'{quote(text)} is not a model; write "provider/name", or "provider/name <= 20_000" (tokens).'
+            )
         out.append((name, int(digits) if sep else None))
     return tuple(out)
 
@@ -53,7 +56,7 @@ def explain_wrong_hook(hook: HookSettings) -> str:
     if not resolve_event_name(hook.event):
         near = difflib.get_close_matches(hook.event, EVENTS, 1)
         hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(EVENTS)}."
-        return f"there is no event {hook.event!r}. {hint}"
+        return f"there is no event {quote(hook.event)}. {hint}"
     if not hook.command.strip():
         return "command is empty."
     if not hook.timeout > 0:
@@ -61,7 +64,7 @@ def explain_wrong_hook(hook: HookSettings) -> str:
     try:
         re.compile(hook.match)
     except re.error as e:
-        return "" if hook.match == "*" else f"match = {hook.match!r} is not a valid pattern: {e}."
+        return "" if hook.match == "*" else f"match = {quote(hook.match)} is not a valid pattern: {e}."
     return ""
 
 
@@ -116,7 +119,7 @@ def _check_block_after(name: str, settings: ObservationSettings | ReflectionSett
 def _check_extra(name: str, extra: Mapping[str, Any]) -> None:
     for key in _NOT_EXTRA:
         if key in extra:
-            raise ConfigError(f"{name} may not set {key!r}: sakti sets that field itself.")
+            raise ConfigError(f"{name} may not set {quote(key)}: sakti sets that field itself.")
 
 
 def _check_model_settings(name: str, settings: ModelSettings) -> None:

@@ -35,7 +35,7 @@ from sakti.core.config.fields import (
 )
 from sakti.core.config.reading import SERVERS, TABLES, parse, parse_literal, read_table
 from sakti.core.errors import ConfigError
-from sakti.core.text import format_count, show_value, to_one_line
+from sakti.core.text import format_count, quote, show_value, to_one_line
 
 _NARROWS = (  # numbers that a project may only lower
     *("agent.max_steps", "subagents.max_threads", "subagents.max_steps"),
@@ -120,7 +120,7 @@ def _iter_later_settings(env: Mapping[str, str], overrides: Sequence[str]) -> It
     for text in overrides:
         name, sep, value = text.partition("=")
         if not sep:
-            raise ConfigError(f"-o takes name=value, not {text!r}.")
+            raise ConfigError(f"-o takes name=value, not {quote(text)}.")
         yield SourcedSetting(name.strip(), parse_literal(value.strip()), f"-o {name.strip()}")
 
 
@@ -169,7 +169,7 @@ def _explain_ignored(name: str, value: Any, config: Config, origin: str) -> str:
         return f"{e.message} It is not used."
     order = _STRICT_FIRST.get(name, ())
     if order and order.index(new_value) > order.index(old := _get(config, name)):
-        return f"{name} = {new_value!r} is looser than your own setting ({old}) and is not used."
+        return f"{name} = {show_value(new_value)} is looser than your own setting ({old}) and is not used."
     return _explain_too_large(name, new_value, config)
 
 

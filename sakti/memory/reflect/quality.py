@@ -14,7 +14,7 @@ from msgspec import structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
-from sakti.core.text import format_count, to_one_line
+from sakti.core.text import format_count, quote, to_one_line
 from sakti.core.tokens import Counter
 from sakti.memory.log import lines, parse
 from sakti.memory.observe.faithfulness import is_represented, list_words_by_line
@@ -136,7 +136,7 @@ def restore_lines(
             total += size
             restored.append(row)
         elif ended and ended.casefold() in text.casefold():
-            raise _make_floor_error(f"{ended!r} and lost what replaced it")
+            raise _make_floor_error(f"{quote(ended)} and lost what replaced it")
     front = _with_dates([row for row in lost if row in restored])
     return "\n".join([*front, text]), [row for row in lost if row not in restored]
 

@@ -15,6 +15,7 @@ from msgspec import Struct, structs
 
 from sakti.core.errors import MemoryFailure
 from sakti.core.lazy import lazy_pattern
+from sakti.core.text import quote
 from sakti.core.types import Json
 from sakti.store import memory, rows
 from sakti.store.connection import Database
@@ -168,9 +169,11 @@ def find_line(db: Database, record_id: str, text: str) -> str:
     candidates = _select_log_lines(record_id, LINE.id).where(make_suffix_condition(LINE.id, suffix)).limit(2)
     ids: list[str] = [line_id for (line_id,) in candidates.tuples().execute(db)]
     if not suffix or not ids:
-        raise MemoryFailure(f"No line of the log has the id {text!r}.", code="not_found")
+        raise MemoryFailure(f"No line of the log has the id {quote(text)}.", code="not_found")
     if len(ids) > 1:
-        raise MemoryFailure(f"More than one line's id ends with {text!r}: write more characters.", code="ambiguous")
+        raise MemoryFailure(
+            f"More than one line's id ends with {quote(text)}: write more characters.", code="ambiguous"
+        )
     return ids[0]
 
 

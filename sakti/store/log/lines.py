@@ -13,15 +13,17 @@ from typing import Any
 from msgspec import Struct, structs
 from peewee import fn
 
+from sakti.core.errors import MemoryFailure
 from sakti.core.types import Json
 from sakti.store.connection import Database
 from sakti.store.log import replacements
 from sakti.store.memory.group_rows import Span, find_cursor, get_groups, list_spans
 from sakti.store.memory.records import count_corrections
 from sakti.store.models import GroupRow, MessageRow, ObservationRow, TaskRow, ThreadRow
-from sakti.store.rows import fetch_first, make_suffix_condition
+from sakti.store.rows import make_suffix_condition
 from sakti.store.threads import threads
 
+SHORTEST_ID = 6  # characters of the short form of an id
 UNVERIFIED = " [unverified]"  # mark for the model after an important line with flags
 
 _GROUPS = (
@@ -233,20 +235,34 @@ def list_sources(db: Database, group_id: str) -> list[str]:
 
 
 def find_group(db: Database, resource_id: str, text: str) -> tuple[Span, ...]:
-    """Return the message ranges of the newest group in a workspace whose id is or ends with `text`.
+    """Return the message ranges of the group in a workspace with the id or its short form `text`.
 
-    Deleted threads are left out; empty without one.
+    Deleted threads are left out; empty without one. Raises `MemoryFailure` for an ambiguous form.
     """
     group, thread = GroupRow, ThreadRow
     here = group.select(group.id).join(thread, on=thread.id == group.thread_id).where(thread.resource_id == resource_id)
-    meant = here.where(make_suffix_condition(group.id, text), group.first_index.is_null(False))
-    for (group_id,) in meant.order_by(group.pk.desc()).limit(20).tuples().execute(db):
-        visible = [
-            s for g in get_groups(db, [group_id]) for s in list_spans(g) if not threads.is_deleted(db, s.thread_id)
-        ]
-        if visible:
-            return tuple(visible)
+    with_place = here.where(group.first_index.is_null(False))
+    matches: list[tuple[Span, ...]] = []
+    for condition in _list_id_conditions(group.id, text):
+        for (group_id,) in with_place.where(condition).order_by(group.pk.desc()).limit(20).tuples().execute(db):
+            spans = (s for g in get_groups(db, [group_id]) for s in list_spans(g))
+            if visible := tuple(s for s in spans if not threads.is_deleted(db, s.thread_id)):
+                matches.append(visible)
+        if matches:
+            return _pick_one(matches, text)
     return ()
+
+
+def _list_id_conditions(field: Any, text: str) -> list[Any]:
+    """Return the conditions that an id is `text`, then that `text` is its short form."""
+    return [field == text, *([make_suffix_condition(field, text)] if len(text) >= SHORTEST_ID else [])]
+
+
+def _pick_one(matches: Sequence[Any], text: str) -> Any:
+    """Return the only match. Raises `MemoryFailure` for several."""
+    if len(matches) > 1:
+        raise MemoryFailure(f"More than one id ends with {text}: write more characters.", code="ambiguous")
+    return matches[0]
 
 
 def list_thread_ids(db: Database, resource_id: str) -> list[str]:
@@ -257,14 +273,19 @@ def list_thread_ids(db: Database, resource_id: str) -> list[str]:
 
 
 def find_message(db: Database, resource_id: str, text: str) -> tuple[str, str, int] | None:
-    """Return (id, thread id, index) of the newest message in a workspace whose id is or ends with `text`."""
+    """Return (id, thread id, index) of the message in a workspace with the id or its short form `text`.
+
+    Raises `MemoryFailure` for an ambiguous form.
+    """
     row, thread = MessageRow, ThreadRow
     deleted = thread.select(thread.pk).where(thread.id == row.thread_id, thread.deleted_at.is_null(False))
     here = row.select(row.id, row.thread_id, row.message_index).where(
         row.resource_id == resource_id, ~fn.EXISTS(deleted)
     )
-    newest = here.where(make_suffix_condition(row.id, text)).order_by(row.created_at.desc())
-    return fetch_first(db, here.where(row.id == text)) or fetch_first(db, newest)
+    for condition in _list_id_conditions(row.id, text):
+        if matches := list(here.where(condition).limit(2).tuples().execute(db)):
+            return _pick_one(matches, text)
+    return None
 
 
 class MessageExcerpt(Struct, frozen=True):

@@ -136,7 +136,7 @@ def _list_if_few(db: Connection, query: Query, scope: Scope, threads: str | None
     if threads is not None:
         rows = "SELECT d.pk FROM json_each(?) w CROSS JOIN search_docs d ON d.thread_id = w.value"
         values = [threads]
-    elif kinds and "message" not in kinds:
+    elif kinds is not None and "message" not in kinds:
         rows = f"SELECT pk FROM search_docs WHERE kind IN ({','.join('?' * len(kinds))})"
         values = kinds
     elif scope.resource_id is not None:
@@ -162,8 +162,11 @@ SELECT pk FROM search_docs WHERE thread_id IS NULL AND kind IN ('message', 'obse
 """
 
 
-def _list_kinds(query: Query, scope: Scope) -> Sequence[str]:
-    return query.kind.split(",") if query.kind else scope.kinds
+def _list_kinds(query: Query, scope: Scope) -> Sequence[str] | None:
+    """Return the kinds that both the query and the scope allow, None for all."""
+    if not query.kind:
+        return scope.kinds or None
+    return [kind for kind in query.kind.split(",") if not scope.kinds or kind in scope.kinds]
 
 
 def _build_filters(query: Query, scope: Scope, threads: str | None) -> tuple[str, list[object]]:
@@ -177,7 +180,7 @@ def _build_filters(query: Query, scope: Scope, threads: str | None) -> tuple[str
         add("d.resource_id = ?", scope.resource_id)
     if threads is not None:
         add("d.thread_id IN (SELECT value FROM json_each(?))", threads)
-    if kinds := _list_kinds(query, scope):
+    if (kinds := _list_kinds(query, scope)) is not None:
         add(f"d.kind IN ({','.join('?' * len(kinds))})", *kinds)
     if query.role:
         roles = query.role.split(",")

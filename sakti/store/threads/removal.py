@@ -19,7 +19,7 @@ from msgspec import Struct, structs, to_builtins
 from peewee import fn
 
 from sakti.core.errors import SaktiError, StoreError
-from sakti.core.text import format_count
+from sakti.core.text import format_count, quote
 from sakti.core.types import Json, MarkerPart, Message, Thread
 from sakti.store import archive_file, leases, rows
 from sakti.store.connection import Database
@@ -89,7 +89,7 @@ class Contents(Struct, frozen=True):
         return f"; copies of its messages stay in {others} (forked or undone)" if self.keepers else ""
 
     def _describe_own(self) -> str:
-        text = f"{self.thread.title or 'untitled'!r}: {format_count(self.messages, 'message')}"
+        text = f"{quote(self.thread.title or 'untitled')}: {format_count(self.messages, 'message')}"
         return f"{text} ({self.tokens:,} tokens) and {format_count(self.lines, 'observation')}"
 
     def as_json(self) -> Json:
@@ -153,7 +153,7 @@ def delete_thread(db: Database, thread_id: str, now: int) -> Thread:
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is not None:
-        raise StoreError(f"The thread {thread.title!r} is already deleted.")
+        raise StoreError(f"The thread {quote(thread.title)} is already deleted.")
     children, branches = _list_parts(db, thread, None)
     going = [thread_id, *children, *branches]
     _refuse_busy(db, going, now, "thread")
@@ -183,7 +183,7 @@ def restore_thread(db: Database, thread_id: str) -> Thread:
     """
     thread, deleted_at = get_with_deletion(db, thread_id)
     if deleted_at is None:
-        raise StoreError(f"The thread {thread.title!r} is not deleted.")
+        raise StoreError(f"The thread {quote(thread.title)} is not deleted.")
     if thread.metadata.get(PURGED):
         raise StoreError("This thread is being removed for good: `sakti db purge` completes it.")
     children, branches = _list_parts(db, thread, deleted_at)

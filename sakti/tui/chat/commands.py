@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sakti.actions import line
 from sakti.actions.scope import Scope
 from sakti.actions.values import Card, Done, Open, Refused, Text, Value
-from sakti.core.text import to_one_line
+from sakti.core.text import quote
 from sakti.tui.chat.screen import ChatScreen
 from sakti.tui.host import Host, get_app
 from sakti.tui.screens import agents as agent_screens
@@ -184,7 +184,7 @@ class Commands:
             list_screens.pick_theme(self._host)
             return
         if not self._host.appearance.use(name):
-            raise Refused(f"There is no theme {to_one_line(name, 40)!r}; /theme shows them.")
+            raise Refused(f"There is no theme {quote(name, 40)}; /theme shows them.")
         await list_screens.remember_theme(self._host, name)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -26,7 +26,7 @@ from sakti.tui.widgets.lines import mark
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
-    from sakti.agent.session.queries import Views
+    from sakti.agent.session.queries import UnfinishedCall, Views
     from sakti.store.search.search import Hit, SearchPage
 
 SNIPPET_LINES = 2
@@ -242,17 +242,19 @@ async def load_passage(views: Views, hit: Hit, query: str, around: int = 3) -> P
     )
     if hit.kind == "message" and hit.thread_id:
         messages = await views.around(hit.thread_id, hit.position, around, around)
-        return Passage(tuple(_make_blocks(messages, hit)), hit.id, pattern, passage)
+        blocks = _make_blocks(messages, hit, await views.unfinished_calls(messages))
+        return Passage(tuple(blocks), hit.id, pattern, passage)
     title = hit.kind.replace("_", " ").capitalize()
-    blocks: list[Block] = []
+    messages: Sequence[Message] = ()
     if hit.kind in ("observation", "reflection"):
         origin = await views.origin(hit.id)
         if origin is not None:
             count = origin.last - origin.first + 1
             title = f"{title}, made from {format_count(count, 'message')}"
-            blocks = make_message_blocks(await views.around(origin.thread_id, origin.index, around, around))
+            messages = await views.around(origin.thread_id, origin.index, around, around)
     elif hit.kind == "task":
-        blocks = make_message_blocks((await views.task_messages(hit.id))[: 2 * around + 1])
+        messages = (await views.task_messages(hit.id))[: 2 * around + 1]
+    blocks = make_message_blocks(messages, await views.unfinished_calls(messages))
     shown = TextBlock(hit.id, text=passage, open=True)
     return Passage((CardBlock(hit.id, False, title=title), shown, *blocks), hit.id, pattern, passage)
 
@@ -266,12 +268,12 @@ def _cut_texts(message: Message) -> Message:
     return replace(message, parts=tuple(cut))
 
 
-def _make_blocks(messages: Sequence[Message], hit: Hit) -> list[Block]:
+def _make_blocks(messages: Sequence[Message], hit: Hit, unfinished: Mapping[str, UnfinishedCall]) -> list[Block]:
     messages = [m if m.id == hit.id else _cut_texts(m) for m in messages]
     if len(hit.text) <= LONG_MESSAGE:
-        return make_message_blocks(messages)
+        return make_message_blocks(messages, unfinished)
     at = next((i for i, m in enumerate(messages) if m.id == hit.id), len(messages))
-    return [*make_message_blocks(messages[:at]), *make_message_blocks(messages[at + 1 :])]
+    return [*make_message_blocks(messages[:at]), *make_message_blocks(messages[at + 1 :], unfinished)]
 
 
 class Preview(Transcript):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,6 +26,7 @@ from sakti.tui.widgets.lines import LineList
 from sakti.tui.widgets.transcript import Transcript
 
 if TYPE_CHECKING:
+    from sakti.agent.session.queries import UnfinishedCall
     from sakti.tasks.queries import Branch
 
 KEYS = {
@@ -63,6 +64,7 @@ class TaskCardScreen(Panel[None]):
         try:
             views = self.host.session.views
             task, messages = await views.task(self._task_id), await views.task_messages(self._task_id)
+            unfinished = await views.unfinished_calls(messages)
         except TaskError as e:  # deleted meanwhile
             self.set_title(e.message)
             return
@@ -74,7 +76,7 @@ class TaskCardScreen(Panel[None]):
         self.query_one("#panel-keys", KeyLine).show(keys)
         reader = self.query_one(Transcript)
         reader.document.clear()
-        reader.document.append(*make_card_blocks(task, messages))
+        reader.document.append(*make_card_blocks(task, messages, unfinished))
         reader.show_top()
 
     def action_do(self, name: str) -> None:
@@ -134,7 +136,7 @@ def _count_children(count: int) -> str:
     return "its child" if count else ""
 
 
-def make_card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
+def make_card_blocks(shown: Json, said: Sequence[Message], unfinished: Mapping[str, UnfinishedCall]) -> list[Block]:
     task: Json = shown["task"]
     rows = tuple((k, to_one_line(str(v), 300)) for k, v in _list_facts(shown) if v)
     blocks: list[Block] = [CardBlock(title=to_one_line(str(task["title"]), 300), rows=rows)]
@@ -144,7 +146,7 @@ def make_card_blocks(shown: Json, said: Sequence[Message]) -> list[Block]:
     if not said:
         why = "Messages sent while the task is claimed appear here."
         blocks.append(NoticeBlock(title="No messages yet", text=why))
-    return [*blocks, *make_message_blocks(said)]
+    return [*blocks, *make_message_blocks(said, unfinished)]
 
 
 class TreeScreen(Panel[None]):

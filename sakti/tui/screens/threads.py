@@ -17,7 +17,7 @@ from sakti.agent.threads.actions import ThreadActions
 from sakti.agent.threads.export import make_file_name
 from sakti.agent.titles import HEADLESS, number_equal_titles
 from sakti.core.errors import SaktiError
-from sakti.core.text import count_k, format_count, to_one_line
+from sakti.core.text import count_k, format_count, quote, to_one_line
 from sakti.core.types import STATE_SYMBOLS, Message, describe_state
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
@@ -246,7 +246,7 @@ class ThreadsScreen(ListPanel):
             return
         await actions.restore(last.id)
         await self._reload(last.id)
-        self.set_status(f"Restored {last.title!r}.")
+        self.set_status(f"Restored {quote(last.title)}.")
 
     async def _choose_fork(self, _: ThreadActions, row: ThreadSummary) -> None:
         messages = await self.host.session.views.transcript(row.thread.id, limit=FORK_LIMIT)

@@ -15,7 +15,7 @@ from textual.getters import query_one
 from sakti.actions import undo as words
 from sakti.actions.values import Done
 from sakti.core.lazy import lazy_imports
-from sakti.core.text import format_count, sanitize_text, to_one_line
+from sakti.core.text import format_count, quote, sanitize_text, to_one_line
 from sakti.tui.host import Host
 from sakti.tui.palette import Palette
 from sakti.tui.screens.lists import format_age
@@ -71,7 +71,7 @@ class UndoScreen(Panel[frozenset[str] | None]):
             return "Complete the last undo"
         turns = format_count(len(preview.turns), "turn")
         title = shorten(words.format_title(preview.turns[0]), 30)
-        return f"Undo {turns} · {words.SCOPES[preview.what]} · from {title!r}"
+        return f"Undo {turns} · {words.SCOPES[preview.what]} · from {quote(title)}"
 
     def list_keys(self) -> Keys:
         """Return the keys that apply to this preview."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import cast
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, cast
 
 from sakti.core.events import TURN_ENDS
 from sakti.core.text import FOLD_LINES, count_lines, format_bytes, format_count, sanitize_text, to_one_line
@@ -32,6 +33,9 @@ from sakti.tui.transcript.blocks import (
 from sakti.tui.transcript.chunks import split
 from sakti.tui.transcript.tool import ToolBlock
 
+if TYPE_CHECKING:
+    from sakti.agent.session.queries import UnfinishedCall
+
 
 def make_end_notice(status: str, title: str, text: str, message_id: str = "") -> NoticeBlock:
     tone = "error" if status in ("error", "no_model") else "warning"
@@ -59,10 +63,13 @@ _MARKERS = {
 _NOTICED = ("interrupted", "error", "cut")
 
 
-def make_message_blocks(messages: Iterable[Message]) -> list[Block]:
+def make_message_blocks(
+    messages: Iterable[Message], unfinished: Mapping[str, UnfinishedCall] = MappingProxyType({})
+) -> list[Block]:
     """Return `messages`, oldest first, as blocks.
 
-    A result joins the call it answers; consecutive messages of the agent share one label.
+    A result joins the call it answers; consecutive messages of the agent share one label. Calls without a result were
+    stopped, except the `unfinished` ones.
     """
     blocks: list[Block] = []
     calls: dict[str, ToolBlock] = {}
@@ -81,7 +88,9 @@ def make_message_blocks(messages: Iterable[Message]) -> list[Block]:
         if (ended := find_end_notice(message)) is not None:
             blocks.append(ended)
     for call in calls.values():
-        if call.state == "running":
+        if call.state == "running" and (now := unfinished.get(call.call_id)) is not None:
+            call.state, call.elsewhere = now.state or "stopped", now.elsewhere
+        elif call.state == "running":
             call.state = "stopped"
     return blocks
 

@@ -220,6 +220,7 @@ async def test_a_fresh_thread_carries_the_plan_out(store: Store, tmp_path: Path)
             await asyncio.sleep(0.001)
     await session.wait()
     assert session.thread is not None and old is not None and session.thread.id != old.id
+    assert session.thread.title == "Store the region", "not the first message, which is the same for every plan"
     assert session.thread.metadata["planned_in"] == old.id and session.current.approval_mode == "edits"
     last = run.provider.requests[-1]
     assert "1. Add the column" in next(b.text for b in last.system if b.kind == "plan")

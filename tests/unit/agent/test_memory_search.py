@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
 
+from sakti.agent.tools import memory_search
 from sakti.agent.tools.memory_search import ALL_HITS_TOKENS, HitRequest, MessageRange, find_hits
 from sakti.core.text import format_minute
 from sakti.core.tokens import Estimator
@@ -122,10 +124,7 @@ async def test_all_hits_together_are_bounded(filled: Store) -> None:
 
 @pytest.mark.parametrize("wrong", [{"before": 11}, {"after": -1}, {"around": 3}])
 def test_a_range_that_makes_no_sense_is_refused(wrong: dict[str, int]) -> None:
-    if "around" in wrong:
-        assert msgspec.convert(wrong, MessageRange).before == 0
-        return
-    with pytest.raises(ValueError, match="before|after"):
+    with pytest.raises(ValueError, match="before|after|around"):
         msgspec.convert(wrong, MessageRange)
 
 
@@ -149,6 +148,38 @@ async def test_the_model_is_told_what_a_person_sees_beside_the_hits(filled: Stor
     found = await ask(filled, "queue midnihgt")
     assert found["notes"] == ["did you mean “queue midnight”?"]
     assert "notes" not in await ask(filled, "queue midnight")
+
+
+async def call(store: Store, **arguments: Any) -> str:
+    tool = memory_search.make_memory_search(store, resource_id="/w", counter=COUNTER, in_window=set)
+    run: Any = SimpleNamespace(thread_id="t")
+    return (await tool(run, arguments)).content
+
+
+async def test_recall_takes_a_short_form_of_six_characters_that_fits_one_id(store: Store) -> None:
+    def write(db: Database) -> None:
+        threads.create(db, Thread("t", "/w", "Queues", 1, 1))
+        for i, name in enumerate(("0", "aa-123450", "bb-654321", "cc-654321")):
+            messages.append(db, Message(name, "t", "/w", "user", (TextPart(f"number {i}"),), i + 1))
+
+    await store.write(write)
+    assert "number 0" in (await call(store, action="recall", id="0")), "its whole id"
+    assert "number 1" in (await call(store, action="recall", id="123450"))
+    assert "has the id 50." in (await call(store, action="recall", id="50"))
+    assert "More than one id ends with 654321: write more characters." in await call(
+        store, action="recall", id="654321"
+    )
+
+
+async def test_wrong_arguments_are_named_in_words_of_the_tool(filled: Store) -> None:
+    assert "recall needs id, the id of a message or an observation group." in await call(filled, action="recall")
+    assert "words that would occur in the text" in await call(filled, action="search")
+    assert "messageRange: 0 to 10" in await call(filled, query="queue", messageRange={"foo": 1})
+
+
+async def test_kinds_and_the_kind_in_a_query_both_apply(filled: Store) -> None:
+    assert '"totalHits": 0' in await call(filled, query="queue kind:message", kinds=["task"])
+    assert '"totalHits": 0' not in await call(filled, query="queue kind:message", kinds=["task", "message"])
 
 
 async def test_results_of_earlier_searches_are_not_found(store: Store, tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from sakti.core.text import (
     count_k,
     cut_middle,
     encode_json_line,
+    quote,
     remove_invisible,
     sanitize_text,
     sanitize_typed,
+    show_value,
     to_one_line,
 )
 
@@ -127,6 +129,14 @@ def test_json_shows_what_has_no_width_or_reorders_text() -> None:
     for character in (*widthless, *"\u061c\u200b\u200c\u200d\u200e\u200f\u2060\u3164\ufe0f\ufeff\U000e0041"):
         line = encode_json_line([f"a{character}b"])
         assert character not in line and json.loads(line) == [f"a{character}b"], hex(ord(character))
+
+
+def test_quoted_text_stays_as_it_is_on_one_safe_line() -> None:
+    for text in ("C:\\new", 'it\'s a "b"', "👨\u200d👩 two  spaces", "日本"):
+        assert quote(text) == f"'{text}'" == show_value(text)
+    assert quote("one\ntwo\x1b[31m") == "'one two␛[31m'"
+    assert quote("abcdef", 4) == "'abc…'" and quote("abcd", 4) == "'abcd'"
+    assert show_value(["it's"]) == '["it\'s"]'
 
 
 def test_one_line_is_bounded() -> None:

@@ -76,3 +76,24 @@ def test_imported_threads_are_observed_when_asked_and_once(call: Call, tmp_path:
         return [t.title for t in listed]
 
     assert asyncio.run(continued()) == []  # being observed is not being continued
+
+
+def test_a_killed_import_is_listed_and_can_be_undone(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a", "b", "c"):
+        write_codex(tmp_path / "codex", name * 36, [f"the till of {name}"], cwd=str(tmp_path / "w"))
+    assert "No import can be undone" in call("import", "--undo")
+
+    def kill(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("sakti.importers.service._ProgramImport.finish", kill)
+        killed = call("import", "codex", str(tmp_path / "codex"), code=130).split()[1]
+    assert call("import", "codex", str(tmp_path / "codex")).startswith("Import ")
+    assert call("import", "--undo", "--json")["runs"] == [{"run": killed, "programs": ["codex"], "threads": 3}]
+    listed = call("import", "--undo", "wrong", code=1)
+    assert "There is no import wrong. There are:" in listed and "codex  3 threads" in listed
+    call("import", "--undo", killed, "--yes")
+    assert call("threads", "list", "--json")["threads"] == []

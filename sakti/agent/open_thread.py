@@ -357,10 +357,9 @@ class OpenThread:
             await self.name(first_text)
             return
         self.is_new = False
-        plan = plans.find_plan(self.thread.metadata)  # of another thread: this one carries it out
         thread = replace(
             self.thread,
-            title=titles.make_first_title(secrets.mask_secrets(plan.title if plan is not None else first_text)),
+            title=titles.make_first_title(secrets.mask_secrets(plans.find_title(self.thread.metadata) or first_text)),
             metadata={
                 **self.thread.metadata,
                 prompt.OVERVIEW: await file_list.describe_folder(ws.root, trusted=ws.options.trusted),

@@ -265,6 +265,12 @@ def find_plan(metadata: Json) -> ProposedPlan | None:
     return read_plan(stored) if stored else None
 
 
+def find_title(metadata: Json) -> str:
+    """Return the title of the plan that a thread carries out; "" without one."""
+    plan = find_plan(metadata)
+    return plan.title if plan is not None else ""
+
+
 def read_plan(stored: Json) -> ProposedPlan:
     """Return a plan as it was stored."""
     steps = convert(stored["steps"], tuple[PlanStep, ...])

@@ -108,17 +108,19 @@ async def undo(
         raise Refused("--files and --conversation exclude each other.", code=USAGE)
     changes = await find_undoing(scope, thread)
     preview = await changes.preview(number, "files" if files else "conversation" if conversation else "both")
+    recovered = (changes.recovered,) if changes.recovered else ()
     if preview.empty:
-        raise Refused(await _explain_nothing(changes, preview))
+        raise Refused(" ".join((*recovered, await _explain_nothing(changes, preview))))
     json = preview_json(preview)
     if not yes:
         how = explain_conflicts(preview, "--restore-conflicts")
-        text = (*describe_preview(preview), "Nothing was changed; --yes does it.", *how)
+        rest = f"Nothing {'else ' if recovered else ''}was changed; --yes does it."
+        text = (*recovered, *describe_preview(preview), rest, *how)
         return Text(text, json=json, exit=int(files and bool(preview.remains) and not preview.plan.items))
     result = await changes.undo(preview, take=_select_conflicts(preview, restore_conflicts))
     done = describe_result(preview, result, command="`sakti redo`")
     json |= {"done": True, "left": list_unrestored(result), **to_builtins(result.remains), "prompt": result.prompt}
-    return Text(done.lines, json=json, exit=int(not result.is_complete))
+    return Text((*recovered, *done.lines), json=json, exit=int(not result.is_complete))
 
 
 async def find_undoing(scope: Scope, thread: str) -> Undoing:
@@ -168,8 +170,9 @@ def format_title(past: PastTurn) -> str:
 def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     if not preview.plan.conflicts:
         return ()
-    number = format_count(sum(bool(r.conflict) for r in preview.plan.rows), "file")
-    return (f"{number} changed since and would be left as they are; {how} also restores them.",)
+    count = sum(bool(r.conflict) for r in preview.plan.rows)
+    it_is, it = ("it is", "it") if count == 1 else ("they are", "them")
+    return (f"{format_count(count, 'file')} changed since and would be left as {it_is}; {how} also restores {it}.",)
 
 
 def list_unrestored(result: UndoResult) -> list[str]:
@@ -284,4 +287,7 @@ async def redo(scope: Scope, restore_conflicts: bool, thread: str) -> Value:
     preview = await changes.redo_preview()
     result = await changes.redo(preview, take=_select_conflicts(preview, restore_conflicts))
     paths = list_unrestored(result)
-    return Text(describe_result(preview, result).lines, json={"left": paths}, exit=int(bool(paths)))
+    lines = describe_result(preview, result).lines
+    return Text(
+        (changes.recovered, *lines) if changes.recovered else lines, json={"left": paths}, exit=int(bool(paths))
+    )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from sakti.actions.scope import find_thread
 from sakti.actions.spec import CHAT, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent import titles as thread_titles
     from sakti.agent.checkpoints import plan as plans
     from sakti.agent.checkpoints import undoing
     from sakti.core import clock
@@ -128,17 +128,12 @@ async def find_undoing(scope: Scope, thread: str) -> Undoing:
     if scope.live is not None:
         return undoing.make_undoing(scope.live)
     if thread:
-        matches = await scope.store.read(stored_threads.find, scope.resource, thread)
-        threads = thread_titles.narrow_matches(thread, matches)
+        chosen = await find_thread(scope, thread, scope.resource)
+    elif newest := await scope.store.read(stored_threads.list_recent, scope.resource, 1):
+        chosen = newest[0]
     else:
-        threads = await scope.store.read(stored_threads.list_recent, scope.resource, 1)
-    if thread and not threads:
-        elsewhere = await scope.store.read(stored_threads.find, None, thread)
-        raise Refused(thread_titles.explain_missing(thread, elsewhere))
-    if len(threads) != 1:
-        problem = f"{thread!r} matches {len(threads)} threads" if thread else "This workspace has no thread"
-        raise Refused(f"{problem}; `sakti threads list` shows them.")
-    return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), threads[0], None)
+        raise Refused("This workspace has no thread; `sakti threads list` shows them.")
+    return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), chosen, None)
 
 
 # --- words --------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sakti.actions.memory.windows import THREAD, WHERE, open_memory
+from sakti.actions.scope import find_thread
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import SaktiError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import repository
-    from sakti.agent import titles as thread_titles
     from sakti.agent.threads import erasure
     from sakti.core import clock, tokens
     from sakti.core import events as core_events
@@ -41,7 +41,6 @@ with lazy_imports:
     from sakti.store.log import corrections as memory_corrections
     from sakti.store.log import lines as memory_log
     from sakti.store.threads import messages as stored_messages
-    from sakti.store.threads import threads as stored_threads
 
 SHORTEST_ID = 6  # minimum characters of an id; a shorter number refers to the list
 SHOWN = 60  # number of newest log lines listed in a chat
@@ -287,11 +286,7 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     text = read_input().decode("utf-8", "replace") if update == "-" else update
     pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.board), ""
     if thread:
-        matches = await scope.store.read(stored_threads.find, scope.resource, thread)
-        if not matches:
-            elsewhere = await scope.store.read(stored_threads.find, None, thread)
-            raise Refused(thread_titles.explain_missing(thread, elsewhere))
-        owner = thread_titles.narrow_matches(thread, matches)[0].id
+        owner = (await find_thread(scope, thread, scope.resource)).id
     where = "thread" if thread else "resource"
     if text is None:
         page, changed = await pages.read(owner or None), ()

@@ -174,7 +174,10 @@ def confirm_change(scope: Scope, path: Path, diff: Sequence[str]) -> None:
 
 
 async def find_thread(scope: Scope, text: str, resource: str | None) -> Thread:
-    """Return the only thread of a workspace (None: of all) with that id, end of it, or title. Raises `Refused`."""
+    """Return the only thread of a workspace (None: of all) with that id, end of it, or title.
+
+    Raises `Refused`.
+    """
     matches = thread_titles.narrow_matches(text, await scope.store.read(stored_threads.find, resource, text))
     if not matches:
         elsewhere = await scope.store.read(stored_threads.find, None, text)

@@ -34,7 +34,7 @@ JOURNAL = "restoring.json"
 
 
 class Recovery(Struct, frozen=True):
-    """Completion of an undo or a redo that a kill interrupted; `skipped` are the paths that were not restored."""
+    """Completion of an undo or a redo that a kill interrupted, without the `skipped` paths."""
 
     undo: UndoRecord
     is_redo: bool

@@ -372,7 +372,7 @@ class Undoing:
         )
 
     async def _find_begun_undo(self, preview: UndoPreview) -> UndoRecord | None:
-        """Return the undo that a kill ended after the files of these turns: this one completes its conversation."""
+        """Return the undo of these turns that a kill ended after their files; the messages are left to do."""
         changed = [t for t in preview.turns if t.changed is not None]
         if preview.what == "files" or not all(t.undone for t in changed):
             return None

@@ -40,7 +40,7 @@ class CallAnnouncer:
             self._emit(self._start)
 
     def change(self, call: ToolCallPart) -> None:
-        """Announce the call as a hook or the user changed it; emit its start again if that was shown before."""
+        """Announce a call that a hook or the user changed; emit its start again if it has begun."""
         if call.arguments != self._start.call.arguments:
             self._start = ToolStarted(call)
             if self._begun:

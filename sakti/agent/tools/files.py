@@ -151,20 +151,20 @@ async def list_folder(root: Path, place: WorkspaceView, *, seconds: float = 20) 
     """List the files below `root` that may be read."""
     program, deadline = find_ripgrep(), monotonic() + seconds
     if program is not None:
-        found, complete = await _list_by_ripgrep(program, root, place.workspace, seconds / 2)
+        names, complete = await _list_by_ripgrep(program, root, place.workspace, seconds / 2)
     else:
-        found, complete = await _list_by_walk(root, place.workspace, seconds / 2)
-    paths, secret = await asyncio.to_thread(_split_secrets, found, root, place, deadline)
-    return Listing(sorted(paths), sorted(secret), complete and len(paths) + len(secret) == len(found))
+        names, complete = await _list_by_walk(root, place.workspace, seconds / 2)
+    paths, secret = await asyncio.to_thread(_split_secrets, names, root, place, deadline)
+    return Listing(sorted(paths), sorted(secret), complete and len(paths) + len(secret) == len(names))
 
 
 def _split_secrets(
-    found: Sequence[str], root: Path, place: WorkspaceView, deadline: float
+    names: Sequence[str], root: Path, place: WorkspaceView, deadline: float
 ) -> tuple[list[str], list[str]]:
     """Return the paths that are not secret, and those that are, as far as there is time to look."""
     is_secret = make_secret_filter(root, place)
     paths, secret = list[str](), list[str]()
-    for path in take_until(deadline, found):
+    for path in take_until(deadline, names):
         (secret if is_secret(path) else paths).append(path)
     return paths, secret
 

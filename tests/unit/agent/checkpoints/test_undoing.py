@@ -263,11 +263,11 @@ async def interrupt(session: Session, *, redo: bool = False) -> None:
     def restorer(self: shadow.Shadow) -> Killed:
         return Killed(self.workspace, self.folder, self.objects, self.records)
 
-    found = undoing.make_undoing(session)
-    preview = await (found.redo_preview() if redo else found.preview())
+    operations = undoing.make_undoing(session)
+    preview = await (operations.redo_preview() if redo else operations.preview())
     with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(shadow.Shadow, "restorer", restorer)
-        await (found.redo(preview) if redo else found.undo(preview))
+        await (operations.redo(preview) if redo else operations.undo(preview))
 
 
 @pytest.mark.parametrize("what", ["both", "conversation"])
@@ -293,8 +293,8 @@ async def test_an_interrupted_undo_and_its_completion_are_one_step(store, tmp_pa
 async def test_an_interrupted_redo_brings_the_conversation_back_too(store, tmp_path):
     here, root = await worked(store, tmp_path)
     first, after = here.session.thread.id, tree(root)
-    found = undoing.make_undoing(here.session)
-    await found.undo(await found.preview())
+    operations = undoing.make_undoing(here.session)
+    await operations.undo(await operations.preview())
     assert here.session.thread.id != first
     await interrupt(here.session, redo=True)
     again = undoing.make_undoing(here.session)

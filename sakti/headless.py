@@ -20,7 +20,7 @@ from sakti.agent.session.session import Options, Session
 from sakti.core import terminal
 from sakti.core.calls import summarize_call
 from sakti.core.config import AgentSettings
-from sakti.core.errors import NOT_SAVED, NoModelError, SaktiError
+from sakti.core.errors import BLOCKED, NOT_SAVED, NoModelError, SaktiError
 from sakti.core.events import (
     AgentFinished,
     AgentProgress,
@@ -178,7 +178,7 @@ class _Run:
         except SaktiError as e:
             nothing = e.retryable and not self._saved
             message = f"{e.message} Nothing was changed: run it again." if nothing else e.message
-            failed = "usage" if e.code == "config" else "error"
+            failed = {"config": "usage", BLOCKED: "refused"}.get(e.code, "error")
             status = self._fail("interrupted" if self._stopped else failed, message, e.title)
         finally:
             self._task = None  # a session that is closing is not stopped again

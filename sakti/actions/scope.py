@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from sakti.actions.values import USAGE, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
+from sakti.core.text import quote
 
 if TYPE_CHECKING:
     from sakti.agent.session.session import Session
     from sakti.agent.workspace import Workspace
     from sakti.core.config import Config, LoadedConfig
+    from sakti.core.types import Thread
     from sakti.store.database import Store
 
 
 with lazy_imports:
+    from sakti.agent import titles as thread_titles
     from sakti.store import secrets
+    from sakti.store.threads import threads as stored_threads
     from sakti.tasks import service as task_service
 
 T = TypeVar("T")
@@ -168,3 +172,17 @@ def confirm_change(scope: Scope, path: Path, diff: Sequence[str]) -> None:
         raise Refused(f"This changes {path}; --yes confirms it.", code=USAGE)
     if not confirm(f"Change {path}?"):
         raise Refused("Nothing was changed.")
+
+
+async def find_thread(scope: Scope, text: str, resource: str | None) -> Thread:
+    """Return the only thread of a workspace (None: of all) with that id, end of it, or title.
+
+    Raises `Refused`.
+    """
+    matches = thread_titles.narrow_matches(text, await scope.store.read(stored_threads.find, resource, text))
+    if not matches:
+        elsewhere = await scope.store.read(stored_threads.find, None, text)
+        raise Refused(thread_titles.explain_missing(text, elsewhere))
+    if len(matches) > 1:
+        raise Refused(f"{quote(text)} matches {len(matches)} threads; `sakti threads list` shows them.")
+    return matches[0]

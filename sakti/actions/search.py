@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import to_builtins
 
+from sakti.actions.scope import find_thread
 from sakti.actions.spec import MEMORY, action, arg, flag, limit, option
 from sakti.actions.values import USAGE, Open, Refused, Rows, Value, pick_numbered
 from sakti.core.lazy import lazy_imports
@@ -30,7 +31,12 @@ WHAT = "shows the message with its neighbours"
 @action(
     arg("query", 'Words, "phrases", -word, word*, AND OR NOT (), path: role: kind: origin: before: after:', many=True),
     option("--kind", many=True, choices=KINDS, metavar="KIND", help=f"{', '.join(KINDS)}; may be repeated."),
-    option("--thread", metavar="THREAD", help="Only this thread (id).", offers="thread ids"),
+    option(
+        "--thread",
+        metavar="THREAD",
+        help="Only this thread (id, end of it, or part of the title).",
+        offers="thread ids",
+    ),
     flag("--all-workspaces", help="Search all workspaces."),
     option("--since", metavar="TIME", help="2026-01-15, yesterday, 7d …"),
     flag("--explain", help="Show the parts of each score."),
@@ -45,9 +51,10 @@ async def search(
 ) -> Value:
     """Search all messages, observations and tasks."""
     text = " ".join(query)
+    resource, thread = None if all_workspaces else scope.resource, chosen["thread"]
     where = text_search.Scope(
-        None if all_workspaces else scope.resource,
-        chosen["thread"],
+        resource,
+        (await find_thread(scope, thread, resource)).id if thread is not None else None,
         tuple(chosen["kind"]),
         read_since(chosen["since"]),
     )

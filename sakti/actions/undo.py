@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
+from sakti.actions.scope import find_thread
 from sakti.actions.spec import CHAT, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Text, Value
 from sakti.core.lazy import lazy_imports
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
 
 with lazy_imports:
-    from sakti.agent import titles as thread_titles
     from sakti.agent.checkpoints import plan as plans
     from sakti.agent.checkpoints import undoing
     from sakti.core import clock
@@ -108,17 +108,19 @@ async def undo(
         raise Refused("--files and --conversation exclude each other.", code=USAGE)
     changes = await find_undoing(scope, thread)
     preview = await changes.preview(number, "files" if files else "conversation" if conversation else "both")
+    recovered = (changes.recovered,) if changes.recovered else ()
     if preview.empty:
-        raise Refused(await _explain_nothing(changes, preview))
+        raise Refused(" ".join((*recovered, await _explain_nothing(changes, preview))))
     json = preview_json(preview)
     if not yes:
         how = explain_conflicts(preview, "--restore-conflicts")
-        text = (*describe_preview(preview), "Nothing was changed; --yes does it.", *how)
+        rest = f"Nothing {'else ' if recovered else ''}was changed; --yes does it."
+        text = (*recovered, *describe_preview(preview), rest, *how)
         return Text(text, json=json, exit=int(files and bool(preview.remains) and not preview.plan.items))
     result = await changes.undo(preview, take=_select_conflicts(preview, restore_conflicts))
     done = describe_result(preview, result, command="`sakti redo`")
     json |= {"done": True, "left": list_unrestored(result), **to_builtins(result.remains), "prompt": result.prompt}
-    return Text(done.lines, json=json, exit=int(not result.is_complete))
+    return Text((*recovered, *done.lines), json=json, exit=int(not result.is_complete))
 
 
 async def find_undoing(scope: Scope, thread: str) -> Undoing:
@@ -126,17 +128,12 @@ async def find_undoing(scope: Scope, thread: str) -> Undoing:
     if scope.live is not None:
         return undoing.make_undoing(scope.live)
     if thread:
-        matches = await scope.store.read(stored_threads.find, scope.resource, thread)
-        threads = thread_titles.narrow_matches(thread, matches)
+        chosen = await find_thread(scope, thread, scope.resource)
+    elif newest := await scope.store.read(stored_threads.list_recent, scope.resource, 1):
+        chosen = newest[0]
     else:
-        threads = await scope.store.read(stored_threads.list_recent, scope.resource, 1)
-    if thread and not threads:
-        elsewhere = await scope.store.read(stored_threads.find, None, thread)
-        raise Refused(thread_titles.explain_missing(thread, elsewhere))
-    if len(threads) != 1:
-        problem = f"{quote(thread)} matches {len(threads)} threads" if thread else "This workspace has no thread"
-        raise Refused(f"{problem}; `sakti threads list` shows them.")
-    return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), threads[0], None)
+        raise Refused("This workspace has no thread; `sakti threads list` shows them.")
+    return undoing.Undoing(scope.store, scope.workspace, clock.SystemClock(), chosen, None)
 
 
 # --- words --------------------------------------------------------------------------------------------------------
@@ -170,8 +167,9 @@ def format_title(past: PastTurn) -> str:
 def explain_conflicts(preview: UndoPreview, how: str) -> tuple[str, ...]:
     if not preview.plan.conflicts:
         return ()
-    number = format_count(sum(bool(r.conflict) for r in preview.plan.rows), "file")
-    return (f"{number} changed since and would be left as they are; {how} also restores them.",)
+    count = sum(bool(r.conflict) for r in preview.plan.rows)
+    it_is, it = ("it is", "it") if count == 1 else ("they are", "them")
+    return (f"{format_count(count, 'file')} changed since and would be left as {it_is}; {how} also restores {it}.",)
 
 
 def list_unrestored(result: UndoResult) -> list[str]:
@@ -286,4 +284,7 @@ async def redo(scope: Scope, restore_conflicts: bool, thread: str) -> Value:
     preview = await changes.redo_preview()
     result = await changes.redo(preview, take=_select_conflicts(preview, restore_conflicts))
     paths = list_unrestored(result)
-    return Text(describe_result(preview, result).lines, json={"left": paths}, exit=int(bool(paths)))
+    lines = describe_result(preview, result).lines
+    return Text(
+        (changes.recovered, *lines) if changes.recovered else lines, json={"left": paths}, exit=int(bool(paths))
+    )

@@ -10,7 +10,7 @@ from typing import Any
 
 from sakti.agent import repository
 from sakti.core.errors import SaktiError
-from sakti.core.text import to_one_line
+from sakti.core.text import clean_surrogates, to_one_line
 from sakti.core.types import Json, Message, join_plain_text
 from sakti.store import imports, opening
 from sakti.store.connection import Connection
@@ -29,6 +29,7 @@ NOTHING = "Nothing found."
 
 def answer(database: Path, tool: str, arguments: Json, folder: Path, *, all_workspaces: bool) -> str:
     """Return the answer of a tool. Raises SaktiError."""
+    arguments = {name: clean_surrogates(v) if isinstance(v, str) else v for name, v in arguments.items()}
     resource = str(repository.find_root(folder))
     scope = None if all_workspaces else resource
     if not database.exists():

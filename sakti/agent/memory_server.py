@@ -82,7 +82,8 @@ class MemoryServer:
         except (ValueError, RecursionError):
             self._send_error(None, PARSE_ERROR, "This is not JSON.")
             return
-        for message in cast("list[Any]", value) if isinstance(value, list) else [value]:
+        messages = cast("list[Any]", value) if isinstance(value, list) else [value]
+        for message in messages or [value]:  # an empty batch is no request
             if isinstance(message, dict):
                 self._handle(cast("Json", message))
             else:

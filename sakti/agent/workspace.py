@@ -462,7 +462,8 @@ class Workspace:
         elif self.saved and settings.agent.checkpoints:
             shadow = checkpoints.open_shadow(self.root, self.clock, self.store.ids)
             try:
-                shadow.recover()
+                if (recovery := shadow.recover()) is not None:
+                    emit(Notice("information", "Undo", recovery.in_words()))
             except (OSError, SaktiError) as e:  # the next undo says it
                 log.warning("unfinished undo or call: %s", e)
             state.recorder = recording.TurnRecorder(shadow, lambda why: emit(Notice("warning", "Checkpoints", why)))

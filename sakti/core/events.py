@@ -78,7 +78,10 @@ class ToolCallDelta(ThreadEvent, frozen=True):
 
 
 class ToolStarted(ThreadEvent, frozen=True):
-    """Start of a tool call, or of its approval question. `own`: the user runs it."""
+    """Start of a tool call, or of its approval question; again if a hook changed it since.
+
+    `own`: the user runs it.
+    """
 
     call: ToolCallPart
     own: bool = False

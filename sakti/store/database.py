@@ -237,7 +237,14 @@ class Store:
             opening.refuse_unusable(self.path)
             had_log = database_file.has_log(self.path)
             self._file = database = self._choose_file(scratch) if keep else self._copy_to_memory()
-            self._connect(database, synchronous)
+            try:
+                self._connect(database, synchronous)
+            except peewee.PeeweeException as e:
+                if not database.writes or not keep or failures.classify_error_at(e, self.path) != "full":
+                    raise
+                reason = f"The disk is full: no space left for {self.path}. Nothing new is saved."
+                self._file = database = self._open_unwritable(reason, scratch)
+                self._connect(database, synchronous)
             if keep or self.path.exists():
                 opening.refuse_foreign(self._db.connection(), self.path)
             self._check_version()
@@ -298,11 +305,15 @@ class Store:
             for file, mode in files.make_private(self.path):
                 self.notices.append(f"{file} was readable by others (mode {mode:o}); now only you can read it.")
             return DatabaseFile(str(self.path))
-        database = opening.open_read_only(self.path)
         reason = (
             f"{self.path} is not writable: nothing new is saved. Make the file and its folder writable, or "
             f"{opening.ANOTHER}."
         )
+        return self._open_unwritable(reason, scratch)
+
+    def _open_unwritable(self, reason: str, scratch: bool) -> DatabaseFile:
+        """Return the file for reading, or a temporary copy of it."""
+        database = opening.open_read_only(self.path)
         if scratch or opening.read_version(database) < migrate.LATEST:
             return self._copy(database, reason, scratch)
         self.read_only_reason = self.not_saved = reason

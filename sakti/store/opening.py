@@ -147,7 +147,7 @@ def open_read_only(path: Path) -> DatabaseFile:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()
         connection.close()
         return database
-    except apsw.CantOpenError:  # its -shm is gone, or may not be read
+    except (apsw.CantOpenError, apsw.IOError):  # its -shm is gone, may not be read, or has no room
         return copies.copy_untouched(path, wal)
 
 

@@ -99,3 +99,18 @@ def test_a_users_hooks_write_what_they_name_and_read_the_thread(place: Place) ->
     assert json.loads((logs / "end.json").read_text())["reason"] == "other"
     assert "✓ sandbox" not in place.run("doctor").stdout or not (place.home / "no.txt").exists()
     place.sound()
+
+
+def test_a_changed_call_is_shown_and_a_blocked_prompt_is_refused(place: Place) -> None:
+    changed = {"hookSpecificOutput": {"updatedInput": {"command": "echo harmless"}}}
+    change = f"echo '{json.dumps(changed)}'"
+    block = "grep -q password && { echo 'no passwords' >&2; exit 2; } || true"
+    write(place.home / ".claude/settings.json", settings(PreToolUse=[("Bash", change)], UserPromptSubmit=[("", block)]))
+    place.model.play("go", Reply(calls=(("bash", {"command": "rm -rf build"}),)), Reply("gone"))
+    done = place.run("run", "go", *NAMED)
+    assert done.returncode == 0, done.stderr
+    lines = [line.rstrip() for line in done.stderr.splitlines() if line.startswith("▸")]
+    assert lines[-1] == "▸ bash  echo harmless"
+    done = place.run("run", "my password is x", *NAMED)
+    assert done.returncode == 4 and "Blocked by a hook: no passwords" in done.stderr
+    place.sound()

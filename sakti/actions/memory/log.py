@@ -13,6 +13,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from sakti.actions.memory.windows import THREAD, WHERE, open_memory
+from sakti.actions.scope import find_thread
 from sakti.actions.spec import SET, Arg, action, arg, flag, option
 from sakti.actions.values import USAGE, Done, Open, Refused, Rows, Text, Value, pick_numbered
 from sakti.core.errors import SaktiError
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 with lazy_imports:
     from sakti.agent import repository
-    from sakti.agent import titles as thread_titles
     from sakti.agent.threads import erasure
     from sakti.core import clock, tokens
     from sakti.core import events as core_events
@@ -41,7 +41,6 @@ with lazy_imports:
     from sakti.store.log import corrections as memory_corrections
     from sakti.store.log import lines as memory_log
     from sakti.store.threads import messages as stored_messages
-    from sakti.store.threads import threads as stored_threads
 
 SHORTEST_ID = 6  # minimum characters of an id; a shorter number refers to the list
 SHOWN = 60  # number of newest log lines listed in a chat
@@ -58,11 +57,12 @@ async def log(scope: Scope, thread: str | None, category: str | None, overrides:
     async with scope.memory(thread, overrides) as session:
         every = await session.views.observations() if session.thread else []
     lines = [x for x in every if not x.forgotten]
-    if category is not None and lines:
-        _require_category(category, every if scope.json else lines)
-    shown = [x for x in lines if category in (None, x.category)]
-    described = [to_builtins(x) for x in every if category in (None, x.category)]
-    return Rows(format_log(shown), empty="No observations yet.", json={"lines": described})
+    if category is not None:
+        if lines:
+            _require_category(category, every if scope.json else lines)
+        every = [x for x in every if x.category == category]
+    shown = [x for x in every if not x.forgotten]
+    return Rows(format_log(shown), empty="No observations yet.", json={"lines": to_builtins(every)})
 
 
 def _require_category(category: str, lines: Sequence[LogLine]) -> None:
@@ -287,11 +287,7 @@ async def working(scope: Scope, update: str | None, replace: bool, thread: str |
     text = read_input().decode("utf-8", "replace") if update == "-" else update
     pages, owner = memory_pages.Pages(scope.store, tokens.O200k(), memory, scope.board), ""
     if thread:
-        matches = await scope.store.read(stored_threads.find, scope.resource, thread)
-        if not matches:
-            elsewhere = await scope.store.read(stored_threads.find, None, thread)
-            raise Refused(thread_titles.explain_missing(thread, elsewhere))
-        owner = thread_titles.narrow_matches(thread, matches)[0].id
+        owner = (await find_thread(scope, thread, scope.resource)).id
     where = "thread" if thread else "resource"
     if text is None:
         page, changed = await pages.read(owner or None), ()

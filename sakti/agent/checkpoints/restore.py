@@ -17,12 +17,33 @@ from msgspec import Struct
 
 from sakti.agent.checkpoints import records, safe_paths
 from sakti.agent.checkpoints.objects import Objects
-from sakti.agent.checkpoints.plan import PathChange, PathEntry, has_same_mode, is_expected, is_same
+from sakti.agent.checkpoints.plan import (
+    PathChange,
+    PathEntry,
+    has_same_mode,
+    is_expected,
+    is_same,
+    name_in_lists,
+)
 from sakti.agent.checkpoints.records import Records, UndoRecord
 from sakti.agent.tools import changes
 from sakti.core.errors import SaktiError
+from sakti.core.text import format_count
 
 JOURNAL = "restoring.json"
+
+
+class RestoreRecovery(Struct, frozen=True):
+    """Completion of an undo or a redo that a kill interrupted, without the `skipped` paths."""
+
+    undo: UndoRecord
+    is_redo: bool
+    skipped: Sequence[str] = ()
+
+    def in_words(self) -> str:
+        """Describe the completion in one sentence."""
+        files = {name_in_lists(s.path) for s in self.undo.steps} - set(map(name_in_lists, self.skipped))
+        return f"An interrupted {'redo' if self.is_redo else 'undo'} was completed: {format_count(len(files), 'file')}."
 
 
 def _do_nothing(_at: str) -> None:
@@ -62,8 +83,8 @@ class Restorer(Struct, frozen=True):
         stays = step.before is not None and step.before.oid == oid
         return not oid or oid == "other" or stays or self.objects.entire_file(oid) is not None or self.objects.has(oid)
 
-    def recover(self) -> list[str] | None:
-        """Complete an interrupted restore; return the skipped paths, or None without such a restore."""
+    def recover(self) -> RestoreRecovery | None:
+        """Complete an interrupted restore; None without such a restore."""
         try:
             journal: dict[str, Any] = json.loads((self.folder / JOURNAL).read_bytes())
             undo = UndoRecord.of(journal["undo"])
@@ -72,7 +93,8 @@ class Restorer(Struct, frozen=True):
         except (ValueError, KeyError):  # it is written at once or not at all: nothing was begun
             (self.folder / JOURNAL).unlink(missing_ok=True)
             return None
-        return self._write_steps(undo, journal.get("redoes", ""))
+        redoes = journal.get("redoes", "")
+        return RestoreRecovery(undo, bool(redoes), self._write_steps(undo, redoes))
 
     def _note(self, undo: UndoRecord, redoes: str, skipped: list[str]) -> None:
         """Record an undo, or that it redid the undo `redoes`, unless that was recorded before a kill."""

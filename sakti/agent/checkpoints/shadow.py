@@ -424,18 +424,18 @@ class Shadow(Struct, dict=True):
         with self.lock():
             return self.restorer().run(again, redoes=done.id)
 
-    def recover(self) -> list[str] | None:
+    def recover(self) -> restore.RestoreRecovery | None:
         """Complete a restore that a kill interrupted, and take the second snapshots of interrupted calls.
 
-        Returns the paths that were not restored; None without an interrupted restore. Raises OSError, `SaktiError`.
+        Returns None without an interrupted restore. Raises OSError, `SaktiError`.
         """
         interrupted = (self.folder / restore.JOURNAL).exists()
         if not interrupted and not call_records.list_calls(self.folder):
             return None
         with self.lock():
-            remaining = self.restorer().recover() if interrupted else None
+            recovery = self.restorer().recover() if interrupted else None
             self._finish_interrupted()
-        return remaining
+        return recovery
 
     def content(self, path: str, oid: str) -> bytes | None:
         """Return the present content of a path if it has that id."""

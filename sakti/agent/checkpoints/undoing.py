@@ -25,7 +25,7 @@ from sakti.agent.session import turn_lease
 from sakti.agent.threads import reindexing
 from sakti.agent.tools import changes, textfile
 from sakti.core.errors import SaktiError
-from sakti.core.events import ThreadChanged
+from sakti.core.events import Notice, ThreadChanged
 from sakti.core.text import format_count, to_one_line
 from sakti.store.threads import fork as thread_fork
 from sakti.store.threads import messages as stored_messages
@@ -153,12 +153,14 @@ class UndoResult(Struct, frozen=True):
 class Undoing:
     """Undo and redo in one thread. Every method raises `SaktiError` if it fails.
 
-    `live` is the session that has the thread open, or None.
+    `live` is the session that has the thread open, or None. `recovered` describes the completion of an interrupted
+    undo or redo; a live session shows it as a notice.
     """
 
     def __init__(self, store: Store, workspace: Path, clock: Clock, thread: Thread, live: Session | None) -> None:
         self._store, self._thread, self._live = store, thread, live
         self._clock = clock
+        self.recovered = ""
         self.shadow: Shadow = open_shadow(workspace, clock, store.ids)
 
     # --- previews -----------------------------------------------------------------------------------------------
@@ -169,6 +171,7 @@ class Undoing:
         if thread is not None and stored_threads.find_successor(thread):
             return []
         messages = await self._store.read(stored_messages.list_after, self._thread.id, -1)
+        await self._recover()
         changed, undone = await asyncio.to_thread(self._read_records)
         prompts = [
             m
@@ -183,7 +186,6 @@ class Undoing:
 
     def _read_records(self) -> tuple[dict[int, RecordedTurn], set[tuple[str, int]]]:
         """Return the records of this thread's messages, also from before a fork, and the undos."""
-        self.shadow.recover()
         records = self.shadow.records
         lineage: Sequence[Sequence[object]] = self._thread.metadata.get("lineage", ())
         turns: dict[int, RecordedTurn] = {}
@@ -205,6 +207,7 @@ class Undoing:
             and what != "conversation"
             and (last := await self._find_last_undo()) is not None
             and last.unwritten
+            and not last.redone
         ):
             return await asyncio.to_thread(self._preview_rest, last)
         turns = await self.turns()
@@ -212,6 +215,15 @@ class Undoing:
             first = _find_first(turns, number, what)
         turns = [t for t in turns if first is not None and t.index >= first]
         return await asyncio.to_thread(self._make_preview, tuple(turns), what)
+
+    async def _recover(self) -> None:
+        """Complete an undo or a redo that a kill interrupted."""
+        recovery = await asyncio.to_thread(self.shadow.recover)
+        if recovery is None:
+            return
+        self.recovered = recovery.in_words()
+        if self._live is not None:
+            self._live.emit(Notice("information", TITLE, self.recovered))
 
     async def _settle_jobs(self) -> None:
         """Record the changes of commands in the background that have ended."""
@@ -304,14 +316,18 @@ class Undoing:
         )  # fmt: skip
         await lease.take()
         try:
-            went_to, forks = await self._find_successor(preview)
+            begun = await self._find_begun_undo(preview)
+            went_to, forks = await self._find_successor(preview, begun)
             if self._live is not None:
                 self._live.undone_to = went_to
             keys = [t.changed.key for t in preview.turns if t.changed is not None and not t.undone]
             keys = keys if preview.what != "conversation" else []
-            done, skipped = await asyncio.to_thread(
-                self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
-            )
+            if begun is not None:
+                done, skipped = replace(begun, steps=()), list[str]()
+            else:
+                done, skipped = await asyncio.to_thread(
+                    self.shadow.undo, preview.plan, self._thread.id, keys, take=taken, went_to=went_to
+                )
             # a kill before this leaves the turn in the thread, its files undone: /undo and /redo continue from there
             thread = await self._fork(preview.turns[0].index, went_to) if forks else None
             if went_to:
@@ -355,14 +371,31 @@ class Undoing:
             _list_refused_conflicts(plan, taken),
         )
 
-    async def _find_successor(self, preview: UndoPreview) -> tuple[str, bool]:
+    async def _find_begun_undo(self, preview: UndoPreview) -> UndoRecord | None:
+        """Return the undo of these turns that a kill ended after their files; the messages are left to do."""
+        changed = [t for t in preview.turns if t.changed is not None]
+        if preview.what == "files" or not all(t.undone for t in changed):
+            return None
+        last = await self._find_last_undo()
+        if last is None or not last.went_to or last.thread_id != self._thread.id:
+            return None
+        keys = {t.changed.key for t in changed if t.changed is not None}
+        return last if keys == set(last.turns) and not await self._is_conversation_undone(last) else None
+
+    async def _is_conversation_undone(self, undone: UndoRecord) -> bool:
+        """Return whether the thread of an undo is marked as continued by the thread that the undo made."""
+        thread = await self._store.read(stored_threads.get, undone.thread_id)
+        mark = thread.metadata.get(stored_threads.UNDONE) if thread is not None else None
+        return bool(mark and undone.went_to and mark["went_to"] == undone.went_to)
+
+    async def _find_successor(self, preview: UndoPreview, begun: UndoRecord | None) -> tuple[str, bool]:
         """Return the id of the thread that continues the conversation, and whether it is a fork of this one.
 
         If the first message is undone it is an empty thread.
         """
         if preview.what == "files":
             return "", False
-        index, new_id = preview.turns[0].index, self._store.ids.new()
+        index, new_id = preview.turns[0].index, begun.went_to if begun is not None else self._store.ids.new()
         return new_id, bool(await self._store.read(stored_messages.list_page, self._thread.id, before=index, limit=1))
 
     async def _mark_undone(self, thread_id: str, went_to: str) -> None:
@@ -380,9 +413,10 @@ class Undoing:
         """Preview a redo, which reverses the last undo of this thread. Raises `SaktiError`."""
         done = await self._find_last_undo()
         if done is None:
-            raise SaktiError("There is no undo in this thread to redo.", title="Redo")
+            recovered = f"{self.recovered} " if self.recovered else ""
+            raise SaktiError(f"{recovered}There is no undo in this thread to redo.", title="Redo")
         what: What = "both" if done.went_to and done.turns else "conversation" if done.went_to else "files"
-        plan = await asyncio.to_thread(self.shadow.plan, done.steps)
+        plan = await asyncio.to_thread(self.shadow.plan, () if done.redone else done.steps)
         diffs = await asyncio.to_thread(self._make_diffs, plan)
         return UndoPreview((), plan, what, diffs=diffs, again=done)
 
@@ -437,20 +471,20 @@ class Undoing:
     async def _find_last_undo(self) -> UndoRecord | None:
         """Return the newest undo in effect that was made in this thread or led to it.
 
-        An undo whose fork was never created, or is gone, still belongs to this thread.
+        An undo whose fork was never created, or is gone, still belongs to this thread. One whose redo a kill ended
+        after its files is still in effect for the conversation.
         """
-        undos = await asyncio.to_thread(self._list_undos)
+        await self._recover()
+        undos = await asyncio.to_thread(self.shadow.records.undone)
         mine = self._thread.id
         for undone in reversed(undos):
+            if undone.redone and not await self._is_conversation_undone(undone):
+                continue
             if undone.went_to == mine or (undone.thread_id == mine and not undone.went_to):
                 return undone
             if undone.thread_id == mine and await self._store.read(stored_threads.get, undone.went_to) is None:
                 return undone
         return None
-
-    def _list_undos(self) -> list[UndoRecord]:
-        self.shadow.recover()
-        return [u for u in self.shadow.records.undone() if not u.redone]
 
     def _check_idle(self) -> None:
         if self._live is not None and self._live.busy:

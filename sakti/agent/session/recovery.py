@@ -34,34 +34,34 @@ JOURNAL_S = 1.5  # seconds between two writes of an answer's text
 KILLED = "sakti was ended before the answer was complete. F5 retries."
 
 
-class Recovery(Struct, frozen=True):
+class TurnRecovery(Struct, frozen=True):
     """Completion of a turn: the messages that were added, and whether its end was stored."""
 
     messages: tuple[Message, ...] = ()
     was_killed: bool = False
 
 
-async def recover(store: Store, thread: Thread, counter: Counter, owner: str) -> Recovery:
+async def recover(store: Store, thread: Thread, counter: Counter, owner: str) -> TurnRecovery:
     """Complete the last turn of a thread if its process ended before the turn did.
 
     Calls without a result get an `interrupted` one, so that the history is valid for every API; the text that its
     answer had is stored. While another window than `owner` runs a turn the calls are its own, and nothing is done.
     """
     if store.read_only_reason or not await store.read(_is_incomplete, thread, owner):
-        return Recovery()
+        return TurnRecovery()
 
-    def complete(db: Database) -> Recovery:
+    def complete(db: Database) -> TurnRecovery:
         is_killed = any(lease.kind == "turn" for lease in leases.clear_dead(db, thread.id))
         others = _list_other_turns(db, thread.id, owner)
         if any(lease.expires_at > store.clock.now() for lease in others):
-            return Recovery()
+            return TurnRecovery()
         newest = _find_newest_index(db, thread.id)
         if calls := _open_calls(db, thread.id):
             parts = tuple(_make_result(db, thread.id, c) for c in calls)
             results = messages.append(db, _make_message(store, thread, "tool", parts, counter))
             runs.deliver_results(db, results)
         ended = not others and _keep_interruption(db, store, thread, counter, is_killed=is_killed)
-        return Recovery(tuple(messages.list_after(db, thread.id, newest)), ended)
+        return TurnRecovery(tuple(messages.list_after(db, thread.id, newest)), ended)
 
     return await store.write(complete)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -14,10 +15,40 @@ from sakti.agent.tools.base import Tool
 from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import read_file
 from sakti.core.errors import SaktiError, ToolError
+from sakti.core.events import Event, ToolStarted
 from sakti.core.types import PREFIX, Json, ToolCallPart, display_name
 from sakti.store.secrets import find_all_marks, find_marks
 
 log = logging.getLogger(__name__)
+
+
+class CallAnnouncer:
+    """Sink for the events of one call; its start comes first, or after an immediate question."""
+
+    def __init__(self, call: ToolCallPart, emit: Callable[[Event], None]) -> None:
+        self._emit, self._start = emit, ToolStarted(call)
+        self._begun = False
+
+    def begin_soon(self) -> None:
+        """Emit the start once the call waits for something, unless another event comes first."""
+        asyncio.get_running_loop().call_soon(self.begin)
+
+    def begin(self) -> None:
+        """Emit the start, once."""
+        if not self._begun:
+            self._begun = True
+            self._emit(self._start)
+
+    def change(self, call: ToolCallPart) -> None:
+        """Announce a call that a hook or the user changed; emit its start again if it has begun."""
+        if call.arguments != self._start.call.arguments:
+            self._start = ToolStarted(call)
+            if self._begun:
+                self._emit(self._start)
+
+    def __call__(self, event: Event) -> None:
+        self.begin()
+        self._emit(event)
 
 
 class DeniedCall(ToolError):

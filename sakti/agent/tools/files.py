@@ -16,8 +16,9 @@ import re
 import stat
 import tempfile
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
+from time import monotonic
 from typing import BinaryIO
 
 import pathspec
@@ -148,22 +149,29 @@ class Listing(Struct):
 
 async def list_folder(root: Path, place: WorkspaceView, *, seconds: float = 20) -> Listing:
     """List the files below `root` that may be read."""
-    program = find_ripgrep()
+    program, deadline = find_ripgrep(), monotonic() + seconds
     if program is not None:
-        paths, complete = await _list_by_ripgrep(program, root, place.workspace, seconds)
+        names, complete = await _list_by_ripgrep(program, root, place.workspace, seconds / 2)
     else:
-        paths, complete = await _list_by_walk(root, place.workspace, seconds)
-    secret = await asyncio.to_thread(_take_secrets, paths, root, place)
-    return Listing(sorted(paths), sorted(secret), complete)
+        names, complete = await _list_by_walk(root, place.workspace, seconds / 2)
+    paths, secret = await asyncio.to_thread(_split_secrets, names, root, place, deadline)
+    return Listing(sorted(paths), sorted(secret), complete and len(paths) + len(secret) == len(names))
 
 
-def _take_secrets(paths: list[str], root: Path, place: WorkspaceView) -> list[str]:
-    """Remove secret paths from `paths`; return them."""
+def _split_secrets(
+    names: Sequence[str], root: Path, place: WorkspaceView, deadline: float
+) -> tuple[list[str], list[str]]:
+    """Return the paths that are not secret, and those that are, as far as there is time to look."""
     is_secret = make_secret_filter(root, place)
-    secret = [p for p in paths if is_secret(p)]
-    if secret:
-        paths[:] = [p for p in paths if not is_secret(p)]
-    return secret
+    paths, secret = list[str](), list[str]()
+    for path in take_until(deadline, names):
+        (secret if is_secret(path) else paths).append(path)
+    return paths, secret
+
+
+def take_until(deadline: float, paths: Iterable[str]) -> Iterator[str]:
+    """Yield paths until a time of the monotonic clock."""
+    return itertools.takewhile(lambda _: monotonic() < deadline, paths)
 
 
 async def _list_by_ripgrep(program: str, root: Path, workspace: Path, seconds: float) -> tuple[list[str], bool]:
@@ -316,5 +324,5 @@ SECONDS = 20.0  # for one search
 
 def list_notes(listed: Listing, secret: list[str]) -> list[str]:
     """Return notes of an incomplete listing and of files left out as secret."""
-    late = [] if listed.complete else [f"[Stopped after {SECONDS:.0f} s: not every folder was searched]"]
+    late = [] if listed.complete else [f"[Stopped after {SECONDS:.0f} s: the list of files is incomplete]"]
     return [*late, *([format_omitted(secret)] if secret else [])]

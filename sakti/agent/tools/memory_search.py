@@ -130,20 +130,23 @@ def _build_entry(
 
     It has no more tokens than all hits may have. `shown` messages are not repeated as neighbours.
     """
-    entry = _make_head(hit)
-    text = hit.text
-    if len(text) > FULL_HIT_TOKENS * 6 or counter.count(text) > min(FULL_HIT_TOKENS, room):
-        start = max(0, hit.start - PASSAGE // 3)
-        text = _cut_text(hit.text[start : start + PASSAGE], ALL_HITS_TOKENS, counter)
-        entry["charOffset"] = start
-    entry["text"] = text
-    cost = counter.count(text)
+    entry = _make_head(hit) | _cut_hit(hit, counter, room)
+    cost = counter.count(entry["text"])
     near = [m for m in _list_near(db, hit, around) if m.id not in shown and m.id != hit.id]
     neighbours = _cut_neighbours(near, hit.position, counter, ALL_HITS_TOKENS - cost)
     if neighbours:
         entry["neighbours"] = [n.describe(hit.position) for n in neighbours]
     cost += sum(n.tokens for n in neighbours)
     return entry, cost, {n.message.id for n in neighbours if not n.is_cut}
+
+
+def _cut_hit(hit: Hit, counter: Counter, room: int) -> Json:
+    """Return the text of a hit; of a long one the passage around the match, and its offset."""
+    text = hit.text
+    if len(text) <= FULL_HIT_TOKENS * 6 and counter.count(text) <= min(FULL_HIT_TOKENS, room):
+        return {"text": text}
+    start = max(0, hit.start - PASSAGE // 3)
+    return {"charOffset": start, "text": _cut_text(text[start : start + PASSAGE], ALL_HITS_TOKENS, counter)}
 
 
 def _list_near(db: Database, hit: Hit, around: MessageRange | None) -> list[Message]:

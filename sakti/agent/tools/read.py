@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, BinaryIO
 
 from msgspec import Meta, Struct
@@ -17,11 +18,13 @@ from sakti.agent.tools.context import Outcome, ToolContext
 from sakti.agent.tools.files import (
     MAX_RESULTS,
     SECONDS,
+    Listing,
     format_omitted,
     list_folder,
     list_notes,
     make_matcher,
     show_in_row,
+    take_until,
 )
 from sakti.agent.tools.textfile import FileText
 from sakti.core.errors import ToolError
@@ -181,13 +184,21 @@ async def glob(
 ) -> Outcome:
     """Find files by name, newest first."""
     root = _require_folder(run, path)
-    files = await list_folder(root, run.place(), seconds=SECONDS)
+    deadline = monotonic() + SECONDS
+    files = await list_folder(root, run.place(), seconds=SECONDS * 3 / 4)
     fits = make_matcher(pattern, root)
-    names = await asyncio.to_thread(lambda: sorted(filter(fits, files.paths), key=lambda p: -_read_mtime(root / p)))
+    names, files.complete = await asyncio.to_thread(_sort_by_age, files, fits, root, deadline)
     secret = [p for p in files.secret if fits(p)]
     rows = [show_in_row(run.state.show(root / p)) for p in names[:MAX_RESULTS]] or ["No file matches."]
     rows += [f"[{len(names) - MAX_RESULTS} more; narrow the pattern]"] if len(names) > MAX_RESULTS else []
     return Outcome("\n".join([*rows, *list_notes(files, secret)]), details={"matches": len(names)})
+
+
+def _sort_by_age(files: Listing, fits: Callable[[str], bool], root: Path, deadline: float) -> tuple[list[str], bool]:
+    """Return the files that fit, newest first, and whether there was time to look at all."""
+    fitting = list(filter(fits, files.paths))
+    ages = {path: -_read_mtime(root / path) for path in take_until(deadline, fitting)}
+    return sorted(ages, key=ages.__getitem__), files.complete and len(ages) == len(fitting)
 
 
 def _require_folder(run: ToolContext, path: str) -> Path:

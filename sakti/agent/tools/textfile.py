@@ -27,6 +27,8 @@ from sakti.core.text import quote
 
 EVIDENCE = 500  # bytes beyond ASCII from which a guessed encoding is named
 FEW = 20  # bytes beyond ASCII below which a text is shown as a Western one
+SHORTEST_WIDE = 16  # bytes from which UTF-16 without a mark is recognised; fewer with a zero are binary
+CERTAIN_WIDE = 256  # bytes from which two fifths of ASCII are enough for it, else four fifths
 HEAD = 8_192  # bytes in which a sign of a binary file is looked for
 
 _MARKS = (  # the longer first: the mark of UTF-32 begins as that of UTF-16
@@ -135,10 +137,11 @@ def _decode_exactly(data: bytes, encoding: str, *, mark: bytes = b"", errors: st
 def _decode_utf16(data: bytes) -> FileText | None:
     """Decode UTF-16 without a mark, recognised by every second byte of its ASCII being zero."""
     head = data[:HEAD]
-    if len(data) < 4 or len(data) % 2 or b"\0" not in head:
+    if len(data) < SHORTEST_WIDE or len(data) % 2 or b"\0" not in head:
         return None
     even, odd = head[::2].count(0), head[1::2].count(0)
-    if min(even, odd) or max(even, odd) * 5 < len(head):  # two fifths of its characters at least
+    fifths = 2 if len(head) >= CERTAIN_WIDE else 4
+    if min(even, odd) or max(even, odd) * 10 < len(head) * fifths:  # too few of its characters are ASCII
         return None
     text = _decode_exactly(data, "utf-16-le" if odd else "utf-16-be")
     return text if text and not _CONTROL.search(text.text[:HEAD]) else None

@@ -18,14 +18,14 @@ from sakti.agent.tools import arguments as forms
 from sakti.agent.tools import call_hooks, tool_search
 from sakti.agent.tools.approvals import PRESENT_PLAN, Approvals
 from sakti.agent.tools.base import Tool
-from sakti.agent.tools.call_hooks import DeniedCall, GuardDecision
+from sakti.agent.tools.call_hooks import CallAnnouncer, DeniedCall, GuardDecision
 from sakti.agent.tools.context import Outcome, ToolContext, ToolState
 from sakti.agent.tools.patch import knows_patches
 from sakti.agent.tools.read import read
 from sakti.core import types as core_types
 from sakti.core.config import SESSION_MODES, SessionMode
 from sakti.core.errors import SaktiError, ToolError
-from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput, ToolStarted
+from sakti.core.events import ApprovalRequested, Event, Grant, ToolFinished, ToolOutput
 from sakti.core.text import clean_surrogates
 from sakti.core.tokens import Counter, count_tools
 from sakti.core.types import ImagePart, Json, Message, ModelInfo, ToolCallPart, ToolResultPart, ToolSpec
@@ -39,28 +39,6 @@ MEMORY_TOOLS = (
 )
 PLAN_ENDS = "Plan mode changes nothing. Call present_plan when the plan is ready."
 MAX_CALLS = 64  # of one answer; the rest is refused, not run
-
-
-class CallAnnouncer:
-    """Sink for the events of one call; its start comes first, or after an immediate question."""
-
-    def __init__(self, call: ToolCallPart, emit: Callable[[Event], None]) -> None:
-        self._emit, self._start = emit, ToolStarted(call)
-        self._begun = False
-
-    def begin_soon(self) -> None:
-        """Emit the start once the call waits for something, unless another event comes first."""
-        asyncio.get_running_loop().call_soon(self.begin)
-
-    def begin(self) -> None:
-        """Emit the start, once."""
-        if not self._begun:
-            self._begun = True
-            self._emit(self._start)
-
-    def __call__(self, event: Event) -> None:
-        self.begin()
-        self._emit(event)
 
 
 class Toolbox(Struct):
@@ -266,7 +244,7 @@ class Toolbox(Struct):
         return result
 
     async def _run_with_hooks(
-        self, message: Message, call: ToolCallPart, emit: Callable[[Event], None], *, over: bool
+        self, message: Message, call: ToolCallPart, emit: CallAnnouncer, *, over: bool
     ) -> tuple[Outcome, float]:
         """Run a call with its hooks; return the outcome and the time when it began to run."""
         clock = self.state.clock
@@ -282,11 +260,13 @@ class Toolbox(Struct):
             call = await call_hooks.run_before(self.hooks, call)
             judged = await self._run_hooks(run, call)
             call = judged.call
+            emit.change(call)
             tool, arguments, decision = await self._admit(run, judged)
             run.is_planning = self._choose_mode(tool) == "plan"
             run.read_only = run.is_planning or decision.only_reads
             run.is_alone, run.hosts = decision.is_alone, decision.redirect_hosts
             call = structs.replace(call, arguments=arguments)
+            emit.change(call)
             started, ran = clock.monotonic(), True  # without the time that the user took to answer
             async with self.state.recorder.record_call(*_describe_for_recorder(tool, arguments), run.place()) as record:
                 earlier = self.state.background.keys() | ()

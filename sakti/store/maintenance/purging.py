@@ -10,6 +10,7 @@ tasks. Raw SQL: conditions of the text registry, for any table.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
@@ -298,7 +299,7 @@ async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.
     """
     units = await store.read(thread_removal.find_with_copies, message_id)
     thread_ids = [unit[0].thread_id for unit in units]
-    before = [name for i in thread_ids for name in await store.read(list_named_files, i)]
+    before = await _list_files_of(store, thread_ids)
 
     def delete(db: Database) -> tuple[thread_removal.Deleted, list[str]]:
         gone = thread_removal.delete_messages(db, message_id, store.clock.now())
@@ -310,13 +311,20 @@ async def delete_message(store: Store, message_id: str) -> tuple[thread_removal.
         return gone, tasks
 
     gone, tasks = await store.write(delete)
-    texts = dict.fromkeys(m.text for unit in units for m in unit if len(m.text) >= UNMISTAKABLE)
-    copies = Copies(list(texts), frozenset(m.id for unit in units for m in unit), tasks)
+    erased = list(itertools.chain.from_iterable(units))
+    texts = dict.fromkeys(m.text for m in erased if len(m.text) >= UNMISTAKABLE)
+    copies = Copies(list(texts), frozenset(m.id for m in erased), tasks)
     await erase_copies(store, copies)
-    after = {name for i in thread_ids for name in await store.read(list_named_files, i)}
+    after = await _list_files_of(store, thread_ids)
     await archiving.sweep(store)
     await erase_leftovers(store)
-    return gone, [name for name in dict.fromkeys(before) if name not in after], copies
+    return gone, [name for name in before if name not in after], copies
+
+
+async def _list_files_of(store: Store, thread_ids: Sequence[str]) -> list[str]:
+    """Return the files named by messages of these threads, each once."""
+    named = [await store.read(list_named_files, thread_id) for thread_id in thread_ids]
+    return list(dict.fromkeys(itertools.chain.from_iterable(named)))
 
 
 async def erase_leftovers(store: Store) -> None:

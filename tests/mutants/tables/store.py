@@ -49,7 +49,7 @@ MUTANTS = (
     M("lease-expired-stays", "sakti.store.leases:clear_expired", "expires_at <= ?", "expires_at <= 0 * ?"),
     M("lease-live-cleared", "sakti.store.leases:clear_dead", " if not files.is_owner_running(owner)", ""),
     M("lease-dead-stays", "sakti.store.leases:clear_dead", "if not files.is_owner_running(owner)", "if False"),
-    M("lease-alive-elsewhere", "sakti.store.files:is_owner_running", "host != socket.gethostname()", "False"),
+    M("lease-alive-elsewhere", "sakti.store.files:is_owner_running", "host == socket.gethostname()", "True"),
     M("correct-any-line", "sakti.store.log.corrections:find_line", "if len(ids) > 1:", "if False:"),
     M(
         "correct-empty",

@@ -111,11 +111,24 @@ def test_odd_arguments_get_an_answer_each(tmp_path: Path) -> None:
     assert answer["result"]["isError"] and "sakti doctor" in text_of(answer)
 
 
+async def test_a_lone_surrogate_is_found_nowhere(store: Store, tmp_path: Path) -> None:
+    await fill(store, tmp_path)
+    lines = [
+        call(1, "memory_read", id="\ud800"),
+        call(2, "memory_search", query="\ud800"),
+        call(3, "task_query", action="show", id="\ud800"),
+    ]
+    answers = talk(lines, tmp_path, store.path)
+    assert "Nothing found." in {text_of(a) for a in answers}
+    assert not any("sakti doctor" in text_of(a) for a in answers)
+
+
 def test_the_protocol_answers_every_line_and_never_ends_early(tmp_path: Path) -> None:
     meta = {"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}}
     lines = [
         "no json",
         "[1]",
+        "[]",
         {"id": 1, "method": "server/discover", "params": meta},
         {"id": 2, "method": "tools/list", "params": meta},
         {"id": 3, "method": "tools/list"},
@@ -130,7 +143,7 @@ def test_the_protocol_answers_every_line_and_never_ends_early(tmp_path: Path) ->
     ]
     answers = talk(lines, tmp_path, tmp_path / "missing.db")
     by_id = {a["id"]: a for a in answers if a["id"] is not None}
-    assert [a["error"]["code"] for a in answers if a["id"] is None] == [-32700, -32600]
+    assert [a["error"]["code"] for a in answers if a["id"] is None] == [-32700, -32600, -32600]
     assert by_id[1]["result"]["resultType"] == by_id[2]["result"]["resultType"] == "complete"
     assert "2026-07-28" in by_id[1]["result"]["supportedVersions"] and "resultType" not in by_id[3]["result"]
     tools = by_id[3]["result"]["tools"]

@@ -81,6 +81,7 @@ def test_a_thread_of_another_workspace_is_named_with_how_to_open_it(run, home, t
         ("memory", "working", "--thread", "thread-0"),
         ("undo", "--thread", "thread-0"),
         ("diff", "--thread", "thread-0"),
+        ("search", "login", "--thread", "thread-0"),
     ):
         assert f"`cd {shlex.quote(str(here))} && sakti -r thread-0` opens it" in sakti(*line).stderr, line
         unknown = sakti(*("nope" if word == "thread-0" else word for word in line))

@@ -9,12 +9,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import apsw
+import peewee
 import pytest
 
 from sakti.core.errors import StoreError
 from sakti.store import failures, user_state
 from sakti.store.connection import BusyHandler
-from sakti.store.database import Store
+from sakti.store.database import Store, Synchronous
+from sakti.store.database_file import DatabaseFile
 
 
 class Time:
@@ -156,3 +158,28 @@ def test_an_error_of_a_disk_without_room_is_a_full_disk(
 def test_a_disk_that_is_not_there_is_not_called_full(tmp_path: Path) -> None:
     told = failures.to_store_error(apsw.IOError("disk I/O error"), tmp_path / "gone" / "x.db", saving=False)
     assert told.code == "io" and "`sakti doctor`" in told.message
+
+
+async def test_a_database_on_a_full_disk_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SQLite has no room for the files beside it."""
+    store = await Store.open(tmp_path / "x.db")
+    await store.write(user_state.add_prompt, "/w", "kept", 1)
+    await store.close()
+    connect = Store._connect
+
+    def connect_without_room(self: Store, file: DatabaseFile, synchronous: Synchronous) -> None:
+        if file.writes:
+            raise failure
+        connect(self, file, synchronous)
+
+    failure = peewee.OperationalError("disk I/O error")
+    failure.orig = apsw.IOError("disk I/O error")
+    monkeypatch.setattr(Store, "_connect", connect_without_room)
+    with pytest.raises(StoreError, match="disk I/O error"):
+        await Store.open(store.path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0))
+    store = await Store.open(store.path)
+    assert await store.read(user_state.list_prompts, "/w", 5) == ["kept"]
+    with pytest.raises(StoreError, match="The disk is full"):
+        await store.write(user_state.add_prompt, "/w", "lost", 1)
+    await store.close()

@@ -10,9 +10,11 @@ import pytest
 from sakti.actions import line, undo
 from sakti.actions.scope import Scope
 from sakti.actions.values import Refused
-from sakti.agent.checkpoints import undoing
+from sakti.agent.checkpoints import restore, shadow, undoing
+from sakti.agent.session.session import Session
 from sakti.agent.threads import erasure
 from sakti.core.errors import SaktiError
+from sakti.core.events import Notice
 from sakti.core.types import TextPart
 from sakti.providers.scripted import Answer, Call
 from sakti.store.maintenance import checks
@@ -250,6 +252,87 @@ async def test_a_kill_between_files_and_conversation_leaves_no_second_thread(sto
     assert here.session.thread.id != first and not (root / "two.txt").exists()
     await undoing.make_undoing(here.session).redo()
     assert tree(root) == after and here.session.thread.id == first
+    await here.session.close()
+
+
+async def interrupt(session: Session, *, redo: bool = False) -> None:
+    """Begin to undo a turn, or to redo it, and stop before the first file."""
+
+    class Killed(restore.Restorer, frozen=True):
+        def _write_steps(self, undo: object, redoes: str) -> list[str]:
+            raise KeyboardInterrupt
+
+    def restorer(self: shadow.Shadow) -> Killed:
+        return Killed(self.workspace, self.folder, self.objects, self.records)
+
+    operations = undoing.make_undoing(session)
+    preview = await (operations.redo_preview() if redo else operations.preview())
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(shadow.Shadow, "restorer", restorer)
+        await (operations.redo(preview) if redo else operations.undo(preview))
+
+
+@pytest.mark.parametrize("what", ["both", "conversation"])
+async def test_an_interrupted_undo_and_its_completion_are_one_step(store, tmp_path, what):
+    here, root = await worked(store, tmp_path)
+    first, after = here.session.thread.id, tree(root)
+    await interrupt(here.session)
+    assert tree(root) == after
+    again = undoing.make_undoing(here.session)
+    await again.undo(await again.preview(1, what))
+    assert again.recovered == "An interrupted undo was completed: 3 files." and not (root / "two.txt").exists()
+    assert [e.in_words for e in here.events if isinstance(e, Notice) and e.title == "Undo"] == [
+        "Undo: An interrupted undo was completed: 3 files."
+    ]
+    assert here.session.thread.id != first
+    await undoing.make_undoing(here.session).redo()
+    assert tree(root) == after and here.session.thread.id == first
+    with pytest.raises(SaktiError, match="no undo"):
+        await undoing.make_undoing(here.session).redo()
+    await here.session.close()
+
+
+async def test_an_interrupted_redo_brings_the_conversation_back_too(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    first, after = here.session.thread.id, tree(root)
+    operations = undoing.make_undoing(here.session)
+    await operations.undo(await operations.preview())
+    assert here.session.thread.id != first
+    await interrupt(here.session, redo=True)
+    again = undoing.make_undoing(here.session)
+    await again.redo()
+    assert again.recovered == "An interrupted redo was completed: 3 files."
+    assert tree(root) == after and here.session.thread.id == first
+    with pytest.raises(SaktiError, match="no undo"):
+        await undoing.make_undoing(here.session).redo()
+    await here.session.close()
+
+
+async def test_the_shell_tells_of_an_interrupted_undo_that_it_completed(store, tmp_path):
+    here, root = await worked(store, tmp_path)
+    after = tree(root)
+    given = {"number": 1, "files": False, "conversation": False, "restore_conflicts": False, "thread": ""}
+    sentence = "An interrupted undo was completed: 3 files."
+
+    await interrupt(here.session)
+    shown = await undo.undo.run(shell(store, here.session), **given, yes=False)
+    assert shown.text[0] == sentence and shown.text[-1] == "Nothing else was changed; --yes does it."
+    shown = await undo.undo.run(shell(store, here.session), **given, yes=False)
+    assert sentence not in shown.text and shown.text[-1] == "Nothing was changed; --yes does it."
+    await undo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
+    assert tree(root) == after
+    await interrupt(here.session)
+    done = await undo.undo.run(shell(store, here.session), **given, yes=True)
+    assert done.text[0] == sentence and done.text[1].startswith("Undone: 1 turn, 'now run it'. ")
+    await undo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
+    assert tree(root) == after
+    await interrupt(here.session)
+    done = await undo.redo.run(shell(store, here.session), restore_conflicts=False, thread="")
+    assert done.text[0] == sentence and tree(root) == after
+    await interrupt(here.session)
+    told: list[object] = []
+    here.session.workspace.make_tool_state(told.append, enclosed=False)
+    assert [e.message for e in told if isinstance(e, Notice)] == [sentence]
     await here.session.close()
 
 

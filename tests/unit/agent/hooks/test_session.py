@@ -17,7 +17,7 @@ from sakti.agent.reports import doctor, trust_view
 from sakti.agent.session.session import Options, Session
 from sakti.core.config import Config, HookSettings, load
 from sakti.core.errors import SaktiError
-from sakti.core.events import ApprovalRequested, MessageSaved, Notice, ToolFinished, TurnFinished
+from sakti.core.events import ApprovalRequested, MessageSaved, Notice, ToolFinished, ToolStarted, TurnFinished
 from sakti.core.tokens import Estimator
 from sakti.core.types import ContextPart, ModelInfo, Request
 from sakti.providers.history import format_context
@@ -165,6 +165,7 @@ async def test_changed_input_runs_and_is_told(store: Store, tmp_path: Path) -> N
     await run.ask("go")
     (result,) = results(run)
     assert result.content.startswith("other\n") and "changed the input of this call" in result.content
+    assert run.of(ToolStarted)[-1].call.arguments == {"command": "echo other"}
     await close(run)
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import re
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 
 from sakti.agent.file_list import FileList
 from sakti.agent.mentions import with_files
-from sakti.agent.tools import child
+from sakti.agent.tools import child, read
 from sakti.agent.tools import files as tools_files
 from sakti.agent.tools.context import ToolState
 from sakti.agent.tools.files import expand_braces
@@ -97,6 +98,21 @@ async def test_include(tools: ToolState, tree: Path, engine: str, include: str, 
 async def test_glob(tools: ToolState, tree: Path, engine: str, given: dict[str, str], expected: set[str]) -> None:
     given = {k: v.replace("{w}", str(tree)) for k, v in given.items()}
     assert set((await call(tools, glob, **given)).content.split("\n")) == expected
+
+
+@pytest.mark.parametrize("number", [60, 4], ids=["while it lists", "while it sorts"])
+async def test_glob_stops_in_time_and_says_so(
+    tools: ToolState, tree: Path, engine: str, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """Each look at a file takes a second."""
+    for n in range(number):
+        (tree / f"{n}.many").touch()
+    count = itertools.count()
+    monkeypatch.setattr(tools_files, "monotonic", lambda: float(next(count)), raising=False)
+    monkeypatch.setattr(read, "monotonic", lambda: 0.0, raising=False)
+    *shown, note = (await call(tools, glob, pattern="*")).content.split("\n")
+    assert note == "[Stopped after 20 s: the list of files is incomplete]"
+    assert 0 < len(shown) < 10
 
 
 async def test_outside_a_repository_the_workspace_is_the_top(tools: ToolState, tree: Path, engine: str) -> None:

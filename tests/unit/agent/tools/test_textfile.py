@@ -109,7 +109,9 @@ def test_encodings_are_told(data: bytes, encoding: str) -> None:
     assert found.encode(found.text) == data
 
 
-@pytest.mark.parametrize("data", [b"\0\1\2", b"\x7fELF\0\0\0", bytes(range(256)), b"\x89PNG\r\n\x1a\n\0\0"])
+@pytest.mark.parametrize(
+    "data", [b"\0new", b"\0new" * 20, b"\0\1\2", b"\x7fELF\0\0\0", bytes(range(256)), b"\x89PNG\r\n\x1a\n\0\0"]
+)
 def test_what_is_no_text_is_not_read_as_one(data: bytes) -> None:
     assert textfile.decode(data) is None
 

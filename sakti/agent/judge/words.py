@@ -14,7 +14,7 @@ from sakti.core.lazy import lazy_pattern
 MAX_CHOICES = 200  # choices of a word from loops
 VARIABLE = lazy_pattern(r"(?!(?:auto_resume|histchars)$)[a-z_][a-z0-9_]*")  # variable that no program and no shell uses
 
-_ANSI = lazy_pattern(r"(?s)\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|(.))")
+_ANSI = lazy_pattern(r"(?s)\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{1,4})|U([0-9A-Fa-f]{1,8})|(x\{|.))")
 _ANSI_LETTERS = dict(zip("abeEfnrtv\\'\"?", "\a\b\x1b\x1b\f\n\r\t\v\\'\"?", strict=True))
 
 _PLAIN_SET = lazy_pattern(r"\[(?:[!^]?[\w.,+@-]+|[*?\[])\]")
@@ -90,7 +90,7 @@ def join(parts: Sequence[Word], text: str) -> Word:
 def read_ansi(raw: str) -> Word:
     """Return the word that `$'…'` expands to.
 
-    Control characters, NUL and bytes above 127 leave it undetermined.
+    Control characters, NUL, `\\x{…}`, and bytes that are parts of a character leave it undetermined.
     """
     try:
         return Word(_ANSI.sub(_read_escape, raw[2:-1]))
@@ -101,13 +101,13 @@ def read_ansi(raw: str) -> Word:
 def _read_escape(match: re.Match[str]) -> str:
     """Return the character of an escape; bash leaves unknown ones unchanged. Raises `ValueError`."""
     octal, byte, short, long, letter = match.groups()
-    if letter == "c":
-        raise ValueError("control character")
+    if letter in ("c", "x{"):
+        raise ValueError(letter)
     if letter is not None:
         return _ANSI_LETTERS.get(letter, match[0])
     code = int(octal, 8) if octal else int(byte or short or long, 16)
-    if not code or (code > 127 and (octal or byte)):  # ends the text, or is a part of a character
-        raise ValueError("byte")
+    if not code or (code > 127 and (octal or byte)) or 0xD800 <= code < 0xE000:  # ends the text, or is half a character
+        raise ValueError(match[0])
     return chr(code)
 
 

@@ -230,7 +230,7 @@ ESCAPES = (
     *(r"plain", r"a\tb\n\\\'\"\?", r"\e[0m\E", r"\a\b\f\r\v", r"\101\7x\1", r"\x41\x7", r"\u41\u00e9", r"\U1F600"),
     *("é€", r"\d\N{DIGIT ONE}\q", r"\8", r"\x", r"\uzz"),
 )
-OPEN_ESCAPES = (r"\cA", r"a\0b", r"\xc3\xa9", r"\351", r"\U110000", r"\u0")
+OPEN_ESCAPES = (r"\cA", r"a\0b", r"\xc3\xa9", r"\351", r"\U110000", r"\u0", r"\x{72}m", r"\ud800")
 
 
 @pytest.mark.skipif(BASH is None, reason="no bash")

@@ -246,7 +246,7 @@ class _Run:
             if repair == program_io.REPAIRS:
                 why = to_one_line("; ".join(checked.problems), 300)
                 return self._fail("limit", f"The answer does not match the JSON Schema after 2 repairs: {why}")
-            status = await self._turn("", program_io.AGAIN.format(problems="\n".join(checked.problems)))
+            status = await self._turn(repair=program_io.AGAIN.format(problems="\n".join(checked.problems)))
             if status not in CONTINUES_AFTER:
                 break
         return self._end(status, self._last.text)
@@ -255,8 +255,8 @@ class _Run:
     def _last(self) -> TurnFinished:
         return self._finished[-1]
 
-    async def _turn(self, prompt: str, repair: str = "") -> str:
-        """Run one turn within the remaining limits of the run, of a prompt or a repair; return its status."""
+    async def _turn(self, prompt: str = "", *, repair: str = "") -> str:
+        """Run one turn, for a prompt or a repair, within the remaining limits of the run; return its status."""
         session = self._session
         limits = self._limits.limit_turn(self._agent, self._usage, self._steps, time.monotonic() - self._began)
         if limits is None:

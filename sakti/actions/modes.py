@@ -69,7 +69,7 @@ async def plan(scope: Scope) -> Value:
     return Text(tuple(plans.to_markdown(current).split("\n")), title="Plan")
 
 
-_ENDS = ("off", "clear", "end", "none", "cancel")  # words for `/goal stop` that are no goal
+_ENDS = ("off", "clear", "end", "none", "cancel")  # other words for `/goal stop`
 
 
 @action(arg("text", default="", metavar="TEXT"), chat="goal", hint="[TEXT]", needs="session",

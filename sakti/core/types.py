@@ -371,11 +371,6 @@ def join_values(value: Any) -> str:
     return str(value)
 
 
-def shorten_id(id: str) -> str:
-    """Return the end of an id, by which recall and commands find it."""
-    return id[-8:]
-
-
 def join_plain_text(parts: Sequence[Part]) -> str:
     """Join the searchable text of `parts`, without thinking."""
     out: list[str] = []

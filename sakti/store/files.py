@@ -21,7 +21,7 @@ _NETWORK = lazy_pattern(
 )
 _UNFINISHED = lazy_pattern(r"\.(?:new|part|recovering)-(\d+)$|\.before-\d+\.(\d+)$")
 _START = 19  # of the fields in /proc/PID/stat after the name of the program
-_ENDED = (b"Z", b"X")  # states of a process that nobody waited for: in containers it may stay
+_ENDED = (b"Z", b"X")  # states of an ended process: without a parent that waits, its entry stays
 
 
 def append_suffix(path: Path, end: str) -> Path:

@@ -15,7 +15,7 @@ from sakti.store.threads import threads
 BUSY = "thread_busy"
 DELETED = "thread_deleted"
 REMOVED = "thread_removed"
-QUESTION = "question:"  # prefix of a thread's id: record of the lease beside that of a turn that waits for the user
+QUESTION = "question:"  # before a thread's id: the record of a second lease, held while the turn waits for the user
 
 
 OtherTurn: TypeAlias = Literal["", "running", "waiting"]

@@ -256,7 +256,7 @@ def _list_threads_of_copies(db: Database, message: Message) -> list[Thread]:
 def _name_threads(threads: Sequence[Thread]) -> str:
     """Return the names of the first threads: `'fix login' (undone, 1a2b3c4d), 'new api' (5e6f7a8b)`."""
     names = [
-        f"{t.title or 'untitled'!r} ({'undone, ' if stored_threads.find_successor(t) else ''}{t.id[-8:]})"
+        f"{quote(t.title or 'untitled')} ({'undone, ' if stored_threads.find_successor(t) else ''}{t.id[-8:]})"
         for t in threads[:_NAMED]
     ]
     rest = len(threads) - _NAMED

@@ -11,10 +11,11 @@ from msgspec import Meta, Struct
 from sakti.agent.tools.actions import ActionTool, Field, MissingArgument, Run, make_action_tool
 from sakti.agent.tools.context import ToolContext
 from sakti.agent.tools.task_mutate import QUERY, list_schema, make_integer_schema, make_text_schema
+from sakti.core.clock import shorten_id
 from sakti.core.errors import MemoryFailure
 from sakti.core.text import format_minute, show_value
 from sakti.core.tokens import Counter
-from sakti.core.types import Json, Message, join_plain_text, shorten_id
+from sakti.core.types import Json, Message, join_plain_text
 from sakti.memory import recall as recall_module
 from sakti.store.connection import Database
 from sakti.store.database import Store

@@ -21,8 +21,9 @@ from typing import Any
 from msgspec import Struct, structs
 from peewee import fn
 
+from sakti.core.clock import shorten_id
 from sakti.core.errors import StoreError
-from sakti.core.types import ContextPart, Message, OutputPart, Part, ToolResultPart, shorten_id
+from sakti.core.types import ContextPart, Message, OutputPart, Part, ToolResultPart
 from sakti.store import archive_file, database_file, files, rows
 from sakti.store.connection import Database
 from sakti.store.database import Store

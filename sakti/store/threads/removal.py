@@ -12,7 +12,6 @@ Raw SQL: `count_contents`, which runs for each thread of a list, and the rows of
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Sequence
 
 from msgspec import Struct, structs, to_builtins
@@ -133,15 +132,13 @@ def _list_parts(db: Database, thread: Thread, deleted_at: int | None) -> tuple[l
     """
     row, run = ThreadRow, ChildRunRow
     state = row.deleted_at.is_null() if deleted_at is None else row.deleted_at == deleted_at
-    children: list[str] = []
-    branches: list[str] = []
-    for each in itertools.chain([thread.id], children, branches):  # they grow: a branch has children and branches
-        started = row.id.in_(run.select(run.child_id).where(run.parent_id == each))
+    branches = [thread.id]
+    for each in branches:  # an undone branch may have undone branches
         undone = (row.resource_id == thread.resource_id) & threads.is_undone_branch_of(each)
-        for condition, parts in ((started, children), (undone, branches)):
-            same_state = row.select(row.id).where(condition, state).tuples().execute(db)
-            parts += [i for (i,) in same_state if i not in parts and i != thread.id]
-    return children, branches
+        branches += [i for (i,) in row.select(row.id).where(undone, state).tuples().execute(db) if i not in branches]
+    started = run.select(run.child_id).where(run.parent_id.in_(branches))
+    children = row.select(row.id).where(row.id.in_(started), state).tuples().execute(db)
+    return [i for (i,) in children], branches[1:]
 
 
 def delete_thread(db: Database, thread_id: str, now: int) -> Thread:

@@ -101,12 +101,6 @@ def find(db: Database, parent_id: str, name: str) -> ChildRun | None:
     return next((r for r in reversed(list_children(db, parent_id)) if name and r.child_id.endswith(name)), None)
 
 
-def map_goals(db: Database, child_ids: list[str]) -> dict[str, str]:
-    """Map those of these threads that are children to their goals."""
-    row = ChildRunRow
-    return dict(row.select(row.child_id, row.goal).where(row.child_id.in_(child_ids)).tuples().execute(db))
-
-
 def find_orphans(db: Database, parent_id: str, now: int, running: Collection[str] = ()) -> list[ChildRun]:
     """Return the running children of a thread that no process works on.
 

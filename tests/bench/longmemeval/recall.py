@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence, Set
 from msgspec import Struct
 
 from sakti.agent.tools.memory_search import HitRequest, find_hits
+from sakti.core.clock import shorten_id
 from sakti.core.tokens import Counter
-from sakti.core.types import shorten_id
 from sakti.store.search import search
 from tests.bench.longmemeval.formats import BenchConversation, BenchQuestion, BenchTurn
 from tests.bench.longmemeval.ingest import WORKSPACE, Ingested
